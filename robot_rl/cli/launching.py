@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from robot_rl.experiment.launchers.launcher import Launcher
     from robot_rl.experiment.search import SearchCfg
 
-LAUNCHER, SWEEPER = "launcher", "sweeper"
+LAUNCHER, SWEEPER, ROLES = "launcher", "sweeper", "roles"
+PLACES = {
+    "roles.sim.count": "sims",
+    "roles.sim.cpus": "sim_cpus",
+    "roles.sim.gpus": "sim_gpus",
+    "roles.learner.gpus": "gpus",
+    "roles.learner.cpus": "cpus",
+}
+"""The settings of roles, and those of launcher=ray that they are."""
 
 
 def read_launcher_words(arguments: Sequence[str]) -> tuple[list[str], Launcher | None]:
@@ -22,8 +30,28 @@ def read_launcher_words(arguments: Sequence[str]) -> tuple[list[str], Launcher |
     """
     from robot_rl.experiment.launchers import own_launchers, read_launcher
 
-    rest, name, settings = _take(arguments, LAUNCHER, own_launchers())
+    words, placed = _take_roles(arguments)
+    rest, name, settings = _take(words, LAUNCHER, own_launchers())
+    for word, (key, value) in placed.items():
+        if name != "ray":
+            raise UserError(f"{word}: is for launcher=ray; add it, or leave this out")
+        if key in settings:
+            raise UserError(f"{word} and launcher.{key}: are the same setting; leave one of them out")
+        settings[key] = value
     return rest, read_launcher(name, settings) if name else None
+
+
+def _take_roles(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[str, Any]]]:
+    """Return the other words, and for each that places a role the launcher's setting and its value."""
+    from robot_rl.experiment.grammar import read_changes
+
+    mine = [word for word in arguments if word.lstrip("+~").partition("=")[0].partition(".")[0] == ROLES]
+    for word in mine:
+        if word.partition("=")[0] not in PLACES:
+            raise UserError(f"'{word}': is no setting of a role; {suggest(word.partition('=')[0], PLACES)}")
+    values = read_changes(mine)
+    found = {word: (PLACES[word.partition("=")[0]], values[word.partition("=")[0]]) for word in mine}
+    return [word for word in arguments if word not in mine], found
 
 
 def read_sweeper_words(arguments: Sequence[str]) -> tuple[list[str], SearchCfg | None]:

@@ -16,6 +16,21 @@ GRAPHS = ("auto", "on", "off")
 
 
 @dataclass(kw_only=True, slots=True)
+class StalenessCfg:
+    """How old samples may be that are simulated apart from the learner.
+
+    Attributes:
+        max: iterations by which the policy that acted may be behind the one that learns; 0: none, which is synchronous.
+    """
+
+    max: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_range("max", self.max, 0, 10_000)
+
+
+@dataclass(kw_only=True, slots=True)
 class LearnerCfg:
     """Settings of a learner that are not the task's; each algorithm's class adds its own and builds the algorithm.
 
@@ -39,6 +54,7 @@ class LearnerCfg:
         graph: on a GPU record the steps of a rollout as one CUDA graph, and those of the update as others, and replay
             them: "auto" (where possible), "on" (refused where a rollout cannot be), "off".
         overlap: simulate the next rollout while this one is learned from, with the policy before: one iteration stale.
+        staleness: how old samples may be, where simulators are apart from the learner (`launcher=ray roles.sim.count=`).
         stagger_episodes: start the worlds at random times of their first episode, so that time-outs do not coincide.
         actor_groups: observation groups that the actor sees.
         critic_groups: observation groups that the critic sees.
@@ -66,6 +82,7 @@ class LearnerCfg:
     normalize_obs: bool = True
     graph: str = "auto"
     overlap: bool = False
+    staleness: StalenessCfg = field(default_factory=StalenessCfg)
     stagger_episodes: bool = True
     actor_groups: tuple[str, ...] = ("actor",)
     critic_groups: tuple[str, ...] = ("critic",)
@@ -86,8 +103,12 @@ class LearnerCfg:
             setattr(self, name, groups)
             if not groups:
                 raise UserError(f"{name}: () is out of range, must name at least one observation group")
-        if self.overlap and not self.uses_stale:
-            raise UserError(f"overlap: true, but learner={self.name} cannot learn from an older policy's rollouts")
+        for name, value in (("overlap", self.overlap), ("staleness.max", self.staleness.max)):
+            if value and not self.uses_stale:
+                shown = str(value).lower()
+                raise UserError(
+                    f"{name}: {shown}, but learner={self.name} cannot learn from an older policy's rollouts"
+                )
         self._check_memory()
 
     @property

@@ -139,6 +139,8 @@ def resume_with(run_dir: RunDir, changed: Mapping[str, Any], launcher: Launcher,
 def _check_divides(num_envs: int, launcher: Launcher) -> None:
     if num_envs % launcher.size:
         raise UserError(f"num_envs={num_envs}: must be a multiple of the {launcher.size} processes of the run")
+    if launcher.simulators and num_envs % launcher.simulators:
+        raise UserError(f"num_envs={num_envs}: must be a multiple of the {launcher.simulators} simulators of the run")
 
 
 def _options(cfg: TrainCfg) -> tuple[str, ...]:

@@ -27,6 +27,8 @@ FREE = (
     *("save_interval", "save_interval_s", "keep_checkpoints", "notice_s", "max_quarantined"),
 )
 """Settings that may change when `train` continues a run by its id, and `metrics.*`: none changes what is learned."""
+MakeEnv = Callable[[TrainCfg, Ranks], Any]
+"""Makes the worlds of a process."""
 Stop = Callable[[], bool]
 """Asked after each iteration of a process: whether the training shall stop; one process that says so is enough."""
 COMMANDS = ("export", "eval", "video", "report", "play")
@@ -67,6 +69,7 @@ def train_frozen(
     fresh_worlds: bool = False,
     is_elastic: bool = False,
     stop: Stop | None = None,
+    make_env: MakeEnv | None = None,
 ) -> None:
     """Train a run as one of its processes, with the settings that its run.yaml has: begin it, or go on with it.
 
@@ -78,6 +81,7 @@ def train_frozen(
         is_elastic: The processes may be more or fewer than at first; where they do not divide the worlds evenly, as
             many of them are trained as they do.
         stop: Asked after each iteration whether the training shall stop, for a process that gets no signals.
+        make_env: Makes its worlds, where they are not simulated by this process.
 
     Raises:
         UserError: Something requested is not available, or run.yaml is missing or was changed by hand.
@@ -92,7 +96,7 @@ def train_frozen(
     if ranks.first(lambda: is_trained(run_dir)):
         kept = _divisible(resolve_inputs(load(run_dir, trust=trust)), ranks, is_elastic)
         options = {"allow_resize": allow_resize or is_elastic, "fresh_worlds": fresh_worlds}
-        go_on(run_dir, kept, ranks, is_requeued=True, stop=stop, **options)
+        go_on(run_dir, kept, ranks, is_requeued=True, stop=stop, make_env=make_env, **options)
         return
     cfg = _divisible(resolve_inputs(cfg), ranks, is_elastic)
 
@@ -105,7 +109,7 @@ def train_frozen(
             raise
         return lock
 
-    _begin(cfg, ranks, adopt, stop)
+    _begin(cfg, ranks, adopt, stop, make_env)
 
 
 def _divisible(cfg: TrainCfg, ranks: Ranks, is_elastic: bool) -> TrainCfg:
@@ -117,7 +121,11 @@ def _divisible(cfg: TrainCfg, ranks: Ranks, is_elastic: bool) -> TrainCfg:
 
 
 def _begin(
-    cfg: TrainCfg, ranks: Ranks, make_lock: Callable[[dict[str, Any]], RunLock], stop: Stop | None = None
+    cfg: TrainCfg,
+    ranks: Ranks,
+    make_lock: Callable[[dict[str, Any]], RunLock],
+    stop: Stop | None = None,
+    make_env: MakeEnv | None = None,
 ) -> RunDir:
     """Train a new run; `make_lock` locks its directory, with what describes the task in its run.yaml."""
     weights = good_checkpoint(cfg.init_from.path) if cfg.init_from else None
@@ -127,7 +135,7 @@ def _begin(
             runner.load(weights, weights_only=True)
 
     with contextlib.ExitStack() as stack:
-        env = stack.enter_context(contextlib.closing(cfg.make_env(ranks=ranks)))
+        env = stack.enter_context(contextlib.closing(_worlds(cfg, ranks, make_env)))
         locks: list[RunLock] = []
 
         def begin() -> str:
@@ -140,6 +148,10 @@ def _begin(
     if ranks.is_first:
         _show_what_next(run_dir, cfg)
     return run_dir
+
+
+def _worlds(cfg: TrainCfg, ranks: Ranks, make_env: MakeEnv | None) -> Any:
+    return cfg.make_env(ranks=ranks) if make_env is None else make_env(cfg, ranks)
 
 
 def _learn(
@@ -274,6 +286,7 @@ def go_on(
     fresh_worlds: bool = False,
     is_requeued: bool = False,
     stop: Stop | None = None,
+    make_env: MakeEnv | None = None,
 ) -> None:
     """Continue a run from its newest intact checkpoint.
 
@@ -285,6 +298,7 @@ def go_on(
         fresh_worlds: Reset the worlds.
         is_requeued: It is no error that all iterations are done.
         stop: Asked after each iteration whether the training shall stop.
+        make_env: Makes the worlds, where they are not simulated by this process.
 
     Raises:
         GiveUpError: The run has no intact checkpoint.
@@ -312,7 +326,7 @@ def go_on(
         ranks.first(note)
 
     with contextlib.ExitStack() as stack:
-        env = stack.enter_context(contextlib.closing(cfg.make_env(ranks=ranks)))
+        env = stack.enter_context(contextlib.closing(_worlds(cfg, ranks, make_env)))
         locks: list[RunLock] = []
 
         def acquire() -> None:

@@ -125,6 +125,14 @@ def make_runner(env: VecEnv, cfg: LearnerCfg, **options: Any) -> Session:
     The options are run_dir, seed, observer, writer and ranks of `robot_rl.learn.session.Session`. Raises UserError for
     several processes and a learner that trains in one.
     """
+    make_remote: Any = getattr(env, "make_runner", None)
+    if make_remote is not None:
+        return make_remote(cfg, **options)
+    if cfg.staleness.max and not cfg.overlap:
+        raise UserError(
+            f"staleness.max={cfg.staleness.max}: has no effect where the learner simulates; give launcher=ray "
+            "roles.sim.count=<simulators>, or overlap=true"
+        )
     make = getattr(cfg, "make_session", None)
     if make is None:
         return runner_class(cfg)(env, cfg, **options)

@@ -111,6 +111,11 @@ class Launcher(ABC):
         return self.ranks or max(1, self.gpus)
 
     @property
+    def simulators(self) -> int:
+        """Return the processes that simulate the worlds of a run; 0: those that learn do."""
+        return 0
+
+    @property
     def size(self) -> int:
         """Return the processes of a run."""
         return self.nodes * self.ranks_a_node

@@ -21,6 +21,7 @@ from robot_rl.experiment.ray_runs import jobs
 from robot_rl.experiment.ray_runs.cluster import Node, connect, count, disconnect, list_nodes, room
 from robot_rl.experiment.ray_runs.group import GroupCfg, train_run
 from robot_rl.experiment.ray_runs.rank import STOP
+from robot_rl.experiment.ray_runs.simulators import SimulatorsCfg
 from robot_rl.metrics.rows import to_stderr
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -36,11 +37,17 @@ class Ray(Launcher):
         address: host:port of the cluster; auto: the one on this machine, else one that lasts as long as the command;
             http://host:port of a dashboard: submit a job and return.
         max_failures: How often processes of a run may be lost.
+        sims: Simulators apart from the learner (`roles.sim.count=`); 0: it simulates its worlds itself.
+        sim_cpus: Cores of each simulator (`roles.sim.cpus=`); 0: one that is not reserved.
+        sim_gpus: GPUs of each simulator (`roles.sim.gpus=`), parts of one, too.
     """
 
     min_nodes: int = 0
     address: str = "auto"
     max_failures: int = 3
+    sims: int = 0
+    sim_cpus: int = 0
+    sim_gpus: float = 0.0
 
     name: ClassVar[str] = "ray"
     unused: ClassVar[tuple[str, ...]] = ("time", "partition")
@@ -55,6 +62,16 @@ class Ray(Launcher):
             )
         if not 0 <= self.max_failures <= 1000:
             raise UserError(f"launcher.max_failures={self.max_failures}: must be at least 0 and at most 1000")
+        limits: dict[str, tuple[float, int, int]] = {
+            "roles.sim.count": (self.sims, 0, 100_000),
+            "roles.sim.cpus": (self.sim_cpus, 0, 4096),
+            "roles.sim.gpus": (self.sim_gpus, 0, 1024),
+        }
+        for name, (value, low, high) in limits.items():
+            if not low <= value <= high:
+                raise UserError(f"{name}={value}: must be at least {low} and at most {high}")
+        if self.sims and self.size > 1:
+            raise UserError(f"roles.sim.count={self.sims}: one process learns then; leave launcher.nodes and ranks out")
         if not self.address:
             raise UserError("launcher.address=: must be auto, host:port, or http://host:port of a dashboard")
 
@@ -62,6 +79,11 @@ class Ray(Launcher):
     def is_elastic(self) -> bool:
         """Return whether a run may go on with fewer machines than it has."""
         return 0 < self.min_nodes < self.nodes
+
+    @property
+    def simulators(self) -> int:
+        """Return the simulators of a run."""
+        return self.sims
 
     def check(self) -> None:
         """Connect to the cluster; raise UserError where there is none, or it has too few GPUs or cores."""
@@ -103,6 +125,7 @@ class Ray(Launcher):
             cpus=self.cpus or 1,
             gpus=self.gpus / self.ranks_a_node,
             max_failures=self.max_failures,
+            sims=SimulatorsCfg(count=self.sims, cpus=self.sim_cpus, gpus=self.sim_gpus),
             folder=folder / f"ray-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}",
         )
 
@@ -110,6 +133,7 @@ class Ray(Launcher):
         """Raise UserError where the cluster, with nothing else on it, has no room for the least group."""
         cfg = self._group(Path())
         least = cfg.min_nodes * cfg.ranks
+        self._check_roles(nodes, cfg)
         if room(nodes, cfg.need, total=True) >= least:
             return
         for key, name in (("gpus", "GPU"), ("cpus", "CPU")):
@@ -122,9 +146,23 @@ class Ray(Launcher):
                 )
         raise UserError(f"launcher.nodes={self.nodes}: the cluster has no room for {least} processes; give fewer")
 
+    def _check_roles(self, nodes: list[Node], cfg: GroupCfg) -> None:
+        """Raise UserError where all roles together need more than the cluster has."""
+        if not self.sims:
+            return
+        for key in ("CPU", "GPU"):
+            need = cfg.need.get(key, 0.0) + self.sims * cfg.sims.need.get(key, 0.0)
+            has = sum(node.total.get(key, 0.0) for node in nodes)
+            if need > has:
+                raise UserError(
+                    f"roles.sim.count={self.sims}: the learner and {self.sims} simulators need {need:g} {key}, the "
+                    f"cluster has {has:g}; give fewer"
+                )
+
     def _submit(self, runs: Sequence[FrozenRun]) -> int:
         used = {"nodes": self.nodes, "ranks": self.ranks_a_node, "gpus": self.gpus, "cpus": self.cpus}
         used |= {"min_nodes": self.min_nodes, "max_failures": self.max_failures}
+        used |= {"sims": self.sims, "sim_cpus": self.sim_cpus, "sim_gpus": self.sim_gpus}
         for run in runs:
             job = jobs.submit(self.address, run, used)
             write_job(run.run_dir, self.name, f"{self.address.partition('//')[2].strip('/')}:{job}")

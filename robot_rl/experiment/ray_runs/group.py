@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from robot_rl.errors import ExitCode
 from robot_rl.experiment.launchers.launcher import FrozenRun
 from robot_rl.experiment.ray_runs.cluster import Node, list_nodes, room
 from robot_rl.experiment.ray_runs.rank import STOP, EndedError, RankCfg, output_to, train_rank
+from robot_rl.experiment.ray_runs.simulators import SimulatorsCfg
 from robot_rl.metrics.rows import to_stderr
 
 SETTLE_S = 3.0
@@ -46,6 +47,7 @@ class GroupCfg:
         gpus: GPUs of each process.
         max_failures: How often processes may be lost.
         folder: Where Ray Train keeps its own files while the run is trained.
+        sims: Its simulators.
     """
 
     nodes: int
@@ -55,6 +57,7 @@ class GroupCfg:
     gpus: float
     max_failures: int
     folder: Path
+    sims: SimulatorsCfg = field(default_factory=SimulatorsCfg)
 
     @property
     def size(self) -> int:
@@ -132,6 +135,7 @@ def _fit(run: FrozenRun, cfg: GroupCfg, size: int, log: Path) -> None:
         step=cfg.ranks,
         missing=cfg.size - size,
         is_elastic=cfg.is_elastic,
+        sims=dataclasses.asdict(cfg.sims) if cfg.sims.count else {},
     )
     name = f"{run.run_dir.run_id}-{time.time_ns()}"
     trainer = _make_trainer_class()(

@@ -53,6 +53,7 @@ class RankCfg:
         step: Processes by which the group grows.
         missing: Processes that the group lacks to its full size.
         is_elastic: Whether the group may be of another size than the one before.
+        sims: The fields of a `robot_rl.experiment.ray_runs.simulators.SimulatorsCfg`; empty: there are none.
     """
 
     run: str
@@ -62,6 +63,7 @@ class RankCfg:
     step: int = 1
     missing: int = 0
     is_elastic: bool = False
+    sims: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Watcher:
@@ -134,11 +136,20 @@ def train_rank(settings: Mapping[str, Any]) -> int:
     def work(watcher: Watcher) -> None:
         if is_first:
             wait_for_lock(run_dir.metrics_file, LOCK_S)
-        train_frozen(run_dir, is_elastic=cfg.is_elastic, stop=watcher.is_requested, **options)
+        make_env = _remote(cfg) if cfg.sims else None
+        train_frozen(run_dir, is_elastic=cfg.is_elastic, stop=watcher.is_requested, make_env=make_env, **options)
 
     with output_to(Path(cfg.log)), Watcher(cfg, node_id, is_first=is_first) as watcher:
         run_as_rank(lambda: work(watcher), lambda: watcher.reason)
     return int(ExitCode.DONE)
+
+
+def _remote(cfg: RankCfg) -> Callable[[Any, Any], Any]:
+    """Return what makes the worlds of a learner whose worlds simulators step."""
+    from robot_rl.experiment.ray_runs.simulators import SimulatorsCfg, make_worlds
+
+    sims, trust = SimulatorsCfg(**cfg.sims), "trust" in cfg.options
+    return lambda settings, ranks: make_worlds(settings, sims, ranks, trust=trust, run=cfg.run)
 
 
 @contextlib.contextmanager

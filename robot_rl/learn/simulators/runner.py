@@ -67,6 +67,10 @@ class RemoteWorlds(VecEnv):
         """Return nothing: metrics come with the segments."""
         return {}
 
+    def make_runner(self, cfg: LearnerCfg, **options: Any) -> AsyncRunner:
+        """Return the learner of these worlds; the options are those of `Session`."""
+        return AsyncRunner(self, cfg, **options)
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return the state of all worlds after the newest segments that were learned from."""
         states = enumerate(self.pool.states)
@@ -89,11 +93,11 @@ class AsyncRunner(Runner):
 
     env: RemoteWorlds
 
-    def __init__(self, env: RemoteWorlds, cfg: LearnerCfg, *, staleness: int = 0, **options: Any) -> None:
-        """Build the algorithm; `staleness` bounds the versions of a sample, and the options are those of `Session`."""
+    def __init__(self, env: RemoteWorlds, cfg: LearnerCfg, **options: Any) -> None:
+        """Build the algorithm; the options are those of `Session`."""
         super().__init__(env, cfg, **options)
-        self._staleness, self._pool = staleness, env.pool
-        refuse_unsuited(self, staleness)
+        self._staleness, self._pool = cfg.staleness.max, env.pool
+        refuse_unsuited(self)
         self._published_s = 0.0
 
     def learn(self, max_iterations: int | None = None) -> dict[str, float]:
@@ -160,7 +164,7 @@ class AsyncRunner(Runner):
         age = self.iteration - rollout.version
         is_old = age > self._staleness
         rollout.learner_version = None
-        if bool((age > 0).any()):
+        if self._staleness:
             rollout.learner_version = torch.full((), self.iteration, dtype=torch.int64, device=self.device)
         if bool(is_old.any()):
             rollout.valid &= ~is_old
@@ -169,11 +173,11 @@ class AsyncRunner(Runner):
         return rollout, float(is_old.float().mean())
 
 
-def refuse_unsuited(runner: Runner, staleness: int) -> None:
-    """Raise UserError for a learner that cannot learn from segments, or not from ones that are so old."""
+def refuse_unsuited(runner: Runner) -> None:
+    """Raise UserError for a learner that cannot learn from segments."""
     cfg, spec = runner.cfg, runner.algorithm.spec()
-    if staleness and not cfg.uses_stale:
-        raise UserError(f"staleness.max={staleness}: learner={cfg.name} cannot learn from an older policy's rollouts")
+    if cfg.overlap:
+        raise UserError("overlap: true, but simulators apart never wait for the learner anyway; leave it out")
     if spec.hooks:
         raise UserError(f"learner={cfg.name}: an auxiliary objective acts in rollouts, which simulators cannot do")
     if spec.critic_memory:

@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from robot_rl.config import MemoryCfg
+from robot_rl.config.learner import StalenessCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.runner import Runner, make_runner
 from robot_rl.learn.simulators.pool import LostError, ThreadPool
-from robot_rl.learn.simulators.runner import AsyncRunner, RemoteWorlds
+from robot_rl.learn.simulators.runner import RemoteWorlds
 from robot_rl.learn.simulators.simulator import Mailbox, Simulator
 from robot_rl.learn.simulators.weights import pack, unpack
 from tests.unit.learn.test_overlap import stateful
@@ -31,7 +32,7 @@ def make_session(make_point_env, cfg):
     pools = []
 
     def make(count=1, staleness=0, sleeps=(), cfg=cfg, pool=ThreadPool, **options):
-        share = 64 // count
+        share, cfg = 64 // count, replace(cfg, staleness=StalenessCfg(max=staleness))
 
         def simulator(index):
             sleep_s = sleeps[index] if sleeps else 0.0
@@ -40,7 +41,7 @@ def make_session(make_point_env, cfg):
 
         pools.append(pool([lambda index=index: simulator(index) for index in range(count)]))
         env = RemoteWorlds(make_point_env(num_envs=2), share * count, pools[-1])
-        return AsyncRunner(env, cfg, staleness=staleness, **options)
+        return make_runner(env, cfg, **options)
 
     yield make
     for pool in pools:
@@ -101,7 +102,9 @@ def test_no_sample_is_older_than_allowed(make_session, staleness):
     session.learn(12)
     assert max(seen) <= staleness
     assert (max(seen) > 0) == (staleness > 0)
-    assert all(("staleness/mean" in row) == (age > 0) for row, age in zip(rows, seen, strict=True))
+    assert all(("staleness/mean" in row) == (staleness > 0) for row in rows)
+    shares = [[row.get(f"staleness/share_{age}", 0.0) for age in range(staleness + 1)] for row in rows]
+    assert all(sum(share) == pytest.approx(staleness > 0) for share in shares)
 
 
 def test_weights_are_swapped_in_the_middle_of_a_rollout(make_session, cfg):

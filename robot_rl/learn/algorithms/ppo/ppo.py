@@ -40,6 +40,8 @@ MAX_LOG_RATIO = 40.0
 """Logarithm of the greatest probability ratio: its products stay finite in float32, with exp finite up to 88.7."""
 ROUNDING = 1e-6
 """Divergence that float32 may show between equal policies [nat]."""
+MOST_AGES = 32
+"""Ages of samples that have a statistic each."""
 STATISTICS = ("loss/value", "loss/surrogate", "loss/entropy", "loss/kl", "loss/clip_share")
 
 
@@ -51,6 +53,7 @@ class PPO(Algorithm):
         generator: source of the minibatches, on the device of the networks.
         reward_weights: (K,) weight of each critic's advantages; all 1 by default.
         correction: how it learns from an older policy's rollouts.
+        max_age: versions by which they may be older, each with a statistic of its own.
         optimizer: steps both networks.
         graphed: replays the steps from CUDA graphs; None if there are none.
         statistics: names of the statistics of a minibatch.
@@ -69,10 +72,11 @@ class PPO(Algorithm):
         auxiliaries: Sequence[Auxiliary] = (),
         reward_weights: Sequence[float] = (),
         correction: CorrectionCfg | None = None,
+        max_age: int = 1,
         ranks: Ranks = ALONE,
     ) -> None:
         self.actor, self.critic, self.cfg = actor, critic, cfg
-        self.correction = correction or CorrectionCfg()
+        self.correction, self.max_age = correction or CorrectionCfg(), max_age
         self.symmetry, self.generator = symmetry, generator
         self.auxiliaries, self.ranks = tuple(auxiliaries), ranks
         self.critic_memory = critic.state_size
@@ -137,7 +141,7 @@ class PPO(Algorithm):
         frozen = rollout.frozen if proximal is None or batch.importance is None else self.actor.distribution.snapshot()
         statistics = self.fit(batch, frozen)
         if proximal is not None:
-            statistics |= proximal.statistics | ages(rollout, 1)
+            statistics |= proximal.statistics | ages(rollout, self.max_age)
         for auxiliary in self.auxiliaries:
             statistics |= auxiliary.update(rollout, progress)
         self.update_normalizers(rollout, batch.returns)
@@ -464,6 +468,7 @@ def make_ppo(cfg: PPOLearnerCfg, context: Context, kind: type[P] = PPO, first: t
         auxiliaries=make_auxiliaries(cfg, context, first),
         reward_weights=cfg.reward_weights,
         correction=cfg.correction,
+        max_age=min(max(1, cfg.staleness.max), MOST_AGES),
         ranks=context.ranks,
     )
 

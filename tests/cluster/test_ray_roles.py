@@ -1,0 +1,114 @@
+"""roles.sim.count= on a real Ray cluster: the bits of a local run, simulators and the learner killed, what is refused."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
+from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
+from tests.cluster.ray_cluster import RayCluster, _words, rows, wait_until
+
+pytestmark = pytest.mark.slow
+
+SMALL = ("task=cartpole", "num_envs=64", "num_threads=1", "learner_threads=1", "save_interval=10")
+OURS = ("simulators", "simulators/lost", "staleness/dropped")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    folder = Path(tempfile.mkdtemp(prefix="ray"))
+    cluster = RayCluster(folder)
+    yield cluster
+    cluster.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+    assert cluster.processes() == []
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("root")
+
+
+def train(cluster, root, name, iterations, *words):
+    more = (f"max_iterations={iterations}", f"run_id={name}", "launcher=ray", f"launcher.address={cluster.address}")
+    return cluster.run(root, "train", *SMALL, *more, *words)
+
+
+def finish(process, path, iterations):
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    found = rows(path)
+    assert [row["iteration"] for row in found] == list(range(1, iterations + 1)), output
+    assert [row["env_steps"] for row in found] == [found[0]["env_steps"] * k for k in range(1, iterations + 1)]
+    return found
+
+
+def simulators(cluster):
+    """Return the processes that simulate."""
+    found = []
+    for process in cluster.processes():
+        if "SimulatorProcess" in " ".join(_words(process)):
+            found.append(process)
+    return found
+
+
+def done(path):
+    found = rows(path)
+    return found[-1]["iteration"] if found else 0
+
+
+def test_one_simulator_elsewhere_without_staleness_is_the_local_run(cluster, root):
+    finish(train(cluster, root, "apart", 12, "roles.sim.count=1"), root / "runs/cartpole/apart", 12)
+    command = [sys.executable, "-m", "robot_rl.cli.main", "train", *SMALL, "max_iterations=12", "run_id=here"]
+    subprocess.run(command, cwd=root, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    apart, here = (root / "runs/cartpole" / name for name in ("apart", "here"))
+    differing = differing_tensors(latest_checkpoint(apart), latest_checkpoint(here))
+    assert [name for name in differing if "env." not in name and "random.noise" not in name] == []
+    plain = [{key: value for key, value in row.items() if key not in OURS} for row in rows_of(apart)]
+    assert differing_rows(plain, rows_of(here), 0) == []
+
+
+def test_a_killed_simulator_is_replaced_and_a_killed_learner_goes_on(cluster, root):
+    path = root / "runs/cartpole/killed"
+    process = train(cluster, root, "killed", 150, "roles.sim.count=2", "staleness.max=1")
+    wait_until(lambda: done(path) >= 12, process=process)
+    os.kill(simulators(cluster)[0].pid, signal.SIGKILL)
+    wait_until(lambda: len(simulators(cluster)) == 2, 60, process=process)
+    wait_until(lambda: rows(path)[-1]["simulators/lost"] == 1.0, process=process)
+    before = done(path)
+    wait_until(lambda: done(path) >= before + 5, process=process)
+    os.kill(next(iter(cluster.workers().values())).pid, signal.SIGKILL)
+    time.sleep(0.5)
+    found = finish(process, path, 150)
+    assert max(row["staleness/max"] for row in found) <= 1.0
+    wait_until(lambda: simulators(cluster) == [], 30)
+    assert not any(psutil.pid_exists(one.pid) for one in simulators(cluster))
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("roles.sim.count=8", "roles.sim.cpus=4"), "8 simulators need 33 CPU, the cluster has 2"),
+        (("roles.sim.count=-1",), "roles.sim.count=-1: must be at least 0"),
+        (("roles.sim.count=3",), "num_envs=64: must be a multiple of the 3 simulators"),
+        (("roles.sim.count=2", "staleness.max=-1"), "staleness.max: -1 is out of range"),
+        (("roles.sim.count=2", "staleness.max=1", "learner=distill"), "staleness.max: 1, but learner=distill cannot"),
+        (("roles.sim.counts=2",), "did you mean 'roles.sim.count'"),
+        (("roles.sim.count=2", "launcher.nodes=2"), "roles.sim.count=2: one process learns then"),
+    ],
+)
+def test_roles_that_cannot_be_are_one_line(cluster, root, words, line):
+    process = train(cluster, root, "refused", 3, *words)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 2, output
+    assert line in output
+    assert len([text for text in output.splitlines() if text.startswith("robot-rl:")]) == 1
+    assert not (root / "runs/cartpole/refused").exists()
