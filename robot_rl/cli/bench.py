@@ -81,7 +81,7 @@ class RuntimeOptions:
 class AsyncOptions:
     """Options of robot-rl bench async."""
 
-    task: str = option("go2_flat", "the task; empty: only the worlds that wait")
+    task: str = option("go2_flat", "the task; none: only the worlds that wait")
     num_envs: int = option(1024, "worlds", most=MAX_ENVS)
     device: str = option("cpu", "cpu, cuda or cuda:<index>")
     iterations: int = option(12, "iterations of a training that count", least=2, most=MAX_COUNT)
@@ -233,7 +233,7 @@ def bench_async(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
 
     options, dotted = read(AsyncOptions, arguments)
     cfg = None
-    if options.task:
+    if options.task != "none":
         refuse_unsupported(options.task, "bench async")
         given = {"num_envs": options.num_envs, "seed": options.seed}
         cfg = resolve(change(default_tree(options.task, options.device), {**given, **dotted}))

@@ -9,7 +9,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
@@ -90,7 +89,6 @@ def test_a_killed_simulator_is_replaced_and_a_killed_learner_goes_on(cluster, ro
     found = finish(process, path, 150)
     assert max(row["staleness/max"] for row in found) <= 1.0
     wait_until(lambda: simulators(cluster) == [], 30)
-    assert not any(psutil.pid_exists(one.pid) for one in simulators(cluster))
 
 
 @pytest.mark.parametrize(
@@ -110,5 +108,6 @@ def test_roles_that_cannot_be_are_one_line(cluster, root, words, line):
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 2, output
     assert line in output
-    assert len([text for text in output.splitlines() if text.startswith("robot-rl:")]) == 1
+    assert "Traceback" not in output
+    assert output.count("\n") <= 2  # One says which cluster it is.
     assert not (root / "runs/cartpole/refused").exists()
