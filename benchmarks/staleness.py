@@ -61,7 +61,7 @@ def train(work: tuple[int, str, int, int]) -> dict[str, Any]:
     lag, objective, seed, iterations = work
     torch.set_num_threads(1)
     task = get_task("go2_flat")
-    settings = {**task.learner, **task.learner_cpu, "max_iterations": iterations, "correction.objective": objective}
+    settings = {**task.learner, **task.learner_cpu, "max_iterations": iterations, "ppo.correction.objective": objective}
     cfg = apply_overrides(PPOLearnerCfg(), settings)
     env = make_env(task, num_envs=task.num_envs[0], device="cpu", seed=seed, num_threads=1)
     recent: deque[float] = deque(maxlen=WINDOW)

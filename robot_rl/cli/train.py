@@ -28,6 +28,7 @@ anything of the learner and of the task, by name:
   keep_checkpoints=5                                 how many checkpoints stay; 0: all
   max_quarantined=0.5                                share of broken samples, iteration after iteration, that ends it
   notice_s=1.2                                       how long a signal waits for the current iteration; 0: to its end
+  overlap=false                                      simulate the next rollout while this one is learned from (docs/async.md)
   normalize_obs=true  normalize_values=false         the critic in units of the returns' deviation (docs/learner.md)
   actor.hidden=[128,128]  actor.init_std=0.5  critic.hidden=[256,128]
   actor.conv.groups=[actor.scan]                     a height scan or a camera's group through an encoder
@@ -58,6 +59,7 @@ launchers: where the processes of a run, or of each run of a sweep, are started 
 {launchers}
   launcher.nodes=1  launcher.ranks=0                 machines, and processes on each; the worlds are divided evenly
   launcher.gpus=0  launcher.cpus=0                   GPUs of each machine, cores of each process
+  roles.sim.count=4  staleness.max=1                 with launcher=ray: simulators apart, at most a version behind
   launcher.time='04:00:00'  launcher.partition=      time limit and queue, where there are any
   robot-rl train task=go2_flat num_envs=8192 launcher=torchrun launcher.ranks=2
 

@@ -310,8 +310,7 @@ def go_on(
         notes.append(line)
         to_stderr(line)
 
-    checkpoint = _choose(run_dir, cfg, ranks, report, is_requeued=is_requeued)
-    if checkpoint is None:
+    if (checkpoint := _choose(run_dir, cfg, ranks, report, is_requeued=is_requeued)) is None:
         return
     newest = list_checkpoints(run_dir.path)[-1:]
 

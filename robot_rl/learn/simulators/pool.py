@@ -38,10 +38,12 @@ class Pool(ABC):
         count: How many there are.
         states: The state of each simulator's worlds after its newest segment that was taken.
         lost: How often one was lost.
+        missing: Those that were lost, and have sent nothing since.
     """
 
     def __init__(self, count: int) -> None:
         self.count, self.lost = count, 0
+        self.missing: set[int] = set()
         self.states: list[State] = [{} for _ in range(count)]
         self._base, self._issued, self._is_first = 0, 0, False
         self._arrived: list[Segment] = []
@@ -131,10 +133,12 @@ class Pool(ABC):
                 index, segment = self.receive()
             except LostError as error:
                 self.lost += 1
+                self.missing.add(error.index)
                 self.replace(error.index, self._newest(error.index))
                 self.submit(error.index, self._targets[error.index], is_first=False)
                 continue
             assert segment is not None
+            self.missing.discard(index)
             self._targets[index] = IDLE
             return segment
 

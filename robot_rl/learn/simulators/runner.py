@@ -98,7 +98,7 @@ class AsyncRunner(Runner):
         super().__init__(env, cfg, **options)
         self._staleness, self._pool = cfg.staleness.max, env.pool
         refuse_unsuited(self)
-        self._published_s = 0.0
+        self._published_s, self._published_at = 0.0, 0.0
 
     def learn(self, max_iterations: int | None = None) -> dict[str, float]:
         """Train as `Session.learn` does; on return no segment is under way."""
@@ -118,7 +118,7 @@ class AsyncRunner(Runner):
             self._pool.load(self._pool.states)
 
     def _publish(self) -> None:
-        begin = time.perf_counter()
+        begin, self._published_at = time.perf_counter(), time.time()
         self._pool.publish(self.iteration, pack(self.algorithm.actor))
         self._published_s += time.perf_counter() - begin
 
@@ -140,7 +140,10 @@ class AsyncRunner(Runner):
         values = torch.stack(list(statistics.values())).tolist()
         metrics = dict(zip(statistics, values, strict=True)) | merge_rows([one.metrics for one in segments])
         metrics |= {"staleness/dropped": dropped, "perf/wait_s": waited, "perf/publish_s": self._published_s}
-        metrics |= {"simulators": float(self._pool.count), "simulators/lost": float(self._pool.lost)}
+        delays = [one.taken_at - self._published_at for one in segments if one.taken_at > self._published_at]
+        if delays:  # By the clocks of two machines, where they are two.
+            metrics["perf/publish_to_step_s"] = max(delays)
+        metrics |= {"simulators": float(self._pool.count - len(self._pool.missing)), "simulators/lost": float(self._pool.lost)}
         self._published_s = 0.0
         seconds = self._watch.read() | {"simulate": min(waited, max(one.busy_s for one in segments))}
         row = self._finish_iteration(metrics, seconds)

@@ -78,13 +78,14 @@ class FollowingSnapshot(Snapshot):
 
     Attributes:
         waited_s: How long it waited for weights [s].
+        taken_at: When it first acted with the weights that it has (`time.time`) [s].
     """
 
     def __init__(self, actor: Actor, mailbox: Mailbox, least: int, *, is_interruptible: bool = True) -> None:
         """Take the actor whose weights are overwritten, where they come from, and the oldest version that may act."""
         super().__init__(actor, -1)
         self._mailbox, self._least, self._follows = mailbox, least, is_interruptible
-        self.waited_s = 0.0
+        self.waited_s, self.taken_at = 0.0, 0.0
         self._is_mixed = False
 
     def begin(self, rollout: Rollout, generator: torch.Generator) -> None:
@@ -122,6 +123,7 @@ class FollowingSnapshot(Snapshot):
         self._before = self.frozen
         unpack(weights, self.actor)
         self.version, self.frozen = version, self.actor.distribution.snapshot()
+        self.taken_at = time.time()
         return True
 
     def _attribute(self, rollout: Rollout, t: int) -> None:
@@ -145,6 +147,7 @@ class Segment:
         has_final_obs, has_invalid: As in `Rollout`.
         metrics: The row of these worlds.
         state: State of the worlds after the segment, and of the random stream, by name.
+        taken_at: When it first acted with the weights of its last step (`time.time`) [s].
         busy_s, waited_s: How long it was simulated, and waited for weights [s].
     """
 
@@ -155,6 +158,7 @@ class Segment:
     has_invalid: bool
     metrics: dict[str, float]
     state: dict[str, Tensor] = field(default_factory=dict)
+    taken_at: float = 0.0
     busy_s: float = 0.0
     waited_s: float = 0.0
 
@@ -223,6 +227,7 @@ class Simulator:
             has_invalid=rollout.has_invalid,
             metrics=runner._pop_metrics(),
             state=self.state(),
+            taken_at=policy.taken_at,
             busy_s=elapsed - policy.waited_s,
             waited_s=policy.waited_s,
         )

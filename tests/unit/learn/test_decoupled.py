@@ -18,7 +18,8 @@ def make_stale(make_point_env, small_cfg):
     """make_stale(updates, **correction): a runner that has learned on, and a rollout of the policy before."""
 
     def make(updates=3, **correction):
-        cfg = replace(small_cfg, symmetry="none", correction=CorrectionCfg(**correction))
+        ppo = replace(small_cfg.ppo, correction=CorrectionCfg(**correction))
+        cfg = replace(small_cfg, symmetry="none", ppo=ppo)
         runner = Runner(make_point_env(), cfg)
         runner.learn(2)
         rollout = copy.deepcopy(runner.collect())

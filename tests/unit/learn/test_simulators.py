@@ -163,7 +163,7 @@ def test_a_straggler_holds_nobody_up_and_no_phase_of_its_episodes_is_preferred(m
 
     session._pool.take = count_phases
     session.learn(40)
-    assert counts[0] > 2 * counts[1] > 4
+    assert counts[0] > counts[1] > 3
     for index in (0, 1):  # Ten steps an episode, begun at random times: each phase has a tenth of the samples.
         share = shares[index] / shares[index].sum()
         assert float((share - 0.1).abs().max()) < 0.03

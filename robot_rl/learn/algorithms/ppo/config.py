@@ -20,66 +20,6 @@ ADVANTAGES = ("gae", "vtrace")
 
 
 @dataclass(kw_only=True, slots=True)
-class PPOCfg:
-    """Proximal policy optimization.
-
-    Attributes:
-        gamma: discount a step.
-        lam: decay of the generalized advantage estimate.
-        clip: the ratio is clipped to [1 - clip, 1 + clip].
-        epochs: passes over a rollout.
-        minibatches: parts of a rollout, drawn again in each epoch.
-        learning_rate: Adam's step size at the start.
-        schedule: "adaptive" (by the policy's divergence), "fixed", or "linear" to zero at the last iteration.
-        desired_kl: target divergence of the adaptive schedule [nat].
-        min_learning_rate: least step size of the adaptive schedule.
-        max_learning_rate: greatest step size of the adaptive schedule.
-        entropy_coef: weight of the entropy bonus.
-        value_coef: weight of the value loss.
-        max_grad_norm: gradient norm that each network is clipped to.
-        clip_value_loss: keep the new value within `clip` of the old one (Schulman's variant).
-        bootstrap: value added at a time-out: "final" is V(final observation), "state" is V(s_t) as in rsl_rl.
-        cuda_graph: on a GPU record the step over a minibatch as a CUDA graph, and replay it.
-    """
-
-    gamma: float = 0.99
-    lam: float = 0.95
-    clip: float = 0.2
-    epochs: int = 5
-    minibatches: int = 4
-    learning_rate: float = 1e-3
-    schedule: str = "adaptive"
-    desired_kl: float = 0.01
-    min_learning_rate: float = 1e-5
-    max_learning_rate: float = 1e-2
-    entropy_coef: float = 0.005
-    value_coef: float = 1.0
-    max_grad_norm: float = 1.0
-    clip_value_loss: bool = True
-    bootstrap: str = "final"
-    cuda_graph: bool = True
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        check_range("gamma", self.gamma, 0.0, 1.0)
-        check_range("lam", self.lam, 0.0, 1.0)
-        check_range("clip", self.clip, 0.0, 10.0, open_low=True)
-        check_range("epochs", self.epochs, 1, 1000)
-        check_range("minibatches", self.minibatches, 1, 65536)
-        check_range("learning_rate", self.learning_rate, 0.0, 1.0, open_low=True)
-        check_choice("schedule", self.schedule, SCHEDULES)
-        check_range("desired_kl", self.desired_kl, 0.0, 10.0, open_low=True)
-        check_range("min_learning_rate", self.min_learning_rate, 0.0, 1.0, open_low=True)
-        check_range("max_learning_rate", self.max_learning_rate, self.min_learning_rate, 1.0)
-        if self.schedule == "adaptive":
-            check_range("learning_rate", self.learning_rate, self.min_learning_rate, self.max_learning_rate)
-        check_range("entropy_coef", self.entropy_coef, 0.0, 10.0)
-        check_range("value_coef", self.value_coef, 0.0, 1000.0)
-        check_range("max_grad_norm", self.max_grad_norm, 0.0, math.inf, open_low=True)
-        check_choice("bootstrap", self.bootstrap, BOOTSTRAPS)
-
-
-@dataclass(kw_only=True, slots=True)
 class CorrectionCfg:
     """How PPO learns from rollouts of an older policy (`robot_rl.learn.algorithms.ppo.stale`).
 
@@ -110,12 +50,73 @@ class CorrectionCfg:
 
 
 @dataclass(kw_only=True, slots=True)
+class PPOCfg:
+    """Proximal policy optimization.
+
+    Attributes:
+        gamma: discount a step.
+        lam: decay of the generalized advantage estimate.
+        clip: the ratio is clipped to [1 - clip, 1 + clip].
+        epochs: passes over a rollout.
+        minibatches: parts of a rollout, drawn again in each epoch.
+        learning_rate: Adam's step size at the start.
+        schedule: "adaptive" (by the policy's divergence), "fixed", or "linear" to zero at the last iteration.
+        desired_kl: target divergence of the adaptive schedule [nat].
+        min_learning_rate: least step size of the adaptive schedule.
+        max_learning_rate: greatest step size of the adaptive schedule.
+        entropy_coef: weight of the entropy bonus.
+        value_coef: weight of the value loss.
+        max_grad_norm: gradient norm that each network is clipped to.
+        clip_value_loss: keep the new value within `clip` of the old one (Schulman's variant).
+        bootstrap: value added at a time-out: "final" is V(final observation), "state" is V(s_t) as in rsl_rl.
+        cuda_graph: on a GPU record the step over a minibatch as a CUDA graph, and replay it.
+        correction: how it learns from an older policy's rollouts, such as those of `overlap`.
+    """
+
+    gamma: float = 0.99
+    lam: float = 0.95
+    clip: float = 0.2
+    epochs: int = 5
+    minibatches: int = 4
+    learning_rate: float = 1e-3
+    schedule: str = "adaptive"
+    desired_kl: float = 0.01
+    min_learning_rate: float = 1e-5
+    max_learning_rate: float = 1e-2
+    entropy_coef: float = 0.005
+    value_coef: float = 1.0
+    max_grad_norm: float = 1.0
+    clip_value_loss: bool = True
+    bootstrap: str = "final"
+    cuda_graph: bool = True
+    correction: CorrectionCfg = field(default_factory=CorrectionCfg)
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_range("gamma", self.gamma, 0.0, 1.0)
+        check_range("lam", self.lam, 0.0, 1.0)
+        check_range("clip", self.clip, 0.0, 10.0, open_low=True)
+        check_range("epochs", self.epochs, 1, 1000)
+        check_range("minibatches", self.minibatches, 1, 65536)
+        check_range("learning_rate", self.learning_rate, 0.0, 1.0, open_low=True)
+        check_choice("schedule", self.schedule, SCHEDULES)
+        check_range("desired_kl", self.desired_kl, 0.0, 10.0, open_low=True)
+        check_range("min_learning_rate", self.min_learning_rate, 0.0, 1.0, open_low=True)
+        check_range("max_learning_rate", self.max_learning_rate, self.min_learning_rate, 1.0)
+        if self.schedule == "adaptive":
+            check_range("learning_rate", self.learning_rate, self.min_learning_rate, self.max_learning_rate)
+        check_range("entropy_coef", self.entropy_coef, 0.0, 10.0)
+        check_range("value_coef", self.value_coef, 0.0, 1000.0)
+        check_range("max_grad_norm", self.max_grad_norm, 0.0, math.inf, open_low=True)
+        check_choice("bootstrap", self.bootstrap, BOOTSTRAPS)
+
+
+@dataclass(kw_only=True, slots=True)
 class PPOLearnerCfg(LearnerCfg):
     """Proximal policy optimization: `learner=ppo`.
 
     Attributes:
         ppo: the algorithm.
-        correction: how it learns from an older policy's rollouts, such as those of `overlap`.
         normalize_values: the critic works in deviations of the returns from their running mean, so that neither its
             step size nor `ppo.clip_value_loss` depends on the scale of the rewards.
         several_critics: one critic for each of the task's groups of rewards, with separately normalized advantages.
@@ -133,7 +134,6 @@ class PPOLearnerCfg(LearnerCfg):
 
     name: str = "ppo"
     ppo: PPOCfg = field(default_factory=PPOCfg)
-    correction: CorrectionCfg = field(default_factory=CorrectionCfg)
     normalize_values: bool = False
     several_critics: bool = False
     reward_weights: tuple[float, ...] = ()

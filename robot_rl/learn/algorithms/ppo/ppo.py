@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Algorithm, Context
 from robot_rl.learn.algorithms.ppo.augment import AugmentSymmetry
-from robot_rl.learn.algorithms.ppo.config import CorrectionCfg, PPOCfg, PPOLearnerCfg
+from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.gae import advantages, policy_advantages, timeout_bonus
 from robot_rl.learn.algorithms.ppo.graphed import make_graphed
 from robot_rl.learn.algorithms.ppo.stale import Proximal, ages, make_proximal
@@ -52,8 +52,7 @@ class PPO(Algorithm):
         symmetry: adds mirrored samples to every batch.
         generator: source of the minibatches, on the device of the networks.
         reward_weights: (K,) weight of each critic's advantages; all 1 by default.
-        correction: how it learns from an older policy's rollouts.
-        max_age: versions by which they may be older, each with a statistic of its own.
+        max_age: versions by which rollouts may be older, each with a statistic of its own.
         optimizer: steps both networks.
         graphed: replays the steps from CUDA graphs; None if there are none.
         statistics: names of the statistics of a minibatch.
@@ -71,12 +70,10 @@ class PPO(Algorithm):
         generator: torch.Generator | None = None,
         auxiliaries: Sequence[Auxiliary] = (),
         reward_weights: Sequence[float] = (),
-        correction: CorrectionCfg | None = None,
-        max_age: int = 1,
         ranks: Ranks = ALONE,
     ) -> None:
         self.actor, self.critic, self.cfg = actor, critic, cfg
-        self.correction, self.max_age = correction or CorrectionCfg(), max_age
+        self.max_age = 1
         self.symmetry, self.generator = symmetry, generator
         self.auxiliaries, self.ranks = tuple(auxiliaries), ranks
         self.critic_memory = critic.state_size
@@ -158,7 +155,7 @@ class PPO(Algorithm):
         found, past = rollout.sequences(None), None
         if (state := found.get("actor_state")) is not None and (start := found["start"]) is not None:
             past = state, start
-        return make_proximal(self.actor, self.correction, rollout, actor_in=actor_in, past=past, clip=self.cfg.clip)
+        return make_proximal(self.actor, self.cfg.correction, rollout, actor_in=actor_in, past=past, clip=self.cfg.clip)
 
     @torch.no_grad()
     def make_batch(self, rollout: Rollout, proximal: Proximal | None = None) -> Batch:
@@ -166,7 +163,7 @@ class PPO(Algorithm):
 
         `proximal` is the result of `make_proximal` for it.
         """
-        flat, is_decoupled = rollout.flat, proximal is not None and self.correction.objective == "decoupled"
+        flat, is_decoupled = rollout.flat, proximal is not None and self.cfg.correction.objective == "decoupled"
         critic_in = self.critic.encode(rollout.critic_obs.flatten(0, 1)).unflatten(0, rollout.critic_obs.shape[:2])
         values, states = self.values(rollout, critic_in)
         valid = rollout.valid if rollout.has_invalid else None
@@ -230,7 +227,7 @@ class PPO(Algorithm):
         proximal: Proximal | None,
     ) -> tuple[Tensor, Tensor]:
         """Return the policy's advantages, and those that the critic's targets are made of: the same but for V-trace."""
-        if proximal is None or self.correction.advantages == "gae":
+        if proximal is None or self.cfg.correction.advantages == "gae":
             found = self.advantages(rollout, values, valid, states)
             return found, found
         found = self._rewards(rollout, values, valid, states)
@@ -459,7 +456,7 @@ def make_ppo(cfg: PPOLearnerCfg, context: Context, kind: type[P] = PPO, first: t
     generator = torch.Generator().manual_seed(context.seed)
     networks = make_networks(cfg, context.dims, context.mirrors, generator)
     actor, critic = (network.to(context.device) for network in networks)
-    return kind(
+    algorithm = kind(
         actor,  # type: ignore[arg-type]
         critic,  # type: ignore[arg-type]
         cfg.ppo if cfg.graph != "off" else replace(cfg.ppo, cuda_graph=False),
@@ -467,10 +464,10 @@ def make_ppo(cfg: PPOLearnerCfg, context: Context, kind: type[P] = PPO, first: t
         generator=context.generator(ORDER),
         auxiliaries=make_auxiliaries(cfg, context, first),
         reward_weights=cfg.reward_weights,
-        correction=cfg.correction,
-        max_age=min(max(1, cfg.staleness.max), MOST_AGES),
         ranks=context.ranks,
     )
+    algorithm.max_age = min(max(1, cfg.staleness.max), MOST_AGES)
+    return algorithm
 
 
 def make_auxiliaries(cfg: PPOLearnerCfg, context: Context, own: tuple[Auxiliary, ...] = ()) -> tuple[Auxiliary, ...]:

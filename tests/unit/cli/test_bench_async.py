@@ -1,0 +1,27 @@
+"""robot-rl bench async: the table, the file, and what it refuses."""
+
+import json
+
+import pytest
+
+
+def test_both_kinds_of_worlds_are_measured(run, in_tmp):
+    words = ("task=cartpole", "num_envs=4", "iterations=2", "repeats=2", "actor.hidden=[8]", "out=b.json")
+    code, out, _ = run("bench", "async", *words)
+    assert code == 0
+    assert "that wait" in out
+    found = json.loads((in_tmp / "b.json").read_text())
+    assert [one["worlds"] for one in found["comparisons"]] == ["that wait", "of cartpole"]
+    for one in found["comparisons"]:
+        assert one["sync_s"] > 0.0
+        assert one["async_s"] > 0.0
+        assert one["ratio"] > 0.0
+
+
+@pytest.mark.parametrize(
+    ("word", "why"), [("repeats=1", "repeats=1: must be at least 2"), ("task=cartpol", "did you mean 'cartpole'")]
+)
+def test_what_cannot_be_measured_is_refused(run, in_tmp, word, why):
+    code, _, err = run("bench", "async", word)
+    assert code == 2
+    assert why in err
