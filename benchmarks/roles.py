@@ -116,20 +116,23 @@ def kill(options: dict[str, str], folder: Path) -> dict[str, Any]:
         os.kill(processes("SimulatorProcess", process.pid)[0].pid, signal.SIGKILL)
         wait_for(lambda run=run: rows_of(run)[-1]["simulators/lost"] == 1.0)
         simulator.append(wait_for(lambda run=run: rows_of(run)[-1]["simulators"] == 4.0) - begin)
-        before = len(rows_of(run))
         begin = time.time()
         os.kill(processes("RayTrainWorker", process.pid)[0].pid, signal.SIGKILL)
-        time.sleep(0.5)
-        mark = rows_of(run)[-1]["iteration"]
-        stamp = (run / "metrics.jsonl").stat().st_mtime
-        wait_for(lambda run=run, stamp=stamp: (run / "metrics.jsonl").stat().st_mtime > stamp + 0.3)
-        learner.append((run / "metrics.jsonl").stat().st_mtime - begin)
-        wait_for(lambda run=run, mark=mark: rows_of(run)[-1]["iteration"] > mark)
+        time.sleep(0.3)
+        counts = [len(rows_of(run))]
+
+        def has_grown(run: Path = run, counts: list[int] = counts) -> bool:
+            """Rows after the checkpoint are cut off first."""
+            counts.append(len(rows_of(run)))
+            return counts[-1] > counts[-2]
+
+        learner.append(wait_for(has_grown) - begin)
+        time.sleep(2.0)
         process.send_signal(signal.SIGTERM)
         process.wait(60)
         numbers = [row["iteration"] for row in rows_of(run)]
         wrong += numbers != list(range(1, len(numbers) + 1))
-        print(name, before, round(simulator[-1], 2), round(learner[-1], 2), flush=True)
+        print(name, len(numbers), round(simulator[-1], 2), round(learner[-1], 2), flush=True)
     return {"simulator_s": spread(simulator), "learner_s": spread(learner), "runs_with_wrong_rows": wrong}
 
 

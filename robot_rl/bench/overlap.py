@@ -32,7 +32,10 @@ class WaitingEnv(VecEnv):
 
     Attributes:
         step_s: How long a step takes [s].
+        uses_cores: Whether a step needs this machine's cores.
     """
+
+    uses_cores = False
 
     def __init__(self, num_envs: int, step_s: float = 0.0, *, seed: int = 0) -> None:
         """Take a number of worlds, the time of a step and the seed of the observations."""

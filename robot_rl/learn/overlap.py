@@ -53,15 +53,16 @@ class Ahead:
         self.rollout = copy.deepcopy(collector.rollout)
         self._future: Future[float] | None = None
         self._pool = ThreadPoolExecutor(1, "robot-rl-simulate")
-        self._limit_threads()
+        if not getattr(collector.env, "uses_cores", True):
+            self._limit_threads()
         device = torch.device(collector.env.device)
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def _limit_threads(self) -> None:
         """Let torch use one thread where the policy acts, and as many as before elsewhere.
 
-        With a second team of threads there would be more of them than cores, whereupon OpenMP lets all of them sleep
-        at each barrier: the update of two cores takes a third longer.
+        With a second team of threads there would be more of them than cores, whereupon OpenMP lets all of them sleep at
+        each barrier. That suits an engine that needs the cores; without one the update takes a third longer.
         """
         threads = torch.get_num_threads()
         # A thread takes over the number when it is first asked for it.

@@ -155,14 +155,11 @@ class RayPool(Pool):
     """Simulators that are actors."""
 
     def __init__(self, cfg: SimulatorsCfg, order: Order) -> None:
-        """Start simulators, and wait until all are built.
+        """Start simulators, for which `wait` waits.
 
         Args:
             cfg: How many, and what each needs.
             order: What they are built from; index and count are set for each.
-
-        Raises:
-            UserError: They have other versions than this process, or cannot be built.
         """
         super().__init__(cfg.count)
         self._cfg, self._order = cfg, order
@@ -170,6 +167,13 @@ class RayPool(Pool):
         self._refs: dict[Any, int] = {}
         self._gone: set[int] = set()
         self._actors = [self._start(index, {}) for index in range(cfg.count)]
+
+    def wait(self) -> None:
+        """Wait until all simulators are built.
+
+        Raises:
+            UserError: They have other versions than each other, or cannot be built.
+        """
         self._check_facts()
         self.states = self.read_states()
 
@@ -304,6 +308,11 @@ def make_worlds(cfg: Any, sims: SimulatorsCfg, ranks: Any, *, trust: bool, run: 
 
     if ranks.size > 1:
         raise UserError(f"launcher.ranks={ranks.size}: with roles.sim.count={sims.count} one process learns")
-    template = cfg.make_env(num_envs=min(2, cfg.num_envs))
     pool = RayPool(sims, Order(run=run, index=0, count=sims.count, cpus=max(1, sims.cpus), trust=trust))
+    try:
+        template = cfg.make_env(num_envs=min(2, cfg.num_envs))  # While they are built.
+        pool.wait()
+    except BaseException:
+        pool.close()
+        raise
     return RemoteWorlds(template, cfg.num_envs, pool)
