@@ -22,7 +22,7 @@ from robot_rl.errors import ExitCode
 from robot_rl.experiment.launchers.launcher import FrozenRun
 from robot_rl.experiment.ray_runs.cluster import Node, list_nodes, room
 from robot_rl.experiment.ray_runs.rank import STOP, EndedError, RankCfg, output_to, train_rank
-from robot_rl.experiment.ray_runs.simulators import SimulatorsCfg
+from robot_rl.experiment.ray_runs.simulators import SimulatorsCfg, kill_simulators
 from robot_rl.metrics.rows import to_stderr
 
 SETTLE_S = 3.0
@@ -91,7 +91,10 @@ def train_run(run: FrozenRun, cfg: GroupCfg, is_stopping: Callable[[], bool]) ->
     cfg.folder.mkdir(parents=True, exist_ok=True)
     log = cfg.folder.absolute() / f"{run.run_dir.run_id}.log"
     with showing(log):
-        return _train(run, cfg, is_stopping, log)
+        try:
+            return _train(run, cfg, is_stopping, log)
+        finally:
+            kill_simulators(str(run.run_dir.path.absolute()), cfg.sims.count)
 
 
 def _train(run: FrozenRun, cfg: GroupCfg, is_stopping: Callable[[], bool], log: Path) -> int:

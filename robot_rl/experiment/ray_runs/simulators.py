@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import hashlib
 import os
+import threading
+import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +24,12 @@ from robot_rl.learn.simulators.simulator import Segment, Share, Simulator
 
 POLL_S = 1.0
 """Time between two looks at what else happens, while nothing arrives [s]."""
+NAMESPACE = "robot-rl"
+"""Of the actors' names, by which a learner that was started again finds the simulators of the one before."""
+ALONE_S = 120.0
+"""How long a simulator waits for a learner before it ends [s]."""
+BEAT_S = 10.0
+"""Time between two signs of a learner's life [s]."""
 SHARED_CPU = 0.001
 """What a simulator without cores of its own asks for: a machine that takes work at all."""
 THREADS = 3
@@ -58,6 +68,7 @@ class Order:
         count: How many there are.
         cpus: Threads of its engine.
         trust: Whether the code that the settings name may be imported.
+        settings: Hash of the run's settings.
         state: State of its worlds to begin from; empty: as they are built.
     """
 
@@ -66,6 +77,7 @@ class Order:
     count: int
     cpus: int
     trust: bool = False
+    settings: str = ""
     state: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -91,6 +103,8 @@ class SimulatorProcess:
         from robot_rl.experiment.settings import load
 
         self._order = Order(**order)
+        self._seen, self._is_free = time.monotonic(), threading.Lock()
+        threading.Thread(target=self._end_alone, name="robot-rl-alone", daemon=True).start()
         torch.set_num_threads(max(1, self._order.cpus))
         cfg = resolve_inputs(load(RunDir(Path(self._order.run)), trust=self._order.trust))
         if not cfg.num_threads:
@@ -106,11 +120,32 @@ class SimulatorProcess:
             staleness=cfg.learner.staleness.max,
         )
         self._cfg = cfg
+        self._first = self._simulator.state()
         if self._order.state:
             self._simulator.load(to_tensors(self._order.state))
 
+    def _end_alone(self) -> None:
+        """End the process where no learner has been heard of for long: its command was killed."""
+        while time.monotonic() - self._seen < ALONE_S:
+            time.sleep(BEAT_S)
+        os._exit(0)
+
+    def beat(self) -> None:
+        """Take a sign of the learner's life."""
+        self._seen = time.monotonic()
+
+    def begin(self, order: Mapping[str, Any]) -> bool:
+        """Be the simulator of a learner that was started again: as built. Return whether it is built as requested."""
+        self.beat()
+        self._simulator.mailbox.abandon()
+        with self._is_free:
+            self._simulator.load(self._first)
+        self._simulator.mailbox.allow()
+        mine = (self._order.run, self._order.index, self._order.count, self._order.cpus, self._order.settings)
+        return mine == tuple(order[name] for name in ("run", "index", "count", "cpus", "settings"))
+
     def facts(self) -> dict[str, Any]:
-        """Return what has to be the same in all of them: task, hash of the settings, versions."""
+        """Return what has to be the same in all of them: task, engine, versions."""
         from robot_rl.machine import package_versions
 
         versions = package_versions()
@@ -127,7 +162,9 @@ class SimulatorProcess:
 
     def segment(self, target: int, *, is_first: bool) -> dict[str, Any] | None:
         """Simulate a segment (`Simulator.segment`); its tensors are arrays."""
-        found = self._simulator.segment(target, is_first=is_first)
+        self.beat()
+        with self._is_free:
+            found = self._simulator.segment(target, is_first=is_first)
         if found is None:
             return None
         plain = {item.name: getattr(found, item.name) for item in dataclasses.fields(found)}
@@ -136,6 +173,7 @@ class SimulatorProcess:
 
     def publish(self, version: int, weights: np.ndarray) -> None:
         """Take newer weights."""
+        self.beat()
         self._simulator.mailbox.put(version, torch.from_numpy(np.array(weights)))
 
     def abandon(self) -> None:
@@ -166,7 +204,9 @@ class RayPool(Pool):
         self._weights: tuple[int, Any] | None = None
         self._refs: dict[Any, int] = {}
         self._gone: set[int] = set()
-        self._actors = [self._start(index, {}) for index in range(cfg.count)]
+        self._actors = [self._find(index) or self._start(index, {}) for index in range(cfg.count)]
+        self._end = threading.Event()
+        threading.Thread(target=self._beat, name="robot-rl-beat", daemon=True).start()
 
     def wait(self) -> None:
         """Wait until all simulators are built.
@@ -177,6 +217,29 @@ class RayPool(Pool):
         self._check_facts()
         self.states = self.read_states()
 
+    def _beat(self) -> None:
+        while not self._end.wait(BEAT_S):
+            for actor in list(self._actors):
+                actor.beat.remote()
+
+    def _find(self, index: int) -> Any:
+        """Return the simulator of a learner before, which was lost; None where there is none that is alike."""
+        import ray
+        from ray import exceptions
+
+        try:
+            actor = ray.get_actor(actor_name(self._order.run, index), namespace=NAMESPACE)
+        except ValueError:
+            return None
+        fields = _fields(dataclasses.replace(self._order, index=index, count=self._cfg.count))
+        try:
+            if ray.get(actor.begin.remote(fields), timeout=ALONE_S):
+                return actor
+            ray.kill(actor)
+        except exceptions.RayError:
+            return None
+        return None
+
     def _start(self, index: int, state: Mapping[str, Tensor]) -> Any:
         import ray
 
@@ -185,12 +248,13 @@ class RayPool(Pool):
         variables = {"OMP_NUM_THREADS": str(max(1, self._cfg.cpus))}
         actor = ray.remote(SimulatorProcess).options(
             **options,
-            name=f"robot-rl-simulate-{Path(order.run).name}-{index}-{os.urandom(3).hex()}",
+            name=actor_name(order.run, index),
+            namespace=NAMESPACE,
+            lifetime="detached",
             runtime_env={"env_vars": variables},
             scheduling_strategy="SPREAD",
         )
-        fields = {item.name: getattr(order, item.name) for item in dataclasses.fields(order)}
-        return actor.remote(fields)
+        return actor.remote(_fields(order))
 
     def _check_facts(self) -> None:
         import ray
@@ -285,8 +349,28 @@ class RayPool(Pool):
         """End the processes."""
         import ray
 
+        self._end.set()
         for actor in self._actors:
             ray.kill(actor)
+
+
+def actor_name(run: str, index: int) -> str:
+    """Return the name of a run's simulator."""
+    return f"simulate-{hashlib.sha256(run.encode()).hexdigest()[:16]}-{index}"
+
+
+def kill_simulators(run: str, count: int) -> None:
+    """End what is left of a run's simulators."""
+    import ray
+
+    for index in range(count):
+        with contextlib.suppress(ValueError):
+            ray.kill(ray.get_actor(actor_name(run, index), namespace=NAMESPACE))
+
+
+def _fields(order: Order) -> dict[str, Any]:
+    """Return the fields of an order; arrays stay as they are."""
+    return {item.name: getattr(order, item.name) for item in dataclasses.fields(order)}
 
 
 def _owned(arrays: Mapping[str, np.ndarray]) -> State:
@@ -304,11 +388,14 @@ def make_worlds(cfg: Any, sims: SimulatorsCfg, ranks: Any, *, trust: bool, run: 
         trust: Whether the code that the settings name may be imported.
         run: The run's directory.
     """
+    from robot_rl.experiment.run_dir import config_hash
     from robot_rl.learn.simulators.runner import RemoteWorlds
 
     if ranks.size > 1:
         raise UserError(f"launcher.ranks={ranks.size}: with roles.sim.count={sims.count} one process learns")
-    pool = RayPool(sims, Order(run=run, index=0, count=sims.count, cpus=max(1, sims.cpus), trust=trust))
+    settings = config_hash(cfg.tree)
+    order = Order(run=run, index=0, count=sims.count, cpus=max(1, sims.cpus), trust=trust, settings=settings)
+    pool = RayPool(sims, order)
     try:
         template = cfg.make_env(num_envs=min(2, cfg.num_envs))  # While they are built.
         pool.wait()
