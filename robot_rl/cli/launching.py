@@ -38,7 +38,13 @@ def read_launcher_words(arguments: Sequence[str]) -> tuple[list[str], Launcher |
         if key in settings:
             raise UserError(f"{word} and launcher.{key}: are the same setting; leave one of them out")
         settings[key] = value
-    return rest, read_launcher(name, settings) if name else None
+    try:
+        return rest, read_launcher(name, settings) if name else None
+    except UserError as error:  # It names the launcher's own setting.
+        line = str(error)
+        for word, (key, _) in placed.items():
+            line = line.replace(f"launcher.{key}=", f"{word.partition('=')[0]}=")
+        raise UserError(line) from None
 
 
 def _take_roles(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[str, Any]]]:
