@@ -20,6 +20,9 @@ from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.runner import make_runner
 from robot_rl.metrics.iteration import overlap_efficiency
 
+SIMULATORS = (1, 2, 4)
+SIMULATED = 2.0
+"""T_sim of one simulator with all worlds, in T_learn."""
 WARM_UP = 4
 """Iterations before those that count; in two of them an overlapped training times its sides apart."""
 
@@ -106,8 +109,67 @@ def bench_overlap(
         comparisons.append({"worlds": name} | _medians(found))
         rates[f"overlap=true, worlds {name}"] = [1.0 / one["async_s"] for one in found]
         rates[f"overlap=false, worlds {name}"] = [1.0 / one["sync_s"] for one in found]
+    say(f"{', '.join(map(str, SIMULATORS))} simulators that wait")
+    cluster = bench_simulators(num_envs, iterations, seed)
     notes = {"num_envs": num_envs, "iterations": iterations, "seed": seed}
-    return make_result("async", rates, unit="iterations/s", notes=notes) | {"comparisons": comparisons}
+    parts = {"comparisons": comparisons, "simulators": cluster}
+    return make_result("async", rates, unit="iterations/s", notes=notes) | parts
+
+
+def bench_simulators(num_envs: int, iterations: int, seed: int) -> list[dict[str, float]]:
+    """Time a learner with 1, 2 and 4 simulators that wait, against a model.
+
+    A step of n worlds takes n c; a simulator with all of them needs T_sim = SIMULATED T_learn for a rollout. With K
+    simulators, each a server with a queue of one, and a bound of one version, an iteration takes max(T_sim / K,
+    T_learn) + T_move, where T_move is the time in which a rollout is put together from segments; without staleness
+    T_sim / K + T_learn + T_move.
+
+    Returns:
+        For each K and bound: "count", "staleness", "measured_s", "model_s" and "ratio".
+    """
+    network = {"hidden": SIZES[1], "activation": "elu"}
+    cfg = PPOLearnerCfg(actor=NetworkCfg(**network), critic=NetworkCfg(**network, output_gain=1.0))
+    learn_s = _rows(lambda: WaitingEnv(num_envs), cfg, iterations, seed)[1]
+    simulate_s, found = SIMULATED * learn_s, []
+    for count in SIMULATORS:
+        step_s = simulate_s / count / cfg.num_steps
+        for bound in (0, 1):
+            elapsed, move = _simulate_apart(cfg, num_envs, count, bound, (step_s, iterations, seed))
+            sides = (simulate_s / count, learn_s)
+            model = (sum(sides) if bound == 0 else max(sides)) + move
+            values = {"measured_s": elapsed, "model_s": model, "ratio": elapsed / model}
+            found.append({"count": count, "staleness": bound} | {name: round(v, 4) for name, v in values.items()})
+    return found
+
+
+def _simulate_apart(
+    cfg: PPOLearnerCfg, num_envs: int, count: int, bound: int, run: tuple[float, int, int]
+) -> tuple[float, float]:
+    """Train with simulators in threads, and return medians [s]: an iteration, and what is neither waiting nor learning.
+
+    `run` is the time of a step [s], iterations and seed.
+    """
+    from robot_rl.learn.simulators.pool import ThreadPool
+    from robot_rl.learn.simulators.runner import RemoteWorlds
+    from robot_rl.learn.simulators.simulator import Simulator
+
+    step_s, iterations, seed = run
+    share, cfg = num_envs // count, replace(cfg, staleness=replace(cfg.staleness, max=bound))
+
+    def make(index: int) -> Simulator:
+        env = WaitingEnv(share, step_s, seed=index)
+        return Simulator(env, cfg, seed=seed, index=index, count=count, staleness=bound)
+
+    rows: list[dict[str, float]] = []
+    pool = ThreadPool([lambda index=index: make(index) for index in range(count)])
+    with contextlib.closing(RemoteWorlds(WaitingEnv(2), share * count, pool)) as env:
+        make_runner(env, cfg, seed=seed, observer=rows.append).learn(WARM_UP + iterations)
+    ends = [row["time_s"] for row in rows]
+    elapsed = [after - before for before, after in zip(ends[WARM_UP - 1 : -1], ends[WARM_UP:], strict=True)]
+    rest = [
+        took - row["perf/wait_s"] - row["perf/learn_s"] for took, row in zip(elapsed, rows[WARM_UP:], strict=True)
+    ]
+    return statistics.median(elapsed), max(0.0, statistics.median(rest))
 
 
 def compare(make: Make, learner: LearnerCfg, iterations: int, seed: int) -> dict[str, float]:

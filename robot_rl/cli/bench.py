@@ -330,6 +330,10 @@ def show_async(result: Mapping[str, Any]) -> None:
     names = ("simulate_s", "learn_s", "sync_s", "async_s", "ratio", "efficiency", "spread")
     rows = [(one["worlds"], *(f"{one[name]:.3f}" for name in names)) for one in result["comparisons"]]
     print_table(head, rows, right=range(1, len(head)))
+    head = ("simulators that wait", "versions behind", "measured [s]", "model [s]", "ratio")
+    names = ("measured_s", "model_s", "ratio")
+    cells = [(one["count"], one["staleness"], *(f"{one[name]:.3f}" for name in names)) for one in result["simulators"]]
+    print_table(head, [tuple(map(str, row)) for row in cells], right=range(len(head)))
     for key, value in result["notes"].items():
         print(f"  {key}: {value}")
 

@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
+import torch
 from torch import Tensor
 
 from robot_rl.learn.simulators.simulator import Segment, Simulator
@@ -155,7 +156,7 @@ class Pool(ABC):
 
 
 class ThreadPool(Pool):
-    """Simulators in threads of this process."""
+    """Simulators in threads of this process, with one thread of torch's each."""
 
     def __init__(self, makes: Sequence[Callable[[], Simulator]]) -> None:
         """Build the simulators, one after the other."""
@@ -167,8 +168,12 @@ class ThreadPool(Pool):
             threading.Thread(target=self._work, args=(index,), name=f"robot-rl-simulate-{index}", daemon=True)
             for index in range(len(makes))
         ]
+        threads = torch.get_num_threads()
+        self._started = threading.Barrier(len(makes) + 1)
         for thread in self._threads:
             thread.start()
+        self._started.wait()
+        torch.set_num_threads(threads)  # What a thread sets counts for itself, and for new ones.
         self.states = self.read_states()
 
     def publish(self, version: int, weights: Tensor) -> None:
@@ -215,6 +220,9 @@ class ThreadPool(Pool):
             thread.join()
 
     def _work(self, index: int) -> None:
+        torch.set_num_threads(1)
+        torch.get_num_threads()  # A thread takes over the number when it is first asked for it.
+        self._started.wait()
         while (order := self._orders[index].get()) is not None:
             target, is_first = order
             try:
