@@ -11,7 +11,6 @@ import copy
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +54,6 @@ class Ahead:
         self._pool = ThreadPoolExecutor(1, "robot-rl-simulate")
         if not getattr(collector.env, "uses_cores", True):
             self._limit_threads()
-        device = torch.device(collector.env.device)
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def _limit_threads(self) -> None:
         """Let torch use one thread where the policy acts, and as many as before elsewhere.
@@ -85,8 +82,6 @@ class Ahead:
         """Simulate a rollout by a snapshot, with the policy that was taken over."""
         policy.actor, policy.version = self.actor, int(self.version)
         policy.frozen = self.actor.distribution.snapshot()
-        if self._stream is not None:
-            self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
         self._future = self._pool.submit(self._simulate, policy)
 
     def take(self) -> Rollout:
@@ -97,8 +92,6 @@ class Ahead:
         assert self._future is not None
         self._future.result()
         self._future = None
-        if self._stream is not None:
-            torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
         self.rollout.begin()
         self.rollout.take(self._collector.rollout)
         return self.rollout
@@ -119,12 +112,8 @@ class Ahead:
 
     def _simulate(self, policy: Any) -> float:
         begin = time.perf_counter()
-        with self._on_stream():
-            self._collector.collect(policy)
+        self._collector.collect(policy)
         return time.perf_counter() - begin
-
-    def _on_stream(self) -> AbstractContextManager[Any]:
-        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
 
 def _tensors(module: nn.Module) -> list[Tensor]:
@@ -138,6 +127,8 @@ class OverlappedRunner(Runner):
     def __init__(self, env: VecEnv, cfg: LearnerCfg, **options: Any) -> None:
         """Build the algorithm and allocate two rollouts; the options are those of `Session`."""
         super().__init__(env, cfg, **options)
+        if self.device.type == "cuda":
+            raise UserError("overlap: true, but both sides would share the GPU; use roles.sim.count= with launcher=ray")
         if self.algorithm.spec().hooks:
             raise UserError(
                 f"overlap: true, but an auxiliary objective of learner={cfg.name} acts in rollouts with what it learns"
@@ -145,6 +136,7 @@ class OverlappedRunner(Runner):
         self._learn_watch = Stopwatch(self.device)
         self._ahead = Ahead(self.collector, self.algorithm.actor)
         self._rest: dict[str, Tensor] = {}
+        self._is_noted = False
         self._apart = (0.0, 0.0)
         self._count = 0
         self._noise = self.collector.noise.get_state()
@@ -159,7 +151,7 @@ class OverlappedRunner(Runner):
     def load(self, path: Path, **options: Any) -> None:
         """Load a checkpoint, as `Session.load`."""
         self._ahead.settle()
-        self._rest = {}
+        self._rest, self._is_noted = {}, False
         super().load(path, **options)
 
     def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
@@ -174,13 +166,16 @@ class OverlappedRunner(Runner):
         if int(self._ahead.version) < 0:
             self._ahead.become(self.algorithm.actor, self.iteration)
         self._note()
+        may_give_up, self._request.may_give_up = self._request.may_give_up, False
+        self._watch.start()
         self._ahead.launch(self.algorithm.snapshot(self.iteration))
+        self._request.may_give_up = may_give_up
 
     def _note(self) -> None:
         """Keep the state of the worlds, which nothing uses now."""
         live = worlds.pack(self.env, self._acting_worlds())
         self._rest = {name: tensor.detach().clone() for name, tensor in live.items()}
-        self._noise = self.collector.noise.get_state()
+        self._noise, self._is_noted = self.collector.noise.get_state(), True
 
     def _iterate(self, last: int) -> dict[str, float]:
         """Run one iteration: take a rollout, begin the next, and learn from it.
@@ -221,11 +216,11 @@ class OverlappedRunner(Runner):
 
     def _package_worlds(self) -> dict[str, Tensor]:
         learned = {f"{worlds.LIVE}{name}": tensor for name, tensor in self._learned_worlds().items()}
-        return self._rest | learned if self._rest else super()._package_worlds()
+        return self._rest | learned if self._is_noted else super()._package_worlds()
 
     def _state(self) -> dict[str, Tensor]:
         behaviour = {f"{BEHAVIOUR}{name}": tensor for name, tensor in self._ahead.actor.state_dict().items()}
-        noise = self._noise if self._rest else self.collector.noise.get_state()
+        noise = self._noise if self._is_noted else self.collector.noise.get_state()
         return super()._state() | {"random.noise": noise, VERSION: self._ahead.version} | behaviour
 
     def _loaded(self, state: Mapping[str, Tensor]) -> None:

@@ -91,6 +91,17 @@ def test_a_killed_simulator_is_replaced_and_a_killed_learner_goes_on(cluster, ro
     wait_until(lambda: simulators(cluster) == [], 30)
 
 
+def test_a_signal_saves_and_no_simulator_is_left(cluster, root):
+    path = root / "runs/cartpole/signal"
+    process = train(cluster, root, "signal", 400, "roles.sim.count=2", "staleness.max=1")
+    wait_until(lambda: done(path) >= 5, process=process)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 85, output
+    assert int(latest_checkpoint(path).name) == done(path) < 400
+    wait_until(lambda: simulators(cluster) == [], 30)
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [

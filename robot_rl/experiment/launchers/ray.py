@@ -18,7 +18,7 @@ from robot_rl.errors import ExitCode, UserError
 from robot_rl.experiment.launchers import exit_codes
 from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher, write_job
 from robot_rl.experiment.ray_runs import jobs
-from robot_rl.experiment.ray_runs.cluster import Node, connect, count, disconnect, list_nodes, room
+from robot_rl.experiment.ray_runs.cluster import SEGMENTS_BYTES, STORE_BYTES, Node, connect, count, disconnect, list_nodes, room
 from robot_rl.experiment.ray_runs.group import GroupCfg, train_run
 from robot_rl.experiment.ray_runs.rank import STOP
 from robot_rl.experiment.ray_runs.simulators import SimulatorsCfg
@@ -92,7 +92,7 @@ class Ray(Launcher):
         if jobs.is_job_address(self.address):
             jobs.client(self.address)
             return
-        found = connect(self.address)
+        found = connect(self.address, SEGMENTS_BYTES if self.sims else STORE_BYTES)
         try:
             nodes = list_nodes()
             self._check_room(nodes)
@@ -106,6 +106,8 @@ class Ray(Launcher):
         """Train the runs and return the exit code; or submit jobs, and return when they are submitted."""
         if jobs.is_job_address(self.address):
             return self._submit(runs)
+        if self.sims and len(runs) > 1:
+            raise UserError(f"roles.sim.count={self.sims}: is for one run, these are {len(runs)}; leave -m out")
         cfg = self._group(folder)
         connect(self.address)
         try:

@@ -31,6 +31,8 @@ PROBE_S = 5.0
 """How long a cluster's address may take to answer [s]."""
 STORE_BYTES = 80_000_000
 """Of a local cluster's object store, through which nearly nothing goes."""
+SEGMENTS_BYTES = 500_000_000
+"""The same with simulators, whose segments go through it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,11 +63,12 @@ def import_ray() -> Any:
     return ray
 
 
-def connect(address: str) -> str:
+def connect(address: str, store_bytes: int = STORE_BYTES) -> str:
     """Connect to a cluster and return its address; "local" where one was started for this process. Once is enough.
 
     Args:
         address: host:port of a cluster; "auto": the one that runs on this machine, or a new one; "local": a new one.
+        store_bytes: Of the object store, where a new one is started.
 
     Raises:
         UserError: Ray is not installed, or nothing answers at the address.
@@ -89,7 +92,7 @@ def connect(address: str) -> str:
             address="local",
             num_cpus=len(os.sched_getaffinity(0)),
             include_dashboard=False,
-            object_store_memory=STORE_BYTES,
+            object_store_memory=store_bytes,
             log_to_driver=False,
             logging_level="ERROR",
         )

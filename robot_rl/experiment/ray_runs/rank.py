@@ -136,7 +136,7 @@ def train_rank(settings: Mapping[str, Any]) -> int:
     def work(watcher: Watcher) -> None:
         if is_first:
             wait_for_lock(run_dir.metrics_file, LOCK_S)
-        make_env = _remote(cfg) if cfg.sims else None
+        make_env = _remote(cfg, watcher.is_requested) if cfg.sims else None
         train_frozen(run_dir, is_elastic=cfg.is_elastic, stop=watcher.is_requested, make_env=make_env, **options)
 
     with output_to(Path(cfg.log)), Watcher(cfg, node_id, is_first=is_first) as watcher:
@@ -144,12 +144,12 @@ def train_rank(settings: Mapping[str, Any]) -> int:
     return int(ExitCode.DONE)
 
 
-def _remote(cfg: RankCfg) -> Callable[[Any, Any], Any]:
+def _remote(cfg: RankCfg, stop: Callable[[], bool]) -> Callable[[Any, Any], Any]:
     """Return what makes the worlds of a learner whose worlds simulators step."""
     from robot_rl.experiment.ray_runs.simulators import SimulatorsCfg, make_worlds
 
     sims, trust = SimulatorsCfg(**cfg.sims), "trust" in cfg.options
-    return lambda settings, ranks: make_worlds(settings, sims, ranks, trust=trust, run=cfg.run)
+    return lambda settings, ranks: make_worlds(settings, sims, ranks, trust=trust, run=cfg.run, stop=stop)
 
 
 @contextlib.contextmanager

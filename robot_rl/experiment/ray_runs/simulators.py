@@ -6,10 +6,11 @@ import contextlib
 import dataclasses
 import hashlib
 import os
+import signal
 import threading
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robot_rl.errors import UserError
-from robot_rl.learn.simulators.pool import LostError, Pool, State
+from robot_rl.errors import Interrupted, UserError
+from robot_rl.learn.simulators.pool import IDLE, LostError, Pool, State
 from robot_rl.learn.simulators.simulator import Segment, Share, Simulator
+from robot_rl.metrics.rows import to_stderr
 
+PATIENCE_S = 10.0
+"""How long an actor may take to answer, and the user to be told that something is waited for [s]."""
 POLL_S = 1.0
 """Time between two looks at what else happens, while nothing arrives [s]."""
 NAMESPACE = "robot-rl"
@@ -103,14 +107,14 @@ class SimulatorProcess:
         from robot_rl.experiment.settings import load
 
         self._order = Order(**order)
-        self._seen, self._is_free = time.monotonic(), threading.Lock()
-        threading.Thread(target=self._end_alone, name="robot-rl-alone", daemon=True).start()
+        self._is_free = threading.Lock()
         torch.set_num_threads(max(1, self._order.cpus))
         cfg = resolve_inputs(load(RunDir(Path(self._order.run)), trust=self._order.trust))
         if not cfg.num_threads:
             cfg = dataclasses.replace(cfg, num_threads=self._order.cpus)
         share = Share(self._order.index, self._order.count)
         self._env = cfg.make_env(ranks=share)
+        self._env.quarantine_dir = Path(self._order.run) / "quarantine"
         self._simulator = Simulator(
             self._env,
             cfg.learner,
@@ -123,6 +127,8 @@ class SimulatorProcess:
         self._first = self._simulator.state()
         if self._order.state:
             self._simulator.load(to_tensors(self._order.state))
+        self._seen = time.monotonic()
+        threading.Thread(target=self._end_alone, name="robot-rl-alone", daemon=True).start()
 
     def _end_alone(self) -> None:
         """End the process where no learner has been heard of for long: its command was killed."""
@@ -146,11 +152,7 @@ class SimulatorProcess:
 
     def facts(self) -> dict[str, Any]:
         """Return what has to be the same in all of them: task, engine, versions."""
-        from robot_rl.machine import package_versions
-
-        versions = package_versions()
-        found = {name: versions.get(name) for name in CHECKED}
-        return {"task": self._cfg.task.name, "engine": self._cfg.engine, **found}
+        return {"task": self._cfg.task.name, "engine": self._cfg.engine, **_versions()}
 
     def state(self) -> dict[str, np.ndarray]:
         """Return the state of its worlds; not while a segment is simulated."""
@@ -192,14 +194,16 @@ class SimulatorProcess:
 class RayPool(Pool):
     """Simulators that are actors."""
 
-    def __init__(self, cfg: SimulatorsCfg, order: Order) -> None:
+    def __init__(self, cfg: SimulatorsCfg, order: Order, stop: Callable[[], bool] = bool) -> None:
         """Start simulators, for which `wait` waits.
 
         Args:
             cfg: How many, and what each needs.
             order: What they are built from; index and count are set for each.
+            stop: Asked, while nothing arrives, whether the training shall stop.
         """
         super().__init__(cfg.count)
+        self._stop = stop
         self._cfg, self._order = cfg, order
         self._weights: tuple[int, Any] | None = None
         self._refs: dict[Any, int] = {}
@@ -212,10 +216,24 @@ class RayPool(Pool):
         """Wait until all simulators are built.
 
         Raises:
-            UserError: They have other versions than each other, or cannot be built.
+            UserError: They have other versions than this process, or cannot be built.
+            Interrupted: The training shall stop.
         """
+        import ray
+
+        begin, refs, told = time.monotonic(), [actor.process.remote() for actor in self._actors], False
+        while len(ray.wait(refs, num_returns=len(refs), timeout=POLL_S)[0]) < len(refs):
+            self._look()
+            if time.monotonic() - begin > PATIENCE_S and not told:
+                told = True
+                to_stderr(f"waits for room for {self.count} simulators, or for them to be built")
         self._check_facts()
         self.states = self.read_states()
+
+    def _look(self) -> None:
+        """Raise Interrupted where the training shall stop."""
+        if self._stop():
+            raise Interrupted(None, 0, signal.SIGTERM, saved=False)
 
     def _beat(self) -> None:
         while not self._end.wait(BEAT_S):
@@ -233,17 +251,29 @@ class RayPool(Pool):
             return None
         fields = _fields(dataclasses.replace(self._order, index=index, count=self._cfg.count))
         try:
-            if ray.get(actor.begin.remote(fields), timeout=ALONE_S):
+            if ray.get(actor.begin.remote(fields), timeout=PATIENCE_S):
                 return actor
-            ray.kill(actor)
         except exceptions.RayError:
             return None
         return None
+
+    def _free(self, name: str) -> None:
+        """End the actor that has a name, if there is one, and wait until there is none."""
+        import ray
+
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            try:
+                ray.kill(ray.get_actor(name, namespace=NAMESPACE))
+            except ValueError:
+                return
+            time.sleep(0.05)
 
     def _start(self, index: int, state: Mapping[str, Tensor]) -> Any:
         import ray
 
         order = dataclasses.replace(self._order, index=index, count=self._cfg.count, state=to_arrays(state))
+        self._free(actor_name(order.run, index))
         options = {"num_cpus": self._cfg.need["CPU"], "num_gpus": self._cfg.gpus, "max_concurrency": THREADS}
         variables = {"OMP_NUM_THREADS": str(max(1, self._cfg.cpus))}
         actor = ray.remote(SimulatorProcess).options(
@@ -265,13 +295,12 @@ class RayPool(Pool):
         except exceptions.RayError as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             raise UserError(f"roles.sim: a simulator cannot be built ({lines[-1] if lines else error})") from None
-        for index, facts in enumerate(found[1:], 1):
+        own = {**found[0], **_versions()}
+        for index, facts in enumerate(found):
             for name, value in facts.items():
-                if value != found[0][name]:
-                    raise UserError(
-                        f"roles.sim: {name} is {value} in simulator {index} and {found[0][name]} in simulator 0; all "
-                        "must be the same"
-                    )
+                if value != own[name]:
+                    line = f"roles.sim: {name} is {value} in simulator {index}, must be {own[name]} as elsewhere"
+                    raise UserError(line)
 
     def publish(self, version: int, weights: Tensor) -> None:
         """Put the weights into the object store, from which every simulator takes them."""
@@ -296,18 +325,17 @@ class RayPool(Pool):
         import ray
         from ray import exceptions
 
-        while True:
-            ready, _ = ray.wait(list(self._refs), num_returns=1, timeout=POLL_S)
-            if ready:
-                break
+        while not (ready := ray.wait(list(self._refs), num_returns=1, timeout=POLL_S)[0]):
+            self._look()
         index = self._refs.pop(ready[0])
         try:
             found = ray.get(ready[0])
-        except exceptions.RayActorError as error:
-            self._gone.add(index)
-            raise LostError(index, " ".join(str(error).split())[:200]) from None
         except exceptions.RayTaskError as error:
+            self._targets[index] = IDLE  # It is not submitted again.
             raise error.as_instanceof_cause() from None
+        except exceptions.RayError as error:
+            self._gone.add(index)
+            raise LostError(index, type(error).__name__) from None
         if found is None:
             return index, None
         parts = {"tensors": to_tensors(found["tensors"]), "state": _owned(found["state"])}
@@ -317,33 +345,31 @@ class RayPool(Pool):
     def replace(self, index: int, state: Mapping[str, Tensor]) -> None:
         """Let a simulator go on from a state; in the place of a lost one a new one does, where there is room."""
         import ray
+        from ray import exceptions
 
         if index not in self._gone:
-            ray.get(self._actors[index].load.remote(to_arrays(state)))
-            return
+            with contextlib.suppress(exceptions.RayError):  # It is lost, and another one begins.
+                ray.get(self._actors[index].load.remote(to_arrays(state)))
+                return
         self._gone.discard(index)
         self._actors[index] = self._start(index, state)
         if self._weights is not None:
             self._actors[index].publish.remote(*self._weights)
 
     def abandon(self) -> None:
-        """Let every simulator give up its segment; one that is lost is found out later."""
+        """Let every simulator give up its segment; nothing is waited for."""
+        for actor in self._actors:
+            actor.abandon.remote()
+        self._weights = None
+
+    def allow(self) -> None:
+        """Let the simulators work again; one that is lost is found out later."""
         import ray
         from ray import exceptions
 
         for actor in self._actors:
-            try:
-                ray.get(actor.abandon.remote())
-            except exceptions.RayError:
-                continue
-        self._weights = None
-
-    def allow(self) -> None:
-        """Let the simulators work again."""
-        import ray
-
-        for actor in self._actors:
-            ray.get(actor.allow.remote())
+            with contextlib.suppress(exceptions.RayError):
+                ray.get(actor.allow.remote(), timeout=PATIENCE_S)
 
     def close(self) -> None:
         """End the processes."""
@@ -364,8 +390,15 @@ def kill_simulators(run: str, count: int) -> None:
     import ray
 
     for index in range(count):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(Exception):  # There is none, or the cluster is gone.
             ray.kill(ray.get_actor(actor_name(run, index), namespace=NAMESPACE))
+
+
+def _versions() -> dict[str, Any]:
+    from robot_rl.machine import package_versions
+
+    versions = package_versions()
+    return {name: versions.get(name) for name in CHECKED}
 
 
 def _fields(order: Order) -> dict[str, Any]:
@@ -378,7 +411,9 @@ def _owned(arrays: Mapping[str, np.ndarray]) -> State:
     return {name: tensor.clone() for name, tensor in to_tensors(arrays).items()}
 
 
-def make_worlds(cfg: Any, sims: SimulatorsCfg, ranks: Any, *, trust: bool, run: str) -> Any:
+def make_worlds(
+    cfg: Any, sims: SimulatorsCfg, ranks: Any, *, trust: bool, run: str, stop: Callable[[], bool] = bool
+) -> Any:
     """Return the worlds of a learner, which simulators step.
 
     Args:
@@ -387,6 +422,7 @@ def make_worlds(cfg: Any, sims: SimulatorsCfg, ranks: Any, *, trust: bool, run: 
         ranks: The learners.
         trust: Whether the code that the settings name may be imported.
         run: The run's directory.
+        stop: Asked, while nothing arrives, whether the training shall stop.
     """
     from robot_rl.experiment.run_dir import config_hash
     from robot_rl.learn.simulators.runner import RemoteWorlds
@@ -395,7 +431,7 @@ def make_worlds(cfg: Any, sims: SimulatorsCfg, ranks: Any, *, trust: bool, run: 
         raise UserError(f"launcher.ranks={ranks.size}: with roles.sim.count={sims.count} one process learns")
     settings = config_hash(cfg.tree)
     order = Order(run=run, index=0, count=sims.count, cpus=max(1, sims.cpus), trust=trust, settings=settings)
-    pool = RayPool(sims, order)
+    pool = RayPool(sims, order, stop)
     try:
         template = cfg.make_env(num_envs=min(2, cfg.num_envs))  # While they are built.
         pool.wait()

@@ -11,9 +11,12 @@ import torch
 from torch import Tensor
 
 from robot_rl.learn.simulators.simulator import Segment, Simulator
+from robot_rl.metrics.rows import to_stderr
 
 State = dict[str, Tensor]
 IDLE = -1
+MOST_FAILURES = 3
+"""How often a simulator may be lost without having sent anything."""
 
 
 class LostError(RuntimeError):
@@ -46,9 +49,10 @@ class Pool(ABC):
         self.count, self.lost = count, 0
         self.missing: set[int] = set()
         self.states: list[State] = [{} for _ in range(count)]
-        self._base, self._issued, self._is_first = 0, 0, False
+        self._base, self._issued = 0, 0
         self._arrived: list[Segment] = []
-        self._targets = [IDLE] * count
+        self._targets, self._failures = [IDLE] * count, [0] * count
+        self._firsts: set[int] = set()
 
     @abstractmethod
     def publish(self, version: int, weights: Tensor) -> None:
@@ -93,7 +97,8 @@ class Pool(ABC):
 
     def begin(self, version: int, *, is_first: bool) -> None:
         """Let every simulator begin a segment for the update from a version, whose weights are published already."""
-        self._base, self._issued, self._is_first = version, 0, is_first
+        self._base, self._issued = version, 0
+        self._firsts = set(range(self.count)) if is_first else set()
         for index in range(self.count):
             self._issue(index)
 
@@ -133,15 +138,27 @@ class Pool(ABC):
             try:
                 index, segment = self.receive()
             except LostError as error:
-                self.lost += 1
-                self.missing.add(error.index)
-                self.replace(error.index, self._newest(error.index))
-                self.submit(error.index, self._targets[error.index], is_first=False)
+                self._replace_lost(error)
                 continue
             assert segment is not None
             self.missing.discard(index)
+            self._failures[index] = 0
+            self._firsts.discard(index)
             self._targets[index] = IDLE
             return segment
+
+    def _replace_lost(self, error: LostError) -> None:
+        """Start a simulator in the place of a lost one; raise the error where that helped too seldom."""
+        index = error.index
+        self.lost += 1
+        self.missing.add(index)
+        self._failures[index] += 1
+        to_stderr(f"simulator {index} was lost ({error.line}); its worlds go on from their last snapshot")
+        if self._failures[index] > MOST_FAILURES:
+            self._targets[index] = IDLE
+            raise error
+        self.replace(index, self._newest(index))
+        self.submit(index, self._targets[index], is_first=index in self._firsts)
 
     def _newest(self, index: int) -> State:
         """Return the state after a simulator's newest segment."""
@@ -150,9 +167,8 @@ class Pool(ABC):
 
     def _issue(self, index: int) -> None:
         self._targets[index] = self._base + self._issued // self.count
-        is_first = self._is_first and self._issued < self.count
         self._issued += 1
-        self.submit(index, self._targets[index], is_first=is_first)
+        self.submit(index, self._targets[index], is_first=index in self._firsts)
 
 
 class ThreadPool(Pool):

@@ -32,6 +32,7 @@ class RemoteWorlds(VecEnv):
 
     Attributes:
         pool: The simulators.
+        notices: Lines of their environments for the user.
     """
 
     def __init__(self, template: Any, num_envs: int, pool: Pool) -> None:
@@ -46,6 +47,7 @@ class RemoteWorlds(VecEnv):
         self.num_envs, self.num_actions = num_envs, template.num_actions
         self.max_episode_length, self.device, self.cfg = template.max_episode_length, template.device, template.cfg
         self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int64)
+        self.notices: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         """Return what the task's environments have in common, such as its mirror."""
@@ -81,6 +83,11 @@ class RemoteWorlds(VecEnv):
         count = self.pool.count
         self.pool.load([worlds.under(state, f"{index}.") for index in range(count)])
 
+    def pop_notices(self) -> list[str]:
+        """Return the new lines for the user."""
+        lines, self.notices = self.notices, []
+        return lines
+
     def close(self) -> None:
         """End the simulators, and close the template."""
         self.pool.close()
@@ -101,11 +108,11 @@ class AsyncRunner(Runner):
         self._published_s, self._published_at = 0.0, 0.0
 
     def learn(self, max_iterations: int | None = None) -> dict[str, float]:
-        """Train as `Session.learn` does; on return no segment is under way."""
+        """Train as `Session.learn` does; on return no segment is wanted any more."""
         try:
             return super().learn(max_iterations)
         finally:
-            self._rest()
+            self._pool.abandon()
 
     def load(self, path: Path, **options: Any) -> None:
         """Load a checkpoint, as `Session.load`."""
@@ -123,6 +130,7 @@ class AsyncRunner(Runner):
         self._published_s += time.perf_counter() - begin
 
     def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
+        self._rest()
         self._publish()
         self._pool.begin(self.iteration, is_first=self.iteration == 0)
         return super()._run(last, stop)
@@ -138,6 +146,7 @@ class AsyncRunner(Runner):
         statistics = self.algorithm.update(rollout, self.iteration / max(last, 1))
         self._watch.lap("learn")
         values = torch.stack(list(statistics.values())).tolist()
+        self.env.notices += [line for one in segments for line in one.notices]
         metrics = dict(zip(statistics, values, strict=True)) | merge_rows([one.metrics for one in segments])
         metrics |= {"staleness/dropped": dropped, "perf/wait_s": waited, "perf/publish_s": self._published_s}
         delays = [one.taken_at - self._published_at for one in segments if one.taken_at > self._published_at]
@@ -166,6 +175,8 @@ class AsyncRunner(Runner):
         rollout.frozen = segments[-1].frozen
         age = self.iteration - rollout.version
         is_old = age > self._staleness
+        if rollout.sequence:  # A memory went on from the steps before: all of a world's, or none.
+            is_old = is_old.any(0, keepdim=True).expand_as(is_old)
         rollout.learner_version = None
         if self._staleness:
             rollout.learner_version = torch.full((), self.iteration, dtype=torch.int64, device=self.device)
@@ -183,5 +194,9 @@ def refuse_unsuited(runner: Runner) -> None:
         raise UserError("overlap: true, but simulators apart never wait for the learner anyway; leave it out")
     if spec.hooks:
         raise UserError(f"learner={cfg.name}: an auxiliary objective acts in rollouts, which simulators cannot do")
+    if getattr(cfg, "make_session", None) is not None or getattr(cfg, "is_team", False):
+        raise UserError(f"learner={cfg.name}: cannot learn from simulators apart; use learner=ppo")
+    if runner.algorithm.worlds():
+        raise UserError(f"learner={cfg.name}: an auxiliary objective remembers each world, whose segments may come late")
     if spec.critic_memory:
         raise UserError("critic.memory.kind: segments of a world may come in another order; use a critic without one")

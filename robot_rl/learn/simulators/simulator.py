@@ -81,10 +81,10 @@ class FollowingSnapshot(Snapshot):
         taken_at: When it first acted with the weights that it has (`time.time`) [s].
     """
 
-    def __init__(self, actor: Actor, mailbox: Mailbox, least: int, *, is_interruptible: bool = True) -> None:
+    def __init__(self, actor: Actor, mailbox: Mailbox, least: int) -> None:
         """Take the actor whose weights are overwritten, where they come from, and the oldest version that may act."""
         super().__init__(actor, -1)
-        self._mailbox, self._least, self._follows = mailbox, least, is_interruptible
+        self._mailbox, self._least = mailbox, least
         self.waited_s, self.taken_at = 0.0, 0.0
         self._is_mixed = False
 
@@ -95,7 +95,7 @@ class FollowingSnapshot(Snapshot):
 
     def act(self, rollout: Rollout, t: int, memory: Tensor | None) -> Tensor:
         """Act with the newest weights at the observations in row t of a rollout, and record who acted."""
-        if self._follows and self._follow() and t:
+        if self._follow() and t:
             self._attribute(rollout, t)
             self._is_mixed = True
         action = super().act(rollout, t, memory)
@@ -110,6 +110,7 @@ class FollowingSnapshot(Snapshot):
         """Record the distribution that acted; where there were several, the last."""
         if self._is_mixed:
             rollout.frozen = self.frozen
+            rollout.log_prob.masked_fill_(~rollout.valid, 0.0)  # Of actions that are zeros now, and need not be finite.
         else:
             super().record(rollout)
 
@@ -146,6 +147,7 @@ class Segment:
         frozen: `Rollout.frozen`.
         has_final_obs, has_invalid: As in `Rollout`.
         metrics: The row of these worlds.
+        notices: The environment's lines for the user.
         state: State of the worlds after the segment, and of the random stream, by name.
         taken_at: When it first acted with the weights of its last step (`time.time`) [s].
         busy_s, waited_s: How long it was simulated, and waited for weights [s].
@@ -157,6 +159,7 @@ class Segment:
     has_final_obs: bool
     has_invalid: bool
     metrics: dict[str, float]
+    notices: list[str] = field(default_factory=list)
     state: dict[str, Tensor] = field(default_factory=dict)
     taken_at: float = 0.0
     busy_s: float = 0.0
@@ -212,7 +215,7 @@ class Simulator:
         if not collector.has_started:
             collector.start(runner._worlds(), is_first=is_first)
         least = max(0, target - self._staleness)
-        policy = FollowingSnapshot(runner.actor, self.mailbox, least, is_interruptible=collector.recorded is None)
+        policy = FollowingSnapshot(runner.actor, self.mailbox, least)
         begin = time.perf_counter()
         try:
             rollout = collector.collect(policy)
@@ -226,6 +229,7 @@ class Simulator:
             has_final_obs=rollout.has_final_obs,
             has_invalid=rollout.has_invalid,
             metrics=runner._pop_metrics(),
+            notices=list(getattr(runner.env, "pop_notices", list)()),
             state=self.state(),
             taken_at=policy.taken_at,
             busy_s=elapsed - policy.waited_s,

@@ -18,6 +18,7 @@ class JointLearnerCfg(PPOLearnerCfg):
 
     is_team: ClassVar[bool] = True
     joins: ClassVar[bool] = True
+    uses_stale: ClassVar[bool] = False
 
     name: str = "joint"
     normalize_values: bool = True

@@ -155,7 +155,8 @@ class PPO(Algorithm):
         found, past = rollout.sequences(None), None
         if (state := found.get("actor_state")) is not None and (start := found["start"]) is not None:
             past = state, start
-        return make_proximal(self.actor, self.cfg.correction, rollout, actor_in=actor_in, past=past, clip=self.cfg.clip)
+        more = {"clip": self.cfg.clip, "ranks": self.ranks}
+        return make_proximal(self.actor, self.cfg.correction, rollout, actor_in=actor_in, past=past, **more)
 
     @torch.no_grad()
     def make_batch(self, rollout: Rollout, proximal: Proximal | None = None) -> Batch:

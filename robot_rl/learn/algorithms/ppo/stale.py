@@ -15,6 +15,7 @@ from torch import Tensor
 
 from robot_rl.learn.algorithms.ppo.config import CorrectionCfg
 from robot_rl.learn.networks.actor_critic import Actor
+from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.rollout import Rollout, mean_over
 
 MAX_LOG_WEIGHT = 20.0
@@ -53,6 +54,7 @@ def make_proximal(
     actor_in: Tensor,
     past: tuple[Tensor, Tensor] | None,
     clip: float,
+    ranks: Ranks = ALONE,
 ) -> Proximal:
     """Evaluate the current policy at a rollout's samples.
 
@@ -63,6 +65,7 @@ def make_proximal(
         actor_in: (B, F) the samples' encoded observations, in the order of a batch.
         past: State and episode starts of a recurrent actor.
         clip: PPO's, for the statistics.
+        ranks: The processes that train together: the gates are open, or not, in all of them.
     """
     distribution, flat = actor.distribution, rollout.flat
     out = actor.outputs(actor_in, past)
@@ -71,9 +74,10 @@ def make_proximal(
     ratio = log_ratio.exp()
     valid = flat(rollout.valid).to(ratio.dtype) if rollout.has_invalid else torch.ones_like(ratio)
     share = valid / valid.mean().clamp(min=1e-8)
-    effective = mean_over(ratio, share).square() / mean_over(ratio.square(), share).clamp(min=1e-30)
     # E_b[p / b - 1 - log(p / b)] is KL(b || p), and no sample of it is negative (Schulman 2020).
-    divergence = mean_over(ratio - 1.0 - log_ratio, share)
+    terms = (ratio, ratio.square(), ratio - 1.0 - log_ratio)
+    first, second, divergence = ranks.mean_(torch.stack([mean_over(term, share) for term in terms])).unbind()
+    effective = first.square() / second.clamp(min=1e-30)
     is_sound = (effective >= cfg.min_effective) & (divergence <= cfg.max_divergence)
     is_near = log_ratio.abs() <= torch.full_like(ratio[:1], cfg.weight_max).log()
     importance = ratio.clamp(max=cfg.weight_max)
@@ -106,5 +110,7 @@ def ages(rollout: Rollout, most: int) -> dict[str, Tensor]:
     """
     assert rollout.learner_version is not None
     age = (rollout.learner_version - rollout.version).to(torch.float32)
-    shares = {f"staleness/share_{k}": (age == k).to(torch.float32).mean() for k in range(most + 1)}
-    return {"staleness/mean": age.mean(), "staleness/max": age.max(), **shares}
+    weight = rollout.valid.to(torch.float32)
+    weight = weight / weight.mean().clamp(min=1e-8)
+    shares = {f"staleness/share_{k}": ((age == k) * weight).mean() for k in range(most + 1)}
+    return {"staleness/mean": (age * weight).mean(), "staleness/max": (age * rollout.valid).max(), **shares}
