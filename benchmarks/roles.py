@@ -11,6 +11,7 @@ again; the learner is, until the first new row. Iterations that are missing or t
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -51,7 +52,7 @@ def start(folder: Path, *words: str) -> subprocess.Popen[bytes]:
 
 def iteration_s(rows: list[dict[str, Any]]) -> float:
     """Return the median time of an iteration after the first ones [s]."""
-    times = [after["time_s"] - before["time_s"] for before, after in zip(rows, rows[1:], strict=False)]
+    times = [after["time_s"] - before["time_s"] for before, after in itertools.pairwise(rows)]
     return statistics.median(times[WARM_UP:])
 
 
@@ -62,14 +63,14 @@ def cost(options: dict[str, str], folder: Path) -> dict[str, Any]:
     common = ("task=go2_flat", f"num_envs={options['num_envs']}", f"max_iterations={options['iterations']}")
     common += (*NETWORKS, "num_threads=1", "learner_threads=1")
     for repeat in range(int(options["repeats"])):
-        for kind in found:
+        for kind, times in found.items():
             name = f"{kind}-{repeat}"
             more = ("launcher=ray", "launcher.address=local", "roles.sim.count=1") if kind == "ray" else ()
             assert start(folder, *common, *more, f"run_id={name}").wait() == 0
             rows = rows_of(folder / "go2_flat" / name)
-            found[kind].append(iteration_s(rows))
+            times.append(iteration_s(rows))
             delays += [row["perf/publish_to_step_s"] for row in rows[WARM_UP:] if "perf/publish_to_step_s" in row]
-            print(name, round(found[kind][-1], 4), flush=True)
+            print(name, round(times[-1], 4), flush=True)
     ratios = [ray / here for ray, here in zip(found["ray"], found["here"], strict=True)]
     return {
         "iteration_s": {kind: spread(values) for kind, values in found.items()},

@@ -36,6 +36,8 @@ from robot_rl.learn.runner import Runner
 from robot_rl.learn.simulators.weights import pack, unpack
 
 GOAL, WINDOW = 0.25, 10
+MARKS = (0.4, 0.35, 0.3)
+"""Further errors [m/s] for which the iterations are counted."""
 METRIC = "tracking/lin_vel_error"
 KEPT = (METRIC, "staleness/mean", "staleness/effective", "staleness/divergence", "staleness/gated", "loss/clip_share")
 KNOWN = {"lags": "0,1,4,16", "seeds": "1,2,3", "iterations": "200", "jobs": "2", "out": ""}
@@ -96,20 +98,32 @@ def name_of(lag: int, objective: str) -> str:
 
 
 def summary(found: dict[str, dict[str, Any]], options: dict[str, str]) -> dict[str, Any]:
-    """Return the result: steps to the goal by kind over the seeds, and the curves."""
-    steps = {
-        kind: [math.inf if one["reached"] is None else one["reached"] for one in curves.values()]
+    """Return the result: iterations to each error by kind and seed, their ratios to synchronous ones, the curves."""
+    iterations: dict[str, dict[str, dict[str, int | None]]] = {}
+    for kind, curves in found.items():
+        for seed, one in curves.items():
+            errors = smooth([row[METRIC] for row in one["rows"]])
+            for goal in (*MARKS, GOAL):
+                when = next((k + 1 for k, error in enumerate(errors) if k + 1 >= WINDOW and error <= goal), None)
+                iterations.setdefault(f"{goal:.2f} m/s", {}).setdefault(kind, {})[seed] = when
+    ratios = {}
+    for goal, kinds in iterations.items():
+        base = kinds.get("synchronous", {})
+        for kind, reached in kinds.items():
+            both = [(when, base.get(seed)) for seed, when in reached.items()]
+            pairs = [when / other for when, other in both if when and other]
+            ratios.setdefault(goal, {})[kind] = [round(ratio, 3) for ratio in pairs]
+    last = {
+        kind: {seed: round(smooth([row[METRIC] for row in one["rows"]])[-1], 4) for seed, one in curves.items()}
         for kind, curves in found.items()
     }
-    base = steps.get("synchronous")
-    ratios = {}
-    if base and max(base) < math.inf:
-        ratios = {kind: statistics.median(values) / statistics.median(base) for kind, values in steps.items()}
-    shown = {kind: [value if value < math.inf else None for value in values] for kind, values in steps.items()}
-    notes = {"goal_m_s": GOAL, "window": WINDOW, "options": options, "steps": shown}
-    notes["median_over_synchronous"] = {kind: None if r == math.inf else round(r, 3) for kind, r in ratios.items()}
-    reached = {kind: values for kind, values in steps.items() if max(values) < math.inf}
-    return make_result("staleness", reached, unit="control steps", notes=notes) | {"curves": found}
+    notes = {"window": WINDOW, "options": options, "iterations": iterations, "over_synchronous": ratios, "last": last}
+    return make_result("staleness", {}, unit="iterations", notes=notes) | {"curves": found}
+
+
+def smooth(values: list[float]) -> list[float]:
+    """Return the means over the last values at each place."""
+    return [statistics.fmean(values[max(0, k + 1 - WINDOW) : k + 1]) for k in range(len(values))]
 
 
 def main(arguments: list[str]) -> int:

@@ -166,9 +166,7 @@ def _simulate_apart(
         make_runner(env, cfg, seed=seed, observer=rows.append).learn(WARM_UP + iterations)
     ends = [row["time_s"] for row in rows]
     elapsed = [after - before for before, after in zip(ends[WARM_UP - 1 : -1], ends[WARM_UP:], strict=True)]
-    rest = [
-        took - row["perf/wait_s"] - row["perf/learn_s"] for took, row in zip(elapsed, rows[WARM_UP:], strict=True)
-    ]
+    rest = [took - row["perf/wait_s"] - row["perf/learn_s"] for took, row in zip(elapsed, rows[WARM_UP:], strict=True)]
     return statistics.median(elapsed), max(0.0, statistics.median(rest))
 
 

@@ -1,4 +1,4 @@
-"""roles.sim.count= on a real Ray cluster: the bits of a local run, simulators and the learner killed, what is refused."""
+"""roles.sim.count= on a real Ray cluster: the bits of a local run, killed simulators and learners, what is refused."""
 
 import os
 import shutil

@@ -18,7 +18,16 @@ from robot_rl.errors import ExitCode, UserError
 from robot_rl.experiment.launchers import exit_codes
 from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher, write_job
 from robot_rl.experiment.ray_runs import jobs
-from robot_rl.experiment.ray_runs.cluster import SEGMENTS_BYTES, STORE_BYTES, Node, connect, count, disconnect, list_nodes, room
+from robot_rl.experiment.ray_runs.cluster import (
+    SEGMENTS_BYTES,
+    STORE_BYTES,
+    Node,
+    connect,
+    count,
+    disconnect,
+    list_nodes,
+    room,
+)
 from robot_rl.experiment.ray_runs.group import GroupCfg, train_run
 from robot_rl.experiment.ray_runs.rank import STOP
 from robot_rl.experiment.ray_runs.simulators import SimulatorsCfg

@@ -152,7 +152,10 @@ class AsyncRunner(Runner):
         delays = [one.taken_at - self._published_at for one in segments if one.taken_at > self._published_at]
         if delays:  # By the clocks of two machines, where they are two.
             metrics["perf/publish_to_step_s"] = max(delays)
-        metrics |= {"simulators": float(self._pool.count - len(self._pool.missing)), "simulators/lost": float(self._pool.lost)}
+        metrics |= {
+            "simulators": float(self._pool.count - len(self._pool.missing)),
+            "simulators/lost": float(self._pool.lost),
+        }
         self._published_s = 0.0
         seconds = self._watch.read() | {"simulate": min(waited, max(one.busy_s for one in segments))}
         row = self._finish_iteration(metrics, seconds)
@@ -197,6 +200,8 @@ def refuse_unsuited(runner: Runner) -> None:
     if getattr(cfg, "make_session", None) is not None or getattr(cfg, "is_team", False):
         raise UserError(f"learner={cfg.name}: cannot learn from simulators apart; use learner=ppo")
     if runner.algorithm.worlds():
-        raise UserError(f"learner={cfg.name}: an auxiliary objective remembers each world, whose segments may come late")
+        raise UserError(
+            f"learner={cfg.name}: an auxiliary objective remembers each world, whose segments may come late"
+        )
     if spec.critic_memory:
         raise UserError("critic.memory.kind: segments of a world may come in another order; use a critic without one")

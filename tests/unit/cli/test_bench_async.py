@@ -12,7 +12,9 @@ def test_both_kinds_of_worlds_are_measured(run, in_tmp):
     assert "that wait" in out
     found = json.loads((in_tmp / "b.json").read_text())
     assert [one["worlds"] for one in found["comparisons"]] == ["that wait", "of cartpole"]
-    assert [(one["count"], one["staleness"]) for one in found["simulators"]] == [(k, s) for k in (1, 2, 4) for s in (0, 1)]
+    assert [(one["count"], one["staleness"]) for one in found["simulators"]] == [
+        (k, s) for k in (1, 2, 4) for s in (0, 1)
+    ]
     for one in found["comparisons"]:
         assert one["sync_s"] > 0.0
         assert one["async_s"] > 0.0

@@ -64,7 +64,10 @@ def settings(**changes):
         (["-m", "seed=1,2", "sweeper=optuna", "sweeper.name=a/b"], "sweeper.name=a/b: must be up to 100 of"),
         (["roles.sim.count=2"], "roles.sim.count=2: is for launcher=ray; add it"),
         (["launcher=torchrun", "roles.sim.count=2"], "roles.sim.count=2: is for launcher=ray; add it"),
-        (["launcher=ray", "roles.sim.cont=2"], "'roles.sim.cont=2': is no setting of a role; did you mean 'roles.sim.c"),
+        (
+            ["launcher=ray", "roles.sim.cont=2"],
+            "'roles.sim.cont=2': is no setting of a role; did you mean 'roles.sim.c",
+        ),
         (["launcher=ray", "roles.learner.gpus=1", "launcher.gpus=1"], "are the same setting; leave one of them out"),
         (["launcher=ray", "roles.sim.count=x"], "roles.sim.count=x: must be a whole number"),
         (["launcher=ray", "roles.sim.count=2", "launcher.nodes=2"], "roles.sim.count=2: one process learns then"),
