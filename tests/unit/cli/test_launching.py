@@ -258,12 +258,12 @@ def test_the_hint_names_the_launcher_of_several_processes():
 
 
 def test_a_launcher_without_launch_is_one_line(run, in_tmp):
-    (in_tmp / "mine.py").write_text(
+    (in_tmp / "launchless.py").write_text(
         "from robot_rl.experiment.launchers.launcher import Launcher\nclass Bad(Launcher):\n    name = 'bad'\n"
     )
-    code, _, errors = run("train", "task=cartpole", "num_envs=4", "launcher=mine:Bad")
+    code, _, errors = run("train", "task=cartpole", "num_envs=4", "launcher=launchless:Bad")
     assert code == 2
-    assert "launcher=mine:Bad: Bad has no launch; define it" in errors
+    assert "launcher=launchless:Bad: Bad has no launch; define it" in errors
 
 
 def test_a_sweep_leaves_no_file_of_hydras(run, in_tmp):
