@@ -210,7 +210,9 @@ class SlurmCluster:
         self.command("scancel", job)
 
     def clear(self) -> None:
-        """Kill all jobs, those that are requeued meanwhile too, and wait until the nodes are free."""
+        """Kill all jobs, those that are requeued meanwhile too, and wait until the nodes are there and free."""
+        for node in set(NODES) - set(self._nodes):  # A test that failed has killed it.
+            self.start_node(node)
 
         def is_empty() -> bool:
             jobs = self.command("squeue", "--noheader", "--format=%A").split()

@@ -76,7 +76,7 @@ def test_the_job_of_a_lost_node_starts_on_another(slurm):
     slurm.until(lambda: slurm.output(job).count("\n") == 1, "a start")
     lost = slurm.output(job).strip()
     slurm.kill_node(lost)
-    slurm.until(lambda: slurm.output(job).count("\n") == 2, "second start")
+    slurm.until(lambda: slurm.output(job).count("\n") == 2, "second start", 120)
     slurm.start_node(lost)
     (other,) = {*NODES} - {lost}
     assert slurm.output(job).split() == [lost, other]
