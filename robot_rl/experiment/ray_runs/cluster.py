@@ -32,7 +32,7 @@ PROBE_S = 5.0
 STORE_BYTES = 80_000_000
 """Of a local cluster's object store, through which nearly nothing goes."""
 SEGMENTS_BYTES = 500_000_000
-"""The same with simulators, whose segments go through it."""
+"""The same with simulators: their segments go through it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

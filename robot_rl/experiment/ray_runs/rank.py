@@ -145,7 +145,7 @@ def train_rank(settings: Mapping[str, Any]) -> int:
 
 
 def _remote(cfg: RankCfg, stop: Callable[[], bool]) -> Callable[[Any, Any], Any]:
-    """Return what makes the worlds of a learner whose worlds simulators step."""
+    """Return a function that makes the worlds of a learner with simulators."""
     from robot_rl.experiment.ray_runs.simulators import SimulatorsCfg, make_worlds
 
     sims, trust = SimulatorsCfg(**cfg.sims), "trust" in cfg.options

@@ -25,12 +25,12 @@ from robot_rl.learn.simulators.simulator import Segment, Share, Simulator
 from robot_rl.metrics.rows import to_stderr
 
 PATIENCE_S = 10.0
-"""How long an actor may take to answer, and the user to be told that something is waited for [s]."""
+"""How long an actor may take to answer, and how long to wait before a line reports it [s]."""
 POLL_S = 1.0
 """Time between two looks at what else happens, while nothing arrives [s]."""
 NAMESPACE = "robot-rl"
 """Of the actors' names, by which a learner that was started again finds the simulators of the one before."""
-ALONE_S = 120.0
+ORPHAN_S = 120.0
 """How long a simulator waits for a learner before it ends [s]."""
 BEAT_S = 10.0
 """Time between two signs of a learner's life [s]."""
@@ -128,11 +128,11 @@ class SimulatorProcess:
         if self._order.state:
             self._simulator.load(to_tensors(self._order.state))
         self._seen = time.monotonic()
-        threading.Thread(target=self._end_alone, name="robot-rl-alone", daemon=True).start()
+        threading.Thread(target=self._end_orphaned, name="robot-rl-orphan", daemon=True).start()
 
-    def _end_alone(self) -> None:
+    def _end_orphaned(self) -> None:
         """End the process where no learner has been heard of for long: its command was killed."""
-        while time.monotonic() - self._seen < ALONE_S:
+        while time.monotonic() - self._seen < ORPHAN_S:
             time.sleep(BEAT_S)
         os._exit(0)
 
@@ -221,11 +221,11 @@ class RayPool(Pool):
         """
         import ray
 
-        begin, refs, told = time.monotonic(), [actor.process.remote() for actor in self._actors], False
+        begin, refs, is_reported = time.monotonic(), [actor.process.remote() for actor in self._actors], False
         while len(ray.wait(refs, num_returns=len(refs), timeout=POLL_S)[0]) < len(refs):
             self._look()
-            if time.monotonic() - begin > PATIENCE_S and not told:
-                told = True
+            if time.monotonic() - begin > PATIENCE_S and not is_reported:
+                is_reported = True
                 to_stderr(f"waits for room for {self.count} simulators, or for them to be built")
         self._check_facts()
         self.states = self.read_states()
