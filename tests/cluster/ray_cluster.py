@@ -3,10 +3,12 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -149,6 +151,19 @@ class RayCluster:
             if words and words[0].endswith("/raylet") and any(str(self.folder) in word for word in words):
                 found.append(process)
         return found
+
+
+@contextlib.contextmanager
+def running_cluster(**options):
+    """A cluster in a folder of its own, of which nothing is left in the end."""
+    folder = Path(tempfile.mkdtemp(prefix="ray"))  # Ray's sockets need a short path.
+    cluster = RayCluster(folder, **options)
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    assert cluster.processes() == []
 
 
 def node_id(raylet):

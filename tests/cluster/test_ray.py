@@ -2,19 +2,17 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 import pytest
 
 from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
-from tests.cluster.ray_cluster import RayCluster, rows, wait_until
+from tests.cluster.ray_cluster import rows, running_cluster, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -23,12 +21,8 @@ SMALL = ("task=cartpole", "num_envs=64", "num_threads=1", "save_interval=10")
 
 @pytest.fixture(scope="module")
 def cluster():
-    folder = Path(tempfile.mkdtemp(prefix="ray"))  # Ray's sockets need a short path.
-    cluster = RayCluster(folder, dashboard=True)
-    yield cluster
-    cluster.stop()
-    shutil.rmtree(folder, ignore_errors=True)
-    assert cluster.processes() == []
+    with running_cluster(dashboard=True) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")

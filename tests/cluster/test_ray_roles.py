@@ -1,19 +1,16 @@
 """roles.sim.count= on a real Ray cluster: the bits of a local run, killed simulators and learners, what is refused."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 import pytest
 
 from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
-from tests.cluster.ray_cluster import RayCluster, _words, rows, wait_until
+from tests.cluster.ray_cluster import _words, rows, running_cluster, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -23,12 +20,8 @@ OURS = ("simulators", "simulators/lost", "staleness/dropped")
 
 @pytest.fixture(scope="module")
 def cluster():
-    folder = Path(tempfile.mkdtemp(prefix="ray"))
-    cluster = RayCluster(folder)
-    yield cluster
-    cluster.stop()
-    shutil.rmtree(folder, ignore_errors=True)
-    assert cluster.processes() == []
+    with running_cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
