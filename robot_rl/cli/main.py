@@ -26,8 +26,22 @@ GL_BACKENDS = (
 )
 """The values that MuJoCo accepts; any other one raises at its import."""
 COMMANDS = (
-    *("train", "resume", "eval", "export", "deploy", "import-mjlab", "sign", "video", "record", "play", "sim2sim"),
     *(
+        "train",
+        "resume",
+        "eval",
+        "export",
+        "deploy",
+        "import-mjlab",
+        "sign",
+        "video",
+        "record",
+        "play",
+        "sim2sim",
+        "adapt",
+    ),
+    *(
+        "adapt",
         "report",
         "sync",
         "terrain",

@@ -76,7 +76,7 @@ def run(arguments: Sequence[str]) -> int:
 
     options, changes = read(Options, arguments)
     _check(options)
-    settings, faults = _settings(options.settings), read_faults(options.faults)
+    settings, faults = read_settings(options.settings), read_faults(options.faults)
     out = check_optional("out", options.out, SESSION)
     options.refuse_unsupported("sim2sim")
     source = options.find_policy({**changes, "device": "cpu", "engine": "mujoco"})
@@ -133,7 +133,7 @@ def _check_team(options: Options, changes: Mapping[str, Any], *, is_team: bool) 
         raise UserError(f"{drawn[0]}: all robots take part in a session; it is for episodes=")
 
 
-def _settings(text: str) -> dict[str, float]:
+def read_settings(text: str) -> dict[str, float]:
     """Parse settings of the binary from "name:value,name:value"."""
     found: dict[str, float] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):

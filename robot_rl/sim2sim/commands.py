@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from robot_rl.errors import UserError, suggest
 from robot_rl.viewer.command import POSE, CommandInfo, command_info
 from robot_rl.viewer.drive import make_script, segment_at
+
+if TYPE_CHECKING:
+    from robot_rl_deploy.contract import Contract
 
 EVENT = struct.Struct("<IhBB")
 """One event of Linux's joystick interface: time [ms], value, type, number."""
@@ -21,6 +25,27 @@ STICK = ((1, -1.0), (0, -1.0), (3, -1.0))
 """Axis of the joystick and its sign for vx, vy and the yaw rate: left stick forward and sideways, right stick turns."""
 QUATERNION_TOLERANCE = 0.01
 BUTTONS = {0: "stand", 1: "damp", 2: "policy", 7: "policy"}
+
+
+class ActionReader:
+    """Turns what a binary commands the joints back into the policy's action."""
+
+    def __init__(self, contract: Contract, joints: Sequence[str]) -> None:
+        """Take the policy's contract, and the joints in the order of commands."""
+        names = list(joints)
+        self._index = [names.index(action.joint) for action in contract.actions]
+        self._is_effort = np.array([action.kind == "effort" for action in contract.actions])
+        self._scale = np.array([action.scale for action in contract.actions], np.float32)
+        self._offset = np.array([action.offset for action in contract.actions], np.float32)
+        parts = [component.name for component in contract.command]
+        self._commanded = [parts.index(action.command) for action in contract.actions if action.command]
+
+    def read(self, q: np.ndarray, tau: np.ndarray, command: np.ndarray | None) -> np.ndarray:
+        """Return the action (A,) of targets (J,) [rad or m] and efforts (J,) [N m or N] that follow a command."""
+        target = np.where(self._is_effort, np.asarray(tau)[self._index], np.asarray(q)[self._index])
+        if self._commanded and command is not None:
+            target = target - command[self._commanded]
+        return ((target - self._offset) / self._scale).astype(np.float32)
 
 
 class Commands:

@@ -19,6 +19,7 @@ from robot_rl.errors import PeerError, UserError
 from robot_rl.evaluate.meter import describe_metrics
 from robot_rl.metrics.description import Descriptions, judged
 from robot_rl.sim2sim.binary import Binary
+from robot_rl.sim2sim.commands import ActionReader
 from robot_rl.sim2sim.link import LOOPBACK, Link, Lockstep, free_ports, make_link
 from robot_rl.sim2sim.plant import TICK_S, Body, ClockedBody, Plant
 
@@ -114,14 +115,7 @@ class BinaryController:
     def __init__(self, body: ClockedBody, responder: Responder) -> None:
         """Control a robot by its binary; its contract turns targets back into actions."""
         self._body, self._link, self._steps = body, responder.link, responder.steps
-        contract = responder.contract
-        names = body.joint_names
-        self._index = [names.index(action.joint) for action in contract.actions]
-        self._is_effort = np.array([action.kind == "effort" for action in contract.actions])
-        self._scale = np.array([action.scale for action in contract.actions], np.float32)
-        self._offset = np.array([action.offset for action in contract.actions], np.float32)
-        parts = [component.name for component in contract.command]
-        self._commanded = [parts.index(action.command) for action in contract.actions if action.command]
+        self._actions = ActionReader(responder.contract, body.joint_names)
         command = getattr(body.env.state, "command", None)
         self._has_command = command is not None and command.ndim == 2 and command.shape[1] > 0
         self.faults: list[str] = []
@@ -136,10 +130,7 @@ class BinaryController:
         command = self._steps.request(self._body)
         if self._link.phase == "DAMPING" and (not self.faults or self.faults[-1] != self._link.fault):
             self.faults.append(self._link.fault)
-        target = np.where(self._is_effort, command.tau[self._index], command.q[self._index])
-        if self._commanded:
-            target = target - self._command()[self._commanded]
-        return ((target - self._offset) / self._scale).astype(np.float32)
+        return self._actions.read(command.q, command.tau, self._command() if self._has_command else None)
 
     def reset(self, done: torch.Tensor) -> None:
         """Begin an episode, if the world's has ended."""

@@ -265,6 +265,7 @@ class Plant(ClockedBody):
         ticks: Ticks since the start.
         notes: Differences to the training.
         on_tick: Called after each physics step.
+        on_period: Called after a control period's ticks, before the environment computes rewards.
     """
 
     def __init__(self, task: Task, *, seed: int, world: int = 0, tick_s: float = TICK_S) -> None:
@@ -284,6 +285,7 @@ class Plant(ClockedBody):
         self.tick_s = changed.sim.timestep
         self.ticks = 0
         self.on_tick: Callable[[], None] | None = None
+        self.on_period: Callable[[], None] | None = None
         self._exchange: Exchange | None = None
         engine: Any = self.env.engine
         self._step = engine.step
@@ -301,7 +303,14 @@ class Plant(ClockedBody):
     def _run_ticks(self, substeps: int) -> None:
         """Run a control period, tick by tick, in place of the engine's step."""
         self.begin()
-        for _ in range(substeps):
+        self.advance(substeps)
+        self.begin()
+        if self.on_period is not None:
+            self.on_period()
+
+    def advance(self, ticks: int) -> None:
+        """Run so many ticks, of which the environment knows nothing."""
+        for _ in range(ticks):
             if self._exchange is not None:
                 self.command = self._exchange.tick(self)
             self.obey()
@@ -310,7 +319,6 @@ class Plant(ClockedBody):
             self.settle()
             if self.on_tick is not None:
                 self.on_tick()
-        self.begin()
 
     def close(self) -> None:
         """Close the environment."""

@@ -77,6 +77,7 @@ class Session:
     Attributes:
         policy_s: Time under the policy so far [s].
         on_step: Called after each control step.
+        stepped: What the environment's last `step` returned.
     """
 
     def __init__(self, task: Task, bundle: Path, cfg: SessionCfg, folder: Path) -> None:
@@ -96,6 +97,7 @@ class Session:
         self._error_sum, self._error_steps = np.zeros(2), 0
         self._followed, self._followed_steps = np.zeros(3), 0
         self.on_step: Callable[[], None] | None = None
+        self.stepped: tuple[Any, ...] = ()
         with contextlib.ExitStack() as stack:
             self._start(task, bundle, folder, stack)
             self._stack = stack.pop_all()
@@ -160,7 +162,8 @@ class Session:
                     return
                 self._steer()
                 before = env.state.command[0, :3].cpu().numpy().copy() if self._tracks else np.zeros(3)
-                done = bool(env.step(self._zeros)[2][0])
+                self.stepped = env.step(self._zeros)
+                done = bool(self.stepped[2][0])
                 self._note_phase()
                 if done:
                     self._fell()

@@ -1,0 +1,107 @@
+"""Simulated robots that differ from the one that a policy was trained with, by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robot_rl.errors import UserError, suggest
+
+if TYPE_CHECKING:
+    from robot_rl_envs.task import Task
+
+KINDS = {
+    "nominal": "as in training, with its randomization",
+    "heavier": "it carries a mass that no training had: payload [kg], at payload_at in the frame of its base",
+    "weaker": "its motors have three quarters of their strength",
+    "slippery": "its feet slide: a friction of 0.35",
+}
+"""Names of the plants, and what differs."""
+STRENGTH, FRICTION = 0.75, 0.35
+PAYLOAD_SHARE = 1.0 / 3.0
+"""Payload by default, as a share of the robot's own mass."""
+BOX = (0.1, 0.075, 0.05)
+"""Half of the payload's length, width and height [m]."""
+REPLACED = {"weaker": "motor_strength", "slippery": "foot_friction"}
+"""The randomization that a plant's own event takes the place of."""
+
+
+@dataclass(kw_only=True, slots=True)
+class PlantCfg:
+    """A plant.
+
+    Attributes:
+        name: One of `KINDS`.
+        payload: Mass that the robot carries [kg]; 0: a third of its own. Only of the heavier plant.
+        payload_at: Where, in the frame of its base [m].
+    """
+
+    name: str = "nominal"
+    payload: float = 0.0
+    payload_at: tuple[float, float, float] = (0.15, 0.0, 0.05)
+
+    def __post_init__(self) -> None:
+        """Check the name, and that the rest belongs to it."""
+        self.payload_at = (self.payload_at[0], self.payload_at[1], self.payload_at[2])
+        if self.name not in KINDS:
+            raise UserError(f"plant={self.name}: no such plant; {suggest(self.name, KINDS)}")
+        if self.payload and self.name != "heavier":
+            raise UserError(f"payload={self.payload:g}: is for plant=heavier; leave one of them out")
+        if not 0.0 <= self.payload <= 1000.0:
+            raise UserError(f"payload={self.payload:g}: must be in [0, 1000] kg")
+        if max(abs(value) for value in self.payload_at) > 2.0:
+            raise UserError(f"payload_at={self.payload_at}: must be within 2 m of the base")
+
+
+def make_plant(task: Task, cfg: PlantCfg, folder: Path) -> tuple[Task, str]:
+    """Return a copy of a task with the plant in it, and what differs in words.
+
+    Args:
+        task: The task.
+        cfg: The plant.
+        folder: Where the model of a robot with a payload is written.
+
+    Raises:
+        UserError: The robot has no base that could carry anything.
+    """
+    from robot_rl_envs.mdp import events
+    from robot_rl_envs.task import Event
+
+    if cfg.name == "nominal":
+        return task, KINDS[cfg.name]
+    if cfg.name == "heavier":
+        return _loaded(task, cfg, folder)
+    if cfg.name == "weaker":
+        event, words = Event(events.motor_strength, lo=STRENGTH, hi=STRENGTH), f"motors have {STRENGTH:.0%} strength"
+    else:
+        event, words = Event(events.foot_friction, lo=FRICTION, hi=FRICTION), f"feet have a friction of {FRICTION:g}"
+    kept = {name: one for name, one in task.events.items() if one.info.name != REPLACED[cfg.name]}
+    return dataclasses.replace(task, events={**kept, "plant": event}), words
+
+
+def _loaded(task: Task, cfg: PlantCfg, folder: Path) -> tuple[Task, str]:
+    """Return a task with a robot that carries a box on its base, a body of its own, and what it carries in words."""
+    import mujoco
+
+    robot = task.robot
+    if robot.base_body is None:
+        raise UserError(f"plant=heavier: the robot of task={task.name} is bolted down, it carries nothing")
+    spec = mujoco.MjSpec.from_file(str(robot.model))
+    mass = cfg.payload or round(PAYLOAD_SHARE * float(spec.compile().body_subtreemass[0]), 1)
+    box = spec.body(robot.base_body).add_body(name="payload", pos=cfg.payload_at)
+    # Scenes may leave out what only shows: the mass is the body's own, not that of its geom.
+    box.mass, box.ipos, box.explicitinertial = mass, [0.0, 0.0, 0.0], True
+    squares = [side * side for side in BOX]
+    box.inertia = [mass / 3.0 * (sum(squares) - square) for square in squares]
+    box.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=BOX, contype=0, conaffinity=0, rgba=(0.6, 0.4, 0.2, 1))
+    for name in ("meshdir", "texturedir"):
+        setattr(spec, name, str((robot.model.parent / getattr(spec, name)).resolve()))
+    path = folder / f"{robot.name}_payload.xml"
+    folder.mkdir(parents=True, exist_ok=True)
+    spec.compile()
+    path.write_text(spec.to_xml())
+    x, y, z = cfg.payload_at
+    loaded = dataclasses.replace(robot, model=path)
+    return dataclasses.replace(task, robot=loaded), f"it carries {mass:g} kg at {x:g}, {y:g}, {z:g} m of its base"

@@ -1,0 +1,111 @@
+"""Adapt a policy to the robot that it runs on, while it runs: a simulated one in real time, by its own binary.
+
+usage: robot-rl adapt policy=<name> plant=<plant> [key=value ...]
+
+{Options}
+
+plants:
+{kinds}
+
+The robot first follows commands for `measure` seconds. Then it explores for `minutes`: the binary adds noise to the
+policy's actions, PPO learns from its log meanwhile, and newer weights reach it as a bundle, which the binary checks and
+takes between two control steps, or refuses. The robot never waits for the learner. At the end it follows the same
+commands again. The run's directory has the new policy's bundle (`policy/`), the robot's log and adapt.json.
+
+Numbers of the task and the learner can be set by name, such as ppo.learning_rate=1e-4. Exits with 0 where the policy
+then tracks better and nothing stopped the robot, else with 1.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from robot_rl.cli.options import MAX_SEED, PolicyOptions, option, read
+from robot_rl.cli.table import two_columns
+from robot_rl.errors import UserError
+
+
+@dataclass(kw_only=True, slots=True)
+class Options(PolicyOptions):
+    """Options of robot-rl adapt."""
+
+    plant: str = option("heavier", "the robot, below")
+    payload: float = option(0.0, "of plant=heavier: the mass that it carries [kg]; 0: a third of its own")
+    payload_at: str = option("0.15,0,0.05", "of plant=heavier: where, in the frame of the robot's base [m]")
+    minutes: float = option(10.0, "how long the robot explores [min]", least=1.0, most=1440.0)
+    explore: float = option(0.2, "standard deviation of the exploration, of the raw action", least=0.01, most=2.0)
+    segment: float = option(20.0, "weights are published as often [s]", least=1.0, most=600.0)
+    window: int = option(5, "so many segments are learned from at once", least=1, most=100)
+    measure: float = option(60.0, "how long it follows commands before and after [s]", least=5.0, most=3600.0)
+    fit: int = option(30, "iterations in simulation, with 256 worlds, that fit the critic", least=1, most=10_000)
+    settings: str = option("", "settings of the binary, such as limits.tilt_rad:0.8")
+    keep_log: bool = option(False, "keep the log of the exploration, robot.mcap, some 80 MB a minute")
+    seed: int = option(1, "of robot and learner", least=0, most=MAX_SEED)
+
+
+def kinds() -> str:
+    """Return a line for each plant."""
+    from robot_rl.adapt.plants import KINDS
+
+    return two_columns(list(KINDS.items()))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Adapt, and print what was gained."""
+    from robot_rl.adapt.adapt import Adaptation, AdaptCfg
+    from robot_rl.adapt.plants import PlantCfg
+    from robot_rl.cli.sim2sim import read_settings
+    from robot_rl.sim2sim.binary import load_runtime
+
+    options, changes = read(Options, arguments)
+    plant = PlantCfg(name=options.plant, payload=options.payload, payload_at=_point(options.payload_at))
+    if 60.0 * options.minutes < options.window * options.segment:
+        line = f"minutes={options.minutes:g}: is less than {options.window} segments of {options.segment:g} s"
+        raise UserError(f"{line}; give more, or fewer by window=")
+    options.refuse_unsupported("sim2sim")
+    settings = read_settings(options.settings)
+    source = options.find_policy({})
+    load_runtime()
+    cfg = AdaptCfg(
+        plant=plant,
+        minutes=options.minutes,
+        explore=options.explore,
+        segment_s=options.segment,
+        window=options.window,
+        measure_s=options.measure,
+        fit=options.fit,
+        seed=options.seed,
+        settings=settings,
+        keep_log=options.keep_log,
+    )
+    words = {"policy": options.policy, "run": options.run, "root": options.root, "changes": changes}
+    adaptation = Adaptation(source, words, cfg, lambda line: print(line, flush=True))
+    return show(adaptation.run(), adaptation.run_dir.words)
+
+
+def _point(text: str) -> tuple[float, float, float]:
+    """Read a point from three numbers."""
+    try:
+        x, y, z = (float(part) for part in text.strip("[]()").split(","))
+    except ValueError:
+        raise UserError(f"payload_at={text}: must be three numbers, such as 0.15,0,0.05") from None
+    return x, y, z
+
+
+def show(result: Mapping[str, Any], words: str) -> int:
+    """Print what was gained; return the exit code."""
+    before, after, robot = result["before"], result["after"], result["robot"]
+    better = True
+    for name, unit in (("lin_vel_error", "m/s"), ("yaw_vel_error", "rad/s")):
+        if name in before and name in after:
+            change = 100.0 * (after[name] / before[name] - 1.0)
+            print(f"  {name}: {before[name]:.3f} -> {after[name]:.3f} {unit} ({change:+.0f} %)")
+    if "lin_vel_error" in before and "lin_vel_error" in after:
+        better = after["lin_vel_error"] < before["lin_vel_error"]
+    faults = [fault["fault"] for part in (before, robot, after) for fault in part["faults"]]
+    falls = sum(part["falls"] for part in (before, robot, after))
+    print(f"  safety limits: {', '.join(faults) or 'none was touched'}; {falls} falls")
+    taken = [one for one in result["bundles"] if "refused" not in one]
+    print(f"  {len(taken)} bundles acted, {len(result['bundles']) - len(taken)} were refused")
+    print(f"  {'better' if better else 'NOT better: keep the old one'}; robot-rl sim2sim run={words}")
+    return 0 if better and not faults else 1
