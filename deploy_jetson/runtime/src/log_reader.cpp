@@ -1,5 +1,6 @@
 #include "log_reader.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -66,8 +67,8 @@ void make_fresh(LogEvent& event, bool measured) {
 
 }  // namespace
 
-LogReader::LogReader(const std::filesystem::path& path)
-    : path_(path), schemas_(kLogChannels.size()), channels_(kLogChannels.size()) {
+LogReader::LogReader(const std::filesystem::path& path, bool growing)
+    : path_(path), growing_(growing), schemas_(kLogChannels.size()), channels_(kLogChannels.size()) {
   std::error_code code;
   file_.open(path, std::ios::binary);
   size_ = std::filesystem::is_regular_file(path, code) ? std::filesystem::file_size(path, code) : 0;
@@ -77,7 +78,9 @@ LogReader::LogReader(const std::filesystem::path& path)
   file_.read(magic.data(), static_cast<std::streamsize>(magic.size()));
   if (!file_ || magic != kMcapMagic) refuse("not an MCAP file; name a log that robot-rl-infer wrote with --log");
   at_ = magic.size();
-  read_head();
+  if (growing) return;
+  while (!begun_ && read_record(record_)) take_record();
+  check_head();
 }
 
 void LogReader::refuse(const std::string& what) const { throw UserError("log " + path_.string() + ": " + what); }
@@ -99,8 +102,10 @@ bool LogReader::is_finished() {
 
 bool LogReader::read_record(Record& record) {
   if (ended_) return false;
+  if (growing_) look_again();
   std::byte head[9];
   const auto stop = [&] {
+    if (growing_) return false;
     if (is_finished()) refuse("damaged: the record at byte " + std::to_string(at_) + " goes beyond the file's end");
     cut_ = ended_ = true;
     return false;
@@ -120,26 +125,40 @@ bool LogReader::read_record(Record& record) {
   return !ended_;
 }
 
-void LogReader::read_head() {
-  bool chunk = false;
-  while (!chunk && read_record(record_)) {
-    const std::span<const std::byte> content = record_.content;
-    switch (record_.op) {
-      case McapOp::kMetadata: take_metadata(content); break;
-      case McapOp::kAttachment: take_attachment(content); break;
-      case McapOp::kSchema: take_schema(content); break;
-      case McapOp::kChannel: take_channel(content); break;
-      case McapOp::kChunk: chunk = true; break;
-      default: break;
-    }
+/// Of a growing log: the file is longer now, and what the stream has buffered is old.
+void LogReader::look_again() {
+  std::error_code code;
+  const auto size = std::filesystem::file_size(path_, code);
+  if (!code) size_ = std::max(size_, size);
+  file_.clear();
+  file_.seekg(static_cast<std::streamoff>(at_));
+}
+
+void LogReader::take_record() {
+  const std::span<const std::byte> content = record_.content;
+  switch (record_.op) {
+    case McapOp::kMetadata: take_metadata(content); break;
+    case McapOp::kAttachment: take_attachment(content); break;
+    case McapOp::kSchema: take_schema(content); break;
+    case McapOp::kChannel: take_channel(content); break;
+    case McapOp::kChunk:
+      check_head();
+      open_chunk();
+      break;
+    default: break;
   }
+}
+
+/// What stands before the first message is there, and this program reads it.
+void LogReader::check_head() {
+  if (begun_) return;
   if (run_.empty() || run("format") != kLogFormat)
     refuse("not a log of robot-rl-infer: the metadata 'run' is missing");
   if (run("version") != kLogVersion)
     refuse("version " + run("version") + " of a log; this program reads " + kLogVersion);
   if (contract_.empty() || model_.empty())
     refuse("it ends before its first event: contract.json or policy.onnx is missing");
-  if (chunk) open_chunk();
+  begun_ = true;
 }
 
 void LogReader::take_metadata(std::span<const std::byte> content) {
@@ -230,7 +249,7 @@ bool LogReader::next(LogEvent& event) {
       if (take_message(event)) return true;
     }
     if (!read_record(record_)) return false;
-    if (record_.op == McapOp::kChunk) open_chunk();
+    take_record();
   }
 }
 

@@ -19,9 +19,14 @@ class LogReader {
  public:
   /// Open a log and read the content before its first message. Throws UserError: no such file, not MCAP, not a log of
   /// ours, of another version, or damaged.
-  explicit LogReader(const std::filesystem::path& path);
+  explicit LogReader(const std::filesystem::path& path) : LogReader(path, false) {}
+  /// The same of a log that is still being written: its content may be missing yet, `next` returns false where it ends
+  /// for now, and `run`, `settings` and so on are known when `next` has returned an event.
+  static LogReader growing(const std::filesystem::path& path) { return {path, true}; }
   /// Read the next event; false at the end. Overwrites `event`. Throws UserError if the file is damaged.
   bool next(LogEvent& event);
+  /// Whether the program that wrote it has finished it, and everything was read.
+  bool finished() const { return ended_ && !cut_; }
   /// Whether the file is truncated, because the program that wrote it was killed. Known after the last event.
   bool cut() const { return cut_; }
 
@@ -41,10 +46,13 @@ class LogReader {
     std::uint64_t at = 0;
     std::vector<std::byte> content;
   };
+  LogReader(const std::filesystem::path& path, bool growing);
   [[noreturn]] void refuse(const std::string& what) const;
   bool is_finished();
   bool read_record(Record& record);
-  void read_head();
+  void look_again();
+  void take_record();
+  void check_head();
   void take_metadata(std::span<const std::byte> content);
   void take_attachment(std::span<const std::byte> content);
   void take_schema(std::span<const std::byte> content);
@@ -56,7 +64,7 @@ class LogReader {
   std::filesystem::path path_;
   std::ifstream file_;
   std::uint64_t size_ = 0, at_ = 0;
-  bool cut_ = false, ended_ = false;
+  bool growing_ = false, begun_ = false, cut_ = false, ended_ = false;
   Record record_;
   std::size_t chunk_at_ = 0, chunk_end_ = 0;  // of the open chunk's messages in record_
   McapMap run_;

@@ -27,7 +27,7 @@ namespace robot_rl {
 namespace {
 
 constexpr std::int64_t kPauseNs = 10'000'000;      // between reads of the rings
-constexpr std::int64_t kFlushNs = 1'000'000'000;   // at most so much is lost if the program is killed
+constexpr std::int64_t kFlushNs = 80'000'000;      // at most so much is lost if the program is killed
 constexpr std::int64_t kPatienceNs = 500'000'000;  // time to wait for a missing order number
 
 std::int64_t clock_ns(clockid_t clock) {
