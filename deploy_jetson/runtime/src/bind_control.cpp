@@ -37,6 +37,8 @@ void bind_limits(nb::module_& module) {
       .def_rw("stand_s", &Settings::stand_s)
       .def_rw("blend_s", &Settings::blend_s)
       .def_rw("damping_scale", &Settings::damping_scale)
+      .def_rw("explore_std", &Settings::explore_std)
+      .def_rw("explore_seed", &Settings::explore_seed)
       .def_rw("limits", &Settings::limits)
       .def_prop_rw(
           "steps_per_state",

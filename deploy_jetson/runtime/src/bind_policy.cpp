@@ -12,6 +12,7 @@
 #include "bindings.h"
 #include "bundle.h"
 #include "policy.h"
+#include "settings.h"
 
 namespace nb = nanobind;
 
@@ -26,13 +27,15 @@ struct OpenPolicy {
   std::string why;
 };
 
-std::unique_ptr<OpenPolicy> open_policy(const std::filesystem::path& path, const std::string& backend) {
+std::unique_ptr<OpenPolicy> open_policy(const std::filesystem::path& path, const std::string& backend,
+                                        const Settings* settings) {
   auto open = std::make_unique<OpenPolicy>();
   BackendOptions options;
   options.name = backend;
   open->bundle = read_bundle(path);
   open->backend = make_backend(*open->bundle, options, open->why);
-  open->policy = std::make_unique<Policy>(open->bundle->contract, *open->backend);
+  open->policy = std::make_unique<Policy>(open->bundle->contract, *open->backend,
+                                          settings ? Exploration::of(*settings) : Exploration{});
   return open;
 }
 
@@ -60,8 +63,11 @@ void bind_policy(nb::module_& module) {
                    },
                    "Of the last step.")
       .def_ro("why", &OpenPolicy::why, "Which backend was chosen, and why.");
-  module.def("open_policy", &open_policy, nb::arg("bundle"), nb::arg("backend") = "onnxruntime",
-             "Read a bundle, replay its golden sequence and return its policy. Raises ContractError, UserError.");
+  module.def(
+      "open_policy", &open_policy, nb::arg("bundle"), nb::arg("backend") = "onnxruntime",
+      nb::arg("settings") = nb::none(),
+      "Read a bundle, replay its golden sequence and return its policy; `settings`: explore_std and explore_seed. "
+      "Raises ContractError, UserError.");
 }
 
 const AddBinder kAdd(bind_policy);

@@ -57,7 +57,7 @@ class Recorder {
       backend_ = make_onnxruntime(contract_, bundle.model, {});
     }
     info.backend = backend_->identity();
-    policy_ = std::make_unique<Policy>(contract_, *backend_);
+    policy_ = std::make_unique<Policy>(contract_, *backend_, Exploration::of(settings));
     logger_ = std::make_unique<Logger>(path, info, std::vector<EventRing*>{&even_, &odd_});
   }
   void start() { logger_->start(); }

@@ -186,12 +186,14 @@ Golden read_golden(std::span<const std::byte> file, const Contract& contract) {
   return golden;
 }
 
+float clipped(const ActionSpec& spec, float action) {
+  if (!spec.clip) return action;
+  const auto bound = static_cast<float>(*spec.clip);
+  return std::min(std::max(action, -bound), bound);
+}
+
 float stated_target(const ActionSpec& spec, float action, std::span<const float> observation) {
-  if (spec.clip) {
-    const auto bound = static_cast<float>(*spec.clip);
-    action = std::min(std::max(action, -bound), bound);
-  }
-  const float target = action * static_cast<float>(spec.scale) + static_cast<float>(spec.offset);
+  const float target = clipped(spec, action) * static_cast<float>(spec.scale) + static_cast<float>(spec.offset);
   return spec.commanded < 0 ? target : target + observation[static_cast<std::size_t>(spec.commanded)];
 }
 

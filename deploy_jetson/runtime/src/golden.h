@@ -16,6 +16,9 @@ inline constexpr double kLeastTilt = 0.45;  // of the body that is tilted most [
 /// Read golden.npz and check that it fits the contract. Throws ContractError.
 Golden read_golden(std::span<const std::byte> file, const Contract& contract);
 
+/// The action within the bound that the contract states.
+float clipped(const ActionSpec& spec, float action);
+
 /// The target as the contract states it.
 float stated_target(const ActionSpec& spec, float action, std::span<const float> observation);
 

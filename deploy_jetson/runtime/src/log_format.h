@@ -14,7 +14,9 @@
 namespace robot_rl {
 
 inline constexpr const char* kLogFormat = "robot_rl.log";
-inline constexpr const char* kLogVersion = "1";
+inline constexpr const char* kLogVersion = "2";
+/// Of a log without exploration, which older programs read, too.
+inline constexpr const char* kLogVersionBefore = "1";
 /// Names of the metadata records and attachments.
 inline constexpr const char* kLogRun = "run";
 inline constexpr const char* kLogSettings = "settings";

@@ -154,8 +154,8 @@ void LogReader::check_head() {
   if (begun_) return;
   if (run_.empty() || run("format") != kLogFormat)
     refuse("not a log of robot-rl-infer: the metadata 'run' is missing");
-  if (run("version") != kLogVersion)
-    refuse("version " + run("version") + " of a log; this program reads " + kLogVersion);
+  if (run("version") != kLogVersion && run("version") != kLogVersionBefore)
+    refuse("version " + run("version") + " of a log; this program reads " + kLogVersionBefore + " and " + kLogVersion);
   if (contract_.empty() || model_.empty())
     refuse("it ends before its first event: contract.json or policy.onnx is missing");
   begun_ = true;
@@ -173,7 +173,7 @@ void LogReader::take_metadata(std::span<const std::byte> content) {
 void LogReader::take_settings(const McapMap& values) {
   for (const auto& row : setting_table()) {
     const auto found = values.find(std::string(row.name));
-    const bool may_lack = std::holds_alternative<std::optional<int>*>(row.slot(settings_));
+    const bool may_lack = row.explores || std::holds_alternative<std::optional<int>*>(row.slot(settings_));
     if (found != values.end()) {
       set_setting(settings_, found->first, found->second);
     } else if (!may_lack) {

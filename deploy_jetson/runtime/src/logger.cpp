@@ -73,6 +73,7 @@ McapMap settings_map(Settings settings) {
       if (**maybe) value = ***maybe;
     }
     char text[40];
+    if (row.explores && settings.explore_std == 0) continue;  // such a log is as it was before there was exploration
     if (value) map[std::string(row.name)] = {text, std::to_chars(text, text + sizeof text, *value).ptr};
   }
   return map;
@@ -105,7 +106,7 @@ struct Logger::Parts {
   void begin(const LogInfo& info) {
     const auto text = read_text(info.bundle->path / "contract.json");
     McapMap run = {{"format", kLogFormat},
-                   {"version", kLogVersion},
+                   {"version", info.settings.explore_std > 0 ? kLogVersion : kLogVersionBefore},
                    {"robot", contract->robot},
                    {"bundle", info.bundle->path.string()},
                    {"bundle_identity", info.bundle->identity},

@@ -34,7 +34,7 @@ Loop::Loop(const Contract& contract, const Settings& settings, Transport& transp
       commander_(contract, settings, options.commander) {
   if (backend) {
     backend_ = std::make_unique<Counted>(*backend);
-    policy_ = std::make_unique<Policy>(contract, *backend_);
+    policy_ = std::make_unique<Policy>(contract, *backend_, Exploration::of(settings));
   }
   if (options.log) {
     policy_ring_ = std::make_unique<EventRing>(kRingBytes);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "golden.h"
 #include "rt.h"
 
 namespace robot_rl {
@@ -18,14 +19,16 @@ float limited(const ActionSpec& action, float target, const LowState& state) noe
 
 }  // namespace
 
-Policy::Policy(const Contract& contract, Backend& backend)
+Policy::Policy(const Contract& contract, Backend& backend, const Exploration& exploration)
     : contract_(&contract),
       backend_(&backend),
+      exploration_(exploration),
       observer_(contract),
       observation_(static_cast<std::size_t>(contract.observation_size)),
       memory_(static_cast<std::size_t>(contract.state_size)),
       action_(static_cast<std::size_t>(contract.action_size)),
-      target_(static_cast<std::size_t>(contract.action_size)) {
+      target_(static_cast<std::size_t>(contract.action_size)),
+      clipped_(static_cast<std::size_t>(contract.action_size)) {
   if (contract.action_size > kMaxJoints) {
     throw ContractError("layout.action_size: " + std::to_string(contract.action_size) + "; this runtime has room for " +
                         std::to_string(kMaxJoints));
@@ -49,11 +52,30 @@ void Policy::step(const LowState& state, std::span<const float> command, bool re
   out.observed_ns = now_ns();
   out.ok = backend_->run(observation_, memory_, action_, target_, memory_);
   if (out.ok) {
-    observer_.set_last_action(action_);
+    if (exploration_.std > 0) {
+      explore(out.step);
+      observer_.set_last_action(clipped_);
+    } else {
+      observer_.set_last_action(action_);
+    }
     std::copy(action_.begin(), action_.end(), out.action);
     for (std::size_t k = 0; k < target_.size(); ++k) out.target[k] = limited(contract_->actions[k], target_[k], state);
   }
   out.done_ns = now_ns();
+}
+
+/// Add the noise of this step to the actions. A target is what the contract states for the action with its noise; the
+/// next observation shows that action as clipped, as in training.
+void Policy::explore(std::uint64_t step) noexcept {
+  for (std::size_t k = 0; k < action_.size(); ++k) {
+    const ActionSpec& spec = contract_->actions[k];
+    if (!exploration_.in_backend) {
+      const double noise = exploration_.std * standard_normal(exploration_.seed, step, k);
+      action_[k] = static_cast<float>(static_cast<double>(action_[k]) + noise);
+      target_[k] = stated_target(spec, action_[k], observation_);
+    }
+    clipped_[k] = clipped(spec, action_[k]);
+  }
 }
 
 }  // namespace robot_rl

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend.h"
+#include "explore.h"
 #include "observe.h"
 #include "types.h"
 
@@ -26,7 +27,7 @@ struct PolicyOutput {
 
 class Policy {
  public:
-  Policy(const Contract& contract, Backend& backend);
+  Policy(const Contract& contract, Backend& backend, const Exploration& exploration = {});
   /// Observe and infer. `reset`: reset the policy before. Allocates nothing.
   void step(const LowState& state, std::span<const float> command, bool reset, PolicyOutput& out) noexcept;
   /// Warm the network for the next step; does not change its results.
@@ -35,10 +36,14 @@ class Policy {
   std::span<const float> observation() const { return observation_; }
 
  private:
+  void explore(std::uint64_t step) noexcept;
+
   const Contract* contract_;
   Backend* backend_;
+  Exploration exploration_;
   Observer observer_;
   std::vector<float> observation_, memory_, action_, target_;
+  std::vector<float> clipped_;  // the actions with their noise, as the next observation shows them
   std::uint64_t steps_ = 0;
 };
 

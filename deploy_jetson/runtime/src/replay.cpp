@@ -15,6 +15,7 @@
 #include "commander.h"
 #include "contract.h"
 #include "error.h"
+#include "explore.h"
 #include "log_reader.h"
 #include "options.h"
 #include "policy.h"
@@ -87,13 +88,17 @@ std::string first_difference(const char* what, std::span<const float> now, std::
 /// contains the last action that the robot's policy saw.
 class LogBackend final : public Backend {
  public:
-  LogBackend(const Contract& contract, Backend* live, bool echo) : Backend(contract), live_(live), echo_(echo) {}
+  LogBackend(const Contract& contract, Backend* live, const Exploration& exploration, bool echo)
+      : Backend(contract), live_(live), exploration_(exploration), echo_(echo) {}
   void expect(const PolicyOutput& then) { then_ = &then; }
   bool run(std::span<const float> observation, std::span<const float> state, std::span<float> action,
            std::span<float> joint_target, std::span<float> state_out) noexcept override {
     const bool ok = live_ != nullptr && live_->run(observation, state, action, joint_target, state_out);
     for (std::size_t k = 0; k < action.size() && ok && then_->ok; ++k) {
-      const double difference = std::fabs(static_cast<double>(action[k]) - static_cast<double>(then_->action[k]));
+      const double noise =
+          exploration_.std > 0 ? exploration_.std * standard_normal(exploration_.seed, then_->step, k) : 0;
+      const double now = static_cast<float>(static_cast<double>(action[k]) + noise);
+      const double difference = std::fabs(now - static_cast<double>(then_->action[k]));
       largest_ = std::max(largest_, difference);
     }
     if (!echo_) return ok;
@@ -103,9 +108,12 @@ class LogBackend final : public Backend {
   }
   std::string identity() const override { return live_ == nullptr ? "no network" : live_->identity(); }
   double largest_difference() const { return largest_; }
+  /// For the policy: with the log's actions, their noise comes from the log, too.
+  Exploration exploration() const { return {exploration_.std, exploration_.seed, echo_}; }
 
  private:
   Backend* live_;
+  Exploration exploration_;
   bool echo_;
   const PolicyOutput* then_ = nullptr;
   double largest_ = 0;
@@ -125,7 +133,7 @@ class Player {
   Player(const LogReader& reader, const Contract& contract, LogBackend& backend, LogReplay& result)
       : contract_(contract),
         backend_(backend),
-        policy_(contract, backend),
+        policy_(contract, backend, backend.exploration()),
         result_(result),
         commander_(contract, reader.settings(), commander_of(reader)) {}
 
@@ -271,7 +279,7 @@ LogReplay replay_log(const std::filesystem::path& path, const BackendOptions& op
   result.backend = live ? live->identity() : "no network";
   result.recorded_backend = reader.run("backend");
   result.same_backend = result.backend == result.recorded_backend && processor() == reader.run("processor");
-  LogBackend backend(contract, live.get(), !result.same_backend);
+  LogBackend backend(contract, live.get(), Exploration::of(reader.settings()), !result.same_backend);
   Player player(reader, contract, backend, result);
   LogEvent event;
   while (reader.next(event) && player.play(event)) result.events += 1;

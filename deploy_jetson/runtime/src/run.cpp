@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "bundle.h"
+#include "json.h"
 #include "logger.h"
 #include "loop.h"
 #include "options.h"
@@ -101,6 +102,7 @@ class Run {
     how.commander = options_.commander;
     loop_.emplace(bundle_->contract, options_.settings, *transport_, backend_.get(), watchdog_.get(), how);
     if (how.log) start_logger();
+    say_exploration();
     for (const auto& line : loop_->prepare(options_.connect_timeout_s)) refuse_or_say(line);
     signals_->begin();
     facts_.begin_ns = now_ns();
@@ -183,6 +185,13 @@ class Run {
     if (!facts_.memory_locked) refuse_or_say(why);
     awake_.emplace();
     facts_.cpus_awake = awake_->held();
+  }
+
+  void say_exploration() const {
+    const Settings& settings = options_.settings;
+    if (settings.explore_std == 0) return;
+    say("explores: normal noise of std " + json_number(settings.explore_std) + " on every action, seed " +
+        std::to_string(settings.explore_seed));
   }
 
   void start_logger() {

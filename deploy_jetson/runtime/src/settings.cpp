@@ -31,6 +31,8 @@ std::span<const SettingRow> setting_table() {
       {"stand_s", [](S& s) { return SettingSlot{&s.stand_s}; }, 0, 60},
       {"blend_s", [](S& s) { return SettingSlot{&s.blend_s}; }, 0, 60},
       {"damping_scale", [](S& s) { return SettingSlot{&s.damping_scale}; }, 0.01, 100},
+      {"explore_std", [](S& s) { return SettingSlot{&s.explore_std}; }, 0, 2, true},
+      {"explore_seed", [](S& s) { return SettingSlot{&s.explore_seed}; }, 0, 2147483647, true},
       {"steps_per_state", [](S& s) { return SettingSlot{&s.steps_per_state}; }, 1, 1000},
       {"limits.state_age_s", [](S& s) { return SettingSlot{&s.limits.state_age_s}; }, 0.001, 1e6},
       {"limits.state_frozen_s", [](S& s) { return SettingSlot{&s.limits.state_frozen_s}; }, 0.001, 1e6},

@@ -29,6 +29,8 @@ struct Settings {
   double stand_s = 2.0;              // ramp from the current joint positions to the fallback pose
   double blend_s = 0.5;              // from the standing pose to the policy's targets
   double damping_scale = 1.0;        // times the contract's kd, in DAMPING
+  double explore_std = 0.0;          // of normal noise on every action, in its raw unit; 0: none
+  int explore_seed = 0;              // of that noise
   SafetyLimits limits;
   std::optional<int> steps_per_state;  // policy runs at every nth state instead of by the clock (lockstep)
 };

@@ -18,6 +18,7 @@ struct SettingRow {
   std::string_view name;  // "stand_s", "limits.tilt_rad"
   SettingSlot (*slot)(Settings&);
   double lower, upper;    // both allowed
+  bool explores = false;  // is about exploration, which logs without it do not mention
 };
 
 std::span<const SettingRow> setting_table();
