@@ -93,9 +93,19 @@ bool better(const Candidate& one, const Candidate& other) {
   return other.latency.p999_us >= kWorthHalf * one.latency.p999_us;
 }
 
+std::unique_ptr<Backend> take(Candidate& candidate, const BackendOptions& options, BackendOptions* chosen) {
+  if (chosen) {
+    *chosen = options;
+    chosen->name = candidate.name;
+    chosen->precision = candidate.precision;
+  }
+  return std::move(candidate.backend);
+}
+
 }  // namespace
 
-std::unique_ptr<Backend> make_backend(const Bundle& bundle, const BackendOptions& options, std::string& why) {
+std::unique_ptr<Backend> make_backend(const Bundle& bundle, const BackendOptions& options, std::string& why,
+                                      BackendOptions* chosen) {
   check_options(options);
   auto all = candidates(options);
   if (all.size() == 1) {
@@ -103,7 +113,7 @@ std::unique_ptr<Backend> make_backend(const Bundle& bundle, const BackendOptions
     const bool only = options.name == "auto" && !has_tensorrt();
     why = all[0].backend->identity() +
           (only ? ": the only one that this program was built with; " : ": as requested; ") + figures(all[0], false);
-    return std::move(all[0].backend);
+    return take(all[0], options, chosen);
   }
   Candidate* best = nullptr;
   for (auto& candidate : all) {
@@ -121,7 +131,7 @@ std::unique_ptr<Backend> make_backend(const Bundle& bundle, const BackendOptions
   for (const auto& candidate : all) seen += (seen.empty() ? "" : "; ") + figures(candidate, true);
   if (!best) throw ContractError("no backend passes: " + seen);
   why = best->backend->identity() + ": the shortest p99.9 of those that pass the golden replay; " + seen;
-  return std::move(best->backend);
+  return take(*best, options, chosen);
 }
 
 }  // namespace robot_rl

@@ -55,6 +55,7 @@ nb::dict event_dict(LogEvent& event) {
   DictFields fields;
   fields.dict["topic"] = kLogChannels[channel].topic;
   log_fields(fields, channel, event, event.state.measured_count > 0);
+  if (event.kind == EventKind::kSwap) fields.dict["bundle"] = swapped_identity(event.text);
   return fields.dict;
 }
 

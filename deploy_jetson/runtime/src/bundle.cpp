@@ -157,7 +157,8 @@ std::unique_ptr<Bundle> read_bundle(const std::filesystem::path& path, const std
   auto bundle = std::make_unique<Bundle>();
   bundle->path = path;
   bundle->identity = sha256(sums);
-  bundle->contract = read_contract(text_of(content[kContract]));
+  bundle->contract_text = text_of(content[kContract]);
+  bundle->contract = read_contract(bundle->contract_text);
   bundle->golden = read_golden(content[kGolden], bundle->contract);
   check_model(content[kModel], bundle->contract, expected.find(kContract)->second);
   bundle->model = std::move(content[kModel]);

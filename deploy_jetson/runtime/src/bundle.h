@@ -26,6 +26,7 @@ struct Bundle {
   std::filesystem::path path;
   std::string identity;  // SHA-256 of SHA256SUMS, hexadecimal: names the bundle in logs
   Contract contract;
+  std::string contract_text;  // of contract.json
   std::vector<std::byte> model;
   Golden golden;
 };
@@ -45,8 +46,9 @@ struct ReplayReport {
 ReplayReport replay_golden(const Bundle& bundle, Backend& backend, double action_tolerance = 1e-4);
 
 /// Load the backend requested in `options`, warm it, replay the golden sequence and try extreme observations. "auto"
-/// measures each available one at a fixed rate and writes to `why` which it chose and why. Throws ContractError if none
-/// passes.
-std::unique_ptr<Backend> make_backend(const Bundle& bundle, const BackendOptions& options, std::string& why);
+/// measures each available one at a fixed rate and writes to `why` which it chose and why; `chosen` gets its name and
+/// precision. Throws ContractError if none passes.
+std::unique_ptr<Backend> make_backend(const Bundle& bundle, const BackendOptions& options, std::string& why,
+                                      BackendOptions* chosen = nullptr);
 
 }  // namespace robot_rl

@@ -18,6 +18,7 @@ enum class EventKind : std::uint8_t {
   kMissedDeadline = 4,
   kFault = 5,  // Finding passed to Commander::on_fault
   kReady = 6,
+  kSwap = 7,  // Identity of the bundle that the following control steps run with
 };
 
 struct EventHeader {

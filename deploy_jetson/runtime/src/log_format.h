@@ -15,13 +15,19 @@ namespace robot_rl {
 
 inline constexpr const char* kLogFormat = "robot_rl.log";
 inline constexpr const char* kLogVersion = "2";
-/// Of a log without exploration, which older programs read, too.
+/// Of a log without exploration and without a change of the bundle, which older programs read, too.
 inline constexpr const char* kLogVersionBefore = "1";
 /// Names of the metadata records and attachments.
 inline constexpr const char* kLogRun = "run";
 inline constexpr const char* kLogSettings = "settings";
 inline constexpr const char* kLogContract = "contract.json";
 inline constexpr const char* kLogModel = "policy.onnx";
+
+/// After the two names, for the files of a bundle that took over later.
+std::string attachment_suffix(const std::string& identity);
+/// The text of such an event, and the bundle's identity in it; empty if it is another text.
+std::string swap_text(const std::string& identity);
+std::string swapped_identity(const std::string& text);
 
 /// One message of a log, of any kind.
 struct LogEvent {

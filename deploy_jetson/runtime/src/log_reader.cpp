@@ -196,6 +196,16 @@ void LogReader::take_attachment(std::span<const std::byte> content) {
     refuse("damaged: the checksum of attachment '" + name + "' is wrong");
   if (name == kLogContract) contract_.assign(reinterpret_cast<const char*>(data.data()), data.size());
   if (name == kLogModel) model_.assign(data.begin(), data.end());
+  take_swap_file(name, data);
+}
+
+void LogReader::take_swap_file(const std::string& name, std::span<const std::byte> data) {
+  const auto dot = name.rfind('.');
+  const std::string of = name.substr(0, dot), identity = dot == std::string::npos ? "" : name.substr(dot + 1);
+  if (of != kLogContract && of != kLogModel) return;
+  if (swapped_.identity != identity) swapped_ = {identity, {}, {}};
+  if (of == kLogContract) swapped_.contract.assign(reinterpret_cast<const char*>(data.data()), data.size());
+  if (of == kLogModel) swapped_.model.assign(data.begin(), data.end());
 }
 
 void LogReader::take_schema(std::span<const std::byte> content) {
@@ -269,7 +279,7 @@ bool LogReader::take_message(LogEvent& event) {
     make_fresh(event, measured_);
     log_fields(reader, k, event, measured_);
     if (k + 1 < kLogChannels.size()) event.kind = static_cast<EventKind>(k);
-    if (!message.good || !reader.good() || event.kind > EventKind::kReady || channel_of(event.kind) != k) {
+    if (!message.good || !reader.good() || event.kind > EventKind::kSwap || channel_of(event.kind) != k) {
       refuse(std::string("damaged: a message of ") + kLogChannels[k].topic + " in the chunk at byte " +
              std::to_string(record_.at) + " cannot be read");
     }

@@ -27,6 +27,12 @@ class LogReader {
   bool next(LogEvent& event);
   /// Whether the program that wrote it has finished it, and everything was read.
   bool finished() const { return ended_ && !cut_; }
+  /// Contract and network of the bundle that a kSwap event names, the last one read; empty if the log lacks them.
+  struct Files {
+    std::string identity, contract;  // identity: its first digits, as the names of the attachments have it
+    std::vector<std::byte> model;
+  };
+  const Files& swapped() const { return swapped_; }
   /// Whether the file is truncated, because the program that wrote it was killed. Known after the last event.
   bool cut() const { return cut_; }
 
@@ -48,6 +54,7 @@ class LogReader {
   };
   LogReader(const std::filesystem::path& path, bool growing);
   [[noreturn]] void refuse(const std::string& what) const;
+  void take_swap_file(const std::string& name, std::span<const std::byte> data);
   bool is_finished();
   bool read_record(Record& record);
   void look_again();
@@ -71,6 +78,7 @@ class LogReader {
   Settings settings_;
   std::string contract_;
   std::vector<std::byte> model_;
+  Files swapped_;
   bool measured_ = false;  // the states have measured values
   std::vector<std::uint16_t> schemas_, channels_;  // by index in kLogChannels; 0: not yet
 };

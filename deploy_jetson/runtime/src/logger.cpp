@@ -7,8 +7,6 @@
 #include <array>
 #include <charconv>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 #include <mutex>
 #include <optional>
 #include <system_error>
@@ -34,12 +32,6 @@ std::int64_t clock_ns(clockid_t clock) {
   timespec time{};
   clock_gettime(clock, &time);
   return time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec;
-}
-
-std::string read_text(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw UserError("--log: cannot read " + path.string() + " to keep it in the log");
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /// The file for `path`: itself, or in a folder a name made of robot and time.
@@ -104,9 +96,9 @@ struct Logger::Parts {
   }
 
   void begin(const LogInfo& info) {
-    const auto text = read_text(info.bundle->path / "contract.json");
+    const bool newer = info.follows || info.settings.explore_std > 0;
     McapMap run = {{"format", kLogFormat},
-                   {"version", info.settings.explore_std > 0 ? kLogVersion : kLogVersionBefore},
+                   {"version", newer ? kLogVersion : kLogVersionBefore},
                    {"robot", contract->robot},
                    {"bundle", info.bundle->path.string()},
                    {"bundle_identity", info.bundle->identity},
@@ -126,9 +118,7 @@ struct Logger::Parts {
     run["robot_joints"] = joints;
     file->metadata(kLogRun, run);
     file->metadata(kLogSettings, settings_map(info.settings));
-    const auto now = static_cast<std::uint64_t>(clock_ns(CLOCK_REALTIME));
-    file->attachment(kLogContract, "application/json", now, std::as_bytes(std::span(text)));
-    file->attachment(kLogModel, "application/octet-stream", now, info.bundle->model);
+    attach(*info.bundle, "");
     for (std::size_t k = 0; k < kLogChannels.size(); ++k) {
       CdrDefinition definition;
       LogEvent none;
@@ -136,6 +126,26 @@ struct Logger::Parts {
       channels[k] =
           file->add_channel(kLogChannels[k].topic, kLogChannels[k].schema, "ros2msg", definition.definition(), "cdr");
     }
+  }
+
+  void attach(const Bundle& bundle, const std::string& suffix) {
+    const auto now = static_cast<std::uint64_t>(clock_ns(CLOCK_REALTIME));
+    const auto text = std::as_bytes(std::span(bundle.contract_text));
+    file->attachment(std::string(kLogContract) + suffix, "application/json", now, text);
+    file->attachment(std::string(kLogModel) + suffix, "application/octet-stream", now, bundle.model);
+  }
+
+  /// The files of the bundle of a swap come before its event.
+  void attach_announced(const std::string& identity) {
+    std::shared_ptr<const Bundle> bundle;
+    {
+      const std::lock_guard hold(lock);
+      while (!announced.empty() && !bundle) {
+        if (announced.front()->identity == identity) bundle = announced.front();
+        announced.erase(announced.begin());
+      }
+    }
+    if (bundle) attach(*bundle, attachment_suffix(identity));
   }
 
   void run() noexcept {
@@ -171,6 +181,7 @@ struct Logger::Parts {
       const std::lock_guard hold(lock);
       complaint = one_line(path.string() + ": " + error.what());
       failed = true;
+      announced.clear();
     }
     EventHeader header;
     for (auto* ring : rings) {
@@ -216,6 +227,7 @@ struct Logger::Parts {
       lost += 1;
       return;
     }
+    if (header.kind == EventKind::kSwap) attach_announced(swapped_identity(e.text));
     const auto channel = channel_of(header.kind);
     message.clear();
     log_fields(message, channel, e, contract->measured_size > 0);
@@ -245,6 +257,12 @@ struct Logger::Parts {
         return true;
       case EventKind::kMissedDeadline: e.text = "a control period passed without an output of the policy"; return true;
       case EventKind::kReady: e.text = "ready: bundle, backend and robot passed their checks"; return true;
+      case EventKind::kSwap: {
+        Identity identity{};
+        if (!unpack_swap(bytes_in, identity)) return false;
+        e.text = swap_text({identity.data(), identity.size()});
+        return true;
+      }
     }
     return false;
   }
@@ -264,6 +282,7 @@ struct Logger::Parts {
   std::atomic<std::uint64_t> events{0}, lost{0}, bytes{0};
   mutable std::mutex lock;
   std::string complaint;
+  std::vector<std::shared_ptr<const Bundle>> announced;  // under the lock
 };
 
 Logger::Logger(const std::filesystem::path& path, const LogInfo& info, std::vector<EventRing*> rings)
@@ -277,6 +296,11 @@ void Logger::start() {
   } catch (const std::system_error& error) {
     throw UserError(std::string("--log: no thread for the logger: ") + error.what());
   }
+}
+
+void Logger::announce(std::shared_ptr<const Bundle> bundle) {
+  const std::lock_guard hold(parts_->lock);
+  if (!parts_->failed) parts_->announced.push_back(std::move(bundle));
 }
 
 void Logger::stop() noexcept {

@@ -17,13 +17,14 @@ namespace robot_rl {
 
 /// A log's description of its run; `robot-rl-infer --replay` needs nothing else.
 struct LogInfo {
-  const Bundle* bundle = nullptr;  // contract.json and policy.onnx are read from its folder and kept in the log
-  Settings settings;               // as given to Commander
-  std::uint64_t commander = 0;     // as given to Commander
-  std::string backend;             // Backend::identity()
+  const Bundle* bundle = nullptr;                                // its contract and network are kept in the log
+  Settings settings;                                             // as given to Commander
+  std::uint64_t commander = 0;                                   // as given to Commander
+  std::string backend;                                           // Backend::identity()
   std::string backend_name = "onnxruntime", precision = "fp32";  // as requested, for the replay
   std::string transport;                                         // Transport::identity()
   RobotDescription robot;
+  bool follows = false;  // other bundles may come
 };
 
 struct LoggerCounters {
@@ -48,6 +49,8 @@ class Logger {
   Logger& operator=(const Logger&) = delete;
   /// Start the thread. Throws UserError.
   void start();
+  /// The network of this bundle may come next: its files are attached right before the event that it does. Any thread.
+  void announce(std::shared_ptr<const Bundle> bundle);
   /// Write the content of the rings and close the file. Call it after the other threads have ended.
   void stop() noexcept;
   LoggerCounters counters() const noexcept;

@@ -13,6 +13,7 @@
 #include "backend.h"
 #include "commander.h"
 #include "events.h"
+#include "handover.h"
 #include "histogram.h"
 #include "policy.h"
 #include "rehearsal.h"
@@ -94,6 +95,11 @@ class Loop {
   LoopStatus status() const noexcept;
   /// Damp for a fault found outside the loop; any thread. Repeated until it is handled.
   void fail(Fault fault) noexcept { requested_fault_.store(static_cast<int>(fault), std::memory_order_release); }
+  /// Hand over another network: the policy's thread takes it between two control steps, and answers in it. One at a
+  /// time, when the one before has acted; it must outlive the threads, or the first step with the one after it.
+  void offer(Handover& next) noexcept { offered_.store(&next, std::memory_order_release); }
+  /// The network that the loop began with: its first step.
+  const Handover& first() const noexcept { return own_; }
   /// Damp for a short time, then end the threads.
   void stop() noexcept;
 
@@ -114,6 +120,7 @@ class Loop {
   bool due(int fresh, std::int64_t received_ns) const noexcept;
   void wait_for_state() noexcept;
   void rehearse() noexcept;
+  void take_offer() noexcept;
   void step() noexcept;
   void answer() noexcept;
   void measure_state() noexcept;
@@ -145,6 +152,8 @@ class Loop {
   std::latch prepared_{2};
   std::atomic<bool> go_{false}, stop_{false};
   std::atomic<int> requested_fault_{0};
+  Handover own_;
+  std::atomic<Handover*> offered_{nullptr};
   std::atomic<bool> busy_{false};  // the policy's thread infers: set by it, cleared by it under the lock
   const std::int64_t period_ns_, writer_ns_;
 
@@ -165,6 +174,7 @@ class Loop {
   // The policy's thread.
   LowState state_;
   PolicyOutput output_;
+  Handover* taken_ = &own_;  // until its first step
   LowCommand policy_command_;
   std::uint32_t epoch_ = 0, stepped_epoch_ = 0;
   bool first_ = true;  // the state that prepare() took is still to be used

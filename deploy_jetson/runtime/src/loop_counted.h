@@ -10,6 +10,8 @@ class Loop::Counted final : public Backend {
  public:
   explicit Counted(Backend& inner) : Backend(inner.contract()), inner_(&inner) {}
   void warm(int runs) override { inner_->warm(runs); }
+  /// Run this network from here on; of the same contract.
+  void replace(Backend& inner) noexcept { inner_ = &inner; }
   bool run(std::span<const float> observation, std::span<const float> state, std::span<float> action,
            std::span<float> joint_target, std::span<float> state_out) noexcept override {
     const std::uint64_t before = allocations();

@@ -37,7 +37,15 @@ void Loop::wait_for_state() noexcept {
   transport_->wait(now_ns() + kWaitNs);
 }
 
+/// Take over the network that was offered, if there is one: before the rehearsal of its first step, which warms it.
+void Loop::take_offer() noexcept {
+  if (taken_ || !offered_.load(std::memory_order_relaxed)) return;
+  taken_ = offered_.exchange(nullptr, std::memory_order_acq_rel);
+  if (taken_->backend) backend_->replace(*taken_->backend);
+}
+
 void Loop::rehearse() noexcept {
+  take_offer();
   const std::int64_t begin = now_ns();
   busy_.store(true, std::memory_order_release);
   policy_->rehearse();
@@ -79,9 +87,12 @@ void Loop::step() noexcept {
   const bool reset = counters_.steps == 0 || epoch_ != stepped_epoch_ || !sound;
   stepped_epoch_ = epoch_;
   fresh_ = 0;
+  take_offer();
   busy_.store(true, std::memory_order_release);
   policy_->step(state_, {step_command_.data(), contract_->command.size()}, reset, output_);
   answer();
+  if (taken_) taken_->answer(output_.step, output_.done_ns);
+  taken_ = nullptr;
   ++counters_.steps;
   latencies_.wake.add(output_.begin_ns - state_.receive_time_ns);
   latencies_.observe.add(output_.observed_ns - output_.begin_ns);
@@ -97,6 +108,7 @@ void Loop::answer() noexcept {
   const std::int64_t now = now_ns();
   commander_.on_policy(output_, now);
   if (ring) {
+    if (taken_ && taken_->backend) push_swap(*ring, order_++, now, taken_->identity);
     push_policy(*ring, order_++, now, output_, {step_command_.data(), contract_->command.size()},
                 policy_->observation());
   }

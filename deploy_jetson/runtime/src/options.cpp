@@ -157,6 +157,9 @@ const OptionRow kRows[] = {
      "overrides --settings, whatever the order"},
     {"log", "PATH", [](O& o, V& v) { o.log = some("log", v); },
      "write a log: a file *.mcap, or a folder to create one in"},
+    {"follow", "DIR", [](O& o, V& v) { o.follow = some("follow", v); },
+     "while it runs, take over the bundle that the file DIR/next names, between two\n"
+     "control steps; DIR/current and DIR/refused answer"},
     {"report", "FILE", [](O& o, V& v) { o.report = some("report", v); },
      "write latencies and counters as JSON at the end"},
     {"connect-timeout", "S", [](O& o, V& v) { o.connect_timeout_s = seconds("connect-timeout", v, 0.01, 86400); },
@@ -200,6 +203,16 @@ void check_report(const std::filesystem::path& path) {
                   "); name a file in a folder that exists");
 }
 
+/// Check that the folder is there, and can be written to.
+void check_follow(const std::filesystem::path& folder) {
+  std::error_code code;
+  int why = std::filesystem::is_directory(folder, code) ? 0 : ENOTDIR;
+  if (why == 0 && access(folder.c_str(), W_OK | X_OK) != 0) why = errno;
+  if (why == 0) return;
+  throw UserError("--follow=" + folder.string() + ": cannot be used (" + std::strerror(why) +
+                  "); name a folder that exists, in which files can be made");
+}
+
 /// Check the addresses before anything is started.
 void check_addresses(const Options& options) {
   const Address robot = parse_address(options.transport, "--transport");
@@ -218,6 +231,7 @@ void check_whole(Options& options) {
   if (needs && options.bundle.empty()) throw UserError("--bundle is missing; give the folder of the policy to run");
   if (options.operator_address == "none") options.settings.limits.operator_s = 0;
   if (!options.report.empty()) check_report(options.report);
+  if (options.action == Action::kRun && !options.follow.empty()) check_follow(options.follow);
   if (options.action == Action::kRun) check_addresses(options);
   const bool watched = options.watchdog && options.action == Action::kRun;
   if (watched && options.watchdog_s < 2 * options.settings.writer_period_s) {

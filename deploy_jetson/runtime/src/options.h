@@ -28,6 +28,7 @@ struct Options {
   Settings settings;                   // --settings FILE.json, and --set name=value
   std::filesystem::path log;           // --log DIR or FILE.mcap; empty: none
   std::filesystem::path replay;        // --replay LOG
+  std::filesystem::path follow;        // --follow DIR: take the bundles that DIR/next names; empty: none
   std::filesystem::path report;        // --report FILE.json: latencies, counters, what was permitted
   double connect_timeout_s = 10.0;     // --connect-timeout
   double seconds = 0.0;                // --seconds: duration of the run; 0: until a signal

@@ -95,6 +95,10 @@ bool push_call(EventRing& ring, std::uint64_t order, std::int64_t time_ns, Event
   return ring.push(kind, order, time_ns, {});
 }
 
+bool push_swap(EventRing& ring, std::uint64_t order, std::int64_t time_ns, const Identity& identity) noexcept {
+  return ring.push(EventKind::kSwap, order, time_ns, {bytes_of(identity)});
+}
+
 bool unpack_state(Bytes payload, LowState& s) noexcept {
   Reader reader{payload};
   reader.take(&s, kStateHead);
@@ -147,6 +151,12 @@ bool unpack_command(Bytes payload, LowCommand& c) noexcept {
 bool unpack_fault(Bytes payload, Finding& finding) noexcept {
   Reader reader{payload};
   reader.take(&finding, sizeof(finding));
+  return reader.done();
+}
+
+bool unpack_swap(Bytes payload, Identity& identity) noexcept {
+  Reader reader{payload};
+  reader.take(identity.data(), identity.size());
   return reader.done();
 }
 

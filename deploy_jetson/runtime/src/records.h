@@ -6,6 +6,7 @@
 #include <span>
 
 #include "events.h"
+#include "handover.h"
 #include "policy.h"
 #include "safety.h"
 #include "types.h"
@@ -28,6 +29,8 @@ bool push_command(EventRing& ring, std::uint64_t order, std::int64_t time_ns, co
 bool push_fault(EventRing& ring, std::uint64_t order, std::int64_t time_ns, const Finding& finding) noexcept;
 /// Commander::on_missed_deadline (kMissedDeadline) or ready (kReady): a call without arguments.
 bool push_call(EventRing& ring, std::uint64_t order, std::int64_t time_ns, EventKind kind) noexcept;
+/// Another bundle's network from the next control step on.
+bool push_swap(EventRing& ring, std::uint64_t order, std::int64_t time_ns, const Identity& identity) noexcept;
 
 /// The inverse of the above; false if the payload does not have the length that it specifies. Parts that were not
 /// packed keep their initial values.
@@ -37,5 +40,6 @@ bool unpack_policy(std::span<const std::byte> payload, PolicyOutput& output, std
                    std::span<const float>& observation) noexcept;
 bool unpack_command(std::span<const std::byte> payload, LowCommand& command) noexcept;
 bool unpack_fault(std::span<const std::byte> payload, Finding& finding) noexcept;
+bool unpack_swap(std::span<const std::byte> payload, Identity& identity) noexcept;
 
 }  // namespace robot_rl

@@ -14,6 +14,7 @@
 #include "cdr.h"
 #include "commander.h"
 #include "contract.h"
+#include "contract_compare.h"
 #include "error.h"
 #include "explore.h"
 #include "log_reader.h"
@@ -88,8 +89,10 @@ std::string first_difference(const char* what, std::span<const float> now, std::
 /// contains the last action that the robot's policy saw.
 class LogBackend final : public Backend {
  public:
-  LogBackend(const Contract& contract, Backend* live, const Exploration& exploration, bool echo)
-      : Backend(contract), live_(live), exploration_(exploration), echo_(echo) {}
+  LogBackend(const Contract& contract, const Exploration& exploration, bool echo)
+      : Backend(contract), exploration_(exploration), echo_(echo) {}
+  /// The network of the steps from here on; nullptr: none can be run here.
+  void use(Backend* live) { live_ = live; }
   void expect(const PolicyOutput& then) { then_ = &then; }
   bool run(std::span<const float> observation, std::span<const float> state, std::span<float> action,
            std::span<float> joint_target, std::span<float> state_out) noexcept override {
@@ -112,7 +115,7 @@ class LogBackend final : public Backend {
   Exploration exploration() const { return {exploration_.std, exploration_.seed, echo_}; }
 
  private:
-  Backend* live_;
+  Backend* live_ = nullptr;
   Exploration exploration_;
   bool echo_;
   const PolicyOutput* then_ = nullptr;
@@ -128,11 +131,64 @@ std::uint64_t commander_of(const LogReader& reader) {
   return commander;
 }
 
+/// The networks of a log, one after the other, on a backend of this machine.
+class Networks {
+ public:
+  /// Throws UserError if the backend was requested by name and is not available.
+  Networks(const LogReader& reader, const BackendOptions& wanted) : reader_(reader), wanted_(wanted) {
+    any_ = wanted.name == "auto";
+    if (any_) {
+      wanted_.name = reader.run("backend_name");
+      wanted_.precision = reader.run("precision");
+    }
+    contract_ = std::make_unique<Contract>(read_contract(reader.contract()));
+    live_ = load(*contract_, reader.model());
+  }
+  const Contract& contract() const { return *contract_; }
+  /// nullptr: none can be run here.
+  Backend* live() const { return live_.get(); }
+  const std::string& why_not() const { return why_not_; }
+  /// Go on with the network of this bundle; returns why it is not in the log.
+  std::string swap(const std::string& identity) {
+    const auto& files = reader_.swapped();
+    if (identity.empty() || files.contract.empty() || files.model.empty() ||
+        attachment_suffix(identity) != "." + files.identity) {
+      return "the policy of bundle " + identity.substr(0, 12) + " takes over, and the log lacks its files";
+    }
+    const auto different = contract_difference(reader_.contract(), files.contract);
+    if (!different.empty()) return "a bundle with another contract takes over: " + different;
+    auto contract = std::make_unique<Contract>(read_contract(files.contract));
+    live_ = load(*contract, files.model);
+    swapped_ = std::move(contract);
+    return {};
+  }
+
+ private:
+  std::unique_ptr<Backend> load(const Contract& contract, const std::vector<std::byte>& model) {
+    const auto make = wanted_.name == "tensorrt" ? make_tensorrt : make_onnxruntime;
+    try {
+      return make(contract, model, wanted_);
+    } catch (const UserError& error) {
+      if (!any_) throw;
+      why_not_ = error.what();
+      return nullptr;
+    }
+  }
+
+  const LogReader& reader_;
+  BackendOptions wanted_;
+  bool any_ = false;
+  std::string why_not_;
+  std::unique_ptr<Contract> contract_, swapped_;  // the networks refer to them
+  std::unique_ptr<Backend> live_;
+};
+
 class Player {
  public:
-  Player(const LogReader& reader, const Contract& contract, LogBackend& backend, LogReplay& result)
+  Player(const LogReader& reader, const Contract& contract, LogBackend& backend, Networks& networks, LogReplay& result)
       : contract_(contract),
         backend_(backend),
+        networks_(networks),
         policy_(contract, backend, backend.exploration()),
         result_(result),
         commander_(contract, reader.settings(), commander_of(reader)) {}
@@ -150,6 +206,7 @@ class Player {
       case EventKind::kMissedDeadline: commander_.on_missed_deadline(e.time_ns); break;
       case EventKind::kFault: commander_.on_fault(e.finding, e.time_ns); break;
       case EventKind::kReady: commander_.ready(e.time_ns); break;
+      case EventKind::kSwap: return on_swap(e);
     }
     return true;
   }
@@ -210,6 +267,13 @@ class Player {
     return true;
   }
 
+  bool on_swap(const LogEvent& e) {
+    const std::string why = networks_.swap(swapped_identity(e.text));
+    if (!why.empty()) return differ(e, why);
+    backend_.use(networks_.live());
+    return true;
+  }
+
   bool on_command(LogEvent& e) {
     LowCommand now;
     commander_.command(e.time_ns, e.sent.from_policy, now);
@@ -238,6 +302,7 @@ class Player {
 
   const Contract& contract_;
   LogBackend& backend_;
+  Networks& networks_;
   Policy policy_;
   LogReplay& result_;
   Commander commander_;
@@ -250,37 +315,18 @@ class Player {
 
 }  // namespace
 
-namespace {
-
-std::unique_ptr<Backend> live_backend(const LogReader& reader, const Contract& contract, BackendOptions wanted,
-                                      std::string& why) {
-  const bool any = wanted.name == "auto";
-  if (any) {
-    wanted.name = reader.run("backend_name");
-    wanted.precision = reader.run("precision");
-  }
-  const auto make = wanted.name == "tensorrt" ? make_tensorrt : make_onnxruntime;
-  try {
-    return make(contract, reader.model(), wanted);
-  } catch (const UserError& error) {
-    if (!any) throw;
-    why = error.what();
-    return nullptr;
-  }
-}
-
-}  // namespace
-
 LogReplay replay_log(const std::filesystem::path& path, const BackendOptions& options) {
   LogReader reader(path);
-  const auto contract = read_contract(reader.contract());
+  Networks networks(reader, options);
+  const Contract& contract = networks.contract();
   LogReplay result;
-  const auto live = live_backend(reader, contract, options, result.no_backend);
-  result.backend = live ? live->identity() : "no network";
+  result.no_backend = networks.why_not();
+  result.backend = networks.live() ? networks.live()->identity() : "no network";
   result.recorded_backend = reader.run("backend");
   result.same_backend = result.backend == result.recorded_backend && processor() == reader.run("processor");
-  LogBackend backend(contract, live.get(), Exploration::of(reader.settings()), !result.same_backend);
-  Player player(reader, contract, backend, result);
+  LogBackend backend(contract, Exploration::of(reader.settings()), !result.same_backend);
+  backend.use(networks.live());
+  Player player(reader, contract, backend, networks, result);
   LogEvent event;
   while (reader.next(event) && player.play(event)) result.events += 1;
   result.action_difference = backend.largest_difference();

@@ -91,6 +91,19 @@ std::string changes(const RunFacts& facts, const Contract& contract) {
   return json_array(all);
 }
 
+std::string bundles(const RunFacts& facts) {
+  std::vector<std::string> all;
+  for (const BundleFate& fate : facts.bundles) {
+    JsonObject one;
+    one.add("identity", fate.identity).add("path", fate.path);
+    one.raw("time_s", fate.time_ns > 0 ? json_number(seconds(fate.time_ns - facts.begin_ns)) : "null");
+    one.raw("first_step", fate.first_step >= 0 ? std::to_string(fate.first_step) : "null");
+    one.add("refused", fate.refused);
+    all.push_back(one.str());
+  }
+  return json_array(all);
+}
+
 std::string latencies(const Latencies& all) {
   return JsonObject()
       .raw("state_to_command", all.state_to_command.json())
@@ -118,6 +131,7 @@ std::string report_json(const Options& options, const Bundle& bundle, const Loop
   report.add("transport", facts.transport).add("commander", hex(options.commander));
   report.add("seconds", seconds(facts.end_ns - facts.begin_ns)).add("control_period_s", contract.control_period_s);
   report.add("fault", name_of(facts.fault)).raw("changes", changes(facts, contract));
+  report.raw("bundles", bundles(facts));
   report.raw("realtime", realtime(options, facts));
   report.raw("loop", loop_counters(loop.counters()));
   report.raw("transport_counters", transport_counters(facts.transport_counters));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bundle.h"
+#include "follow.h"
 #include "loop.h"
 #include "options.h"
 #include "team_link.h"
@@ -24,6 +25,7 @@ struct RunFacts {
   std::int64_t watchdog_longest_silence_ns = 0;
   std::int64_t begin_ns = 0, end_ns = 0;  // of the run
   std::vector<Change> changes;
+  std::vector<BundleFate> bundles;  // the first one, and those that came while it ran
   std::string log_path, log_why;
   std::uint64_t log_events = 0, log_lost = 0, log_bytes = 0;
   TransportCounters transport_counters;

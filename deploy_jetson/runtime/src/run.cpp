@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "bundle.h"
+#include "follow.h"
 #include "json.h"
 #include "logger.h"
 #include "loop.h"
@@ -107,6 +108,7 @@ class Run {
     signals_->begin();
     facts_.begin_ns = now_ns();
     loop_->go();
+    if (!options_.follow.empty()) start_follower();
     supervise();
     finish();
     return end();
@@ -134,7 +136,7 @@ class Run {
   /// A network that fails its golden sequence must not move the robot: it is damped, and the line has the reason.
   void load_backend() {
     try {
-      backend_ = make_backend(*bundle_, options_.backend, facts_.backend_why);
+      backend_ = make_backend(*bundle_, options_.backend, facts_.backend_why, &chosen_);
       facts_.backend = backend_->identity();
       say("backend " + (facts_.backend_why.empty() ? facts_.backend : facts_.backend_why));
     } catch (const ContractError& error) {
@@ -204,10 +206,22 @@ class Run {
     info.precision = options_.backend.precision;
     info.transport = facts_.transport;
     info.robot = robot_;
+    info.follows = !options_.follow.empty();
     logger_ = std::make_unique<Logger>(options_.log, info, loop_->rings());
     logger_->start();
     facts_.log_path = logger_->path().string();
     say("log " + facts_.log_path);
+  }
+
+  void start_follower() {
+    if (!backend_) {
+      say("warning: --follow: no bundle takes over from one that was refused");
+      return;
+    }
+    follower_ =
+        std::make_unique<Follower>(FollowOptions{options_.follow, options_.signed_by, chosen_, facts_.backend, &say},
+                                   *bundle_, *loop_, logger_.get());
+    follower_->start();
   }
 
   /// Report changes until a signal or the end of the time.
@@ -272,6 +286,7 @@ class Run {
     watchdog_.reset();  // only now: until here it would have damped for us
     show_changes();
     facts_.fault = before;
+    list_bundles();
     facts_.transport_counters = transport_->counters();
     if (team_link_ != nullptr) facts_.team_link = team_link_->team_counters();
     if (!logger_) return;
@@ -283,6 +298,15 @@ class Run {
     facts_.log_why = logger_->why();
     look_at_log();
     if (!written.failed && written.lost > 0) say("the log lacks " + std::to_string(written.lost) + " events");
+  }
+
+  void list_bundles() {
+    const Handover& first = loop_->first();
+    facts_.bundles.push_back(
+        {bundle_->identity, bundle_->path.string(), facts_.refused, first.time_ns(), first.first_step()});
+    if (!follower_) return;
+    follower_->stop();
+    facts_.bundles.insert(facts_.bundles.end(), follower_->fates().begin(), follower_->fates().end());
   }
 
   int end() {
@@ -311,12 +335,14 @@ class Run {
   std::unique_ptr<Watchdog> watchdog_;
   std::optional<StopSignals> signals_;
   std::unique_ptr<Backend> backend_;
+  BackendOptions chosen_;
   std::unique_ptr<Transport> transport_;
   TeamLink* team_link_ = nullptr;  // the transport, of a robot of a team
   RobotDescription robot_;
   std::optional<AwakeCpus> awake_;
   std::optional<Loop> loop_;
   std::unique_ptr<Logger> logger_;  // before the loop: it reads the loop's rings
+  std::unique_ptr<Follower> follower_;
   std::uint64_t shown_ = 0;
   bool log_failed_ = false, mismatch_shown_ = false;
 };

@@ -24,7 +24,8 @@ ROBOT_RL_STAND_IN int run_doctor(const Options&) { unavailable("--doctor"); }
 
 ROBOT_RL_STAND_IN std::string describe(const Finding& finding, const Contract&) { return name_of(finding.fault); }
 
-ROBOT_RL_STAND_IN std::unique_ptr<Backend> make_backend(const Bundle&, const BackendOptions&, std::string&) {
+ROBOT_RL_STAND_IN std::unique_ptr<Backend> make_backend(const Bundle&, const BackendOptions&, std::string&,
+                                                        BackendOptions*) {
   unavailable("a backend");
 }
 ROBOT_RL_STAND_IN std::unique_ptr<Backend> make_onnxruntime(const Contract&, std::span<const std::byte>,

@@ -1,5 +1,6 @@
 """The log as another process reads it while it grows: every whole record, once, and in order."""
 
+import os
 import shutil
 
 import numpy as np
@@ -11,6 +12,7 @@ TOPICS = {"/state", "/operator", "/policy", "/command", "/event"}
 def same(event, topic, message):
     """Whether an event of the tail has a message's content."""
     assert event.pop("topic") == topic
+    event.pop("bundle", None)
     assert list(event) == list(message)
     for name, value in message.items():
         if isinstance(value, list):
@@ -48,6 +50,26 @@ def test_steps_are_seen_while_the_binary_runs(rt, first, serve, read, tmp_path):
     assert {event["topic"] for event in events} == TOPICS
     for event, (topic, message, _) in zip(events, rows, strict=True):
         same(event, topic, message)
+
+
+def test_a_swap_names_the_bundle(rt, first, second, serve, tmp_path):
+    folder = tmp_path / "follow"
+    folder.mkdir()
+    log = tmp_path / "run.mcap"
+    tail, served, events = rt.LogTail(log), serve(first, "--follow", folder, "--log", log), []
+    (folder / "part").write_text(f"{second}\n")
+    os.rename(folder / "part", folder / "next")
+
+    def swapped():
+        events.extend(tail.read(topics=("/policy", "/event")))
+        return [event for event in events if event.get("bundle")]
+
+    (swap,) = served.until(swapped)
+    assert (swap["kind"], swap["bundle"]) == (7, rt.read_bundle(second).identity)
+    after = events[events.index(swap) + 1]
+    assert (after["topic"], after["order"]) == ("/policy", swap["order"] + 1)
+    assert {event["topic"] for event in events} == {"/policy", "/event"}
+    assert after["step"] == served.end()["bundles"][1]["first_step"]
 
 
 @pytest.fixture

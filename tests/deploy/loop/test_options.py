@@ -43,6 +43,7 @@ WRONG = {
     "exploration": (["--set", "explore_std=2.5"], "explore_std=2.5: must be a number from 0 to 2"),
     "exploration's seed": (["--set", "explore_seed=-1"], "explore_seed=-1: must be a whole number from 0 to"),
     "exploration's seed is whole": (["--set", "explore_seed=0.5"], "explore_seed=0.5: must be a whole number from 0"),
+    "follow": (["--bundle", "x", "--follow", "/no"], "--follow=/no: cannot be used (Not a directory); name a folder"),
     "report": (["--bundle", "x", "--report", "/no/r.json"], "--report=/no/r.json: cannot be written (No such file"),
     "report is a folder": (["--doctor", "--report", "/tmp"], "--report=/tmp: cannot be written (Is a directory)"),
     "lines in a value": (["--backend", "a\nb"], "--backend=a b: must be one of"),

@@ -1,6 +1,7 @@
 """The binary against a robot: it stands, walks, answers, stops, and leaves the robot damped."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ import time
 import numpy as np
 import pytest
 from robot_rl_deploy.bundle import write_sums
+from robot_rl_deploy.synthetic import write_synthetic_bundle
 
 
 def phases(commands):
@@ -47,6 +49,47 @@ def test_nothing_is_allocated_and_no_page_faults_after_the_start(robot, start, r
             assert thread["minor_faults"] == 0
     assert got["threads"]["writer"]["network_allocations"] == 0
     assert got["log"]["events"] > 100
+    assert got["log"]["lost"] == 0
+
+
+@pytest.fixture(scope="module")
+def successors(go2_bundle, tmp_path_factory):
+    """Two bundles for the Go2's joints with the same contract and other weights, of the size of a real policy."""
+    folder = tmp_path_factory.mktemp("successors")
+    joints = [joint["name"] for joint in json.loads((go2_bundle / "contract.json").read_text())["joints"]]
+    for seed in (0, 1):
+        write_synthetic_bundle(folder / str(seed), robot="unitree_go2", joints=joints, hidden=(256, 128), seed=seed)
+    return folder / "0", folder / "1"
+
+
+def test_other_bundles_take_over_without_an_allocation_and_without_a_missed_action(
+    robot, start, report, successors, tmp_path
+):
+    folder = tmp_path / "follow"
+    folder.mkdir()
+    process = start("--follow", folder, "--log", tmp_path / "run.mcap", bundle=successors[0])
+    robot.wait_for(lambda c: c.phase == "POLICY" and c.from_policy)
+    for path in (successors[1], successors[0], successors[1]):
+        (folder / "part").write_text(f"{path}\n")
+        (folder / "part").rename(folder / "next")
+        end = time.monotonic() + 60
+        while f" {path} " not in (folder / "current").read_text() and time.monotonic() < end:
+            time.sleep(0.01)
+        since = len(robot.commands)
+        robot.wait_for(lambda c: c.phase == "POLICY" and c.from_policy, since=since)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    got = report()
+    steps = [one["first_step"] for one in got["bundles"]]
+    assert len(steps) == 4
+    assert steps == sorted(set(steps))
+    for thread in got["threads"].values():
+        assert thread["allocations"] == 0
+        assert thread["major_faults"] == 0
+        if got["realtime"]["memory_locked"]:
+            assert thread["minor_faults"] == 0
+    assert [change["phase"] for change in got["changes"]] == ["DAMPING", "STAND", "POLICY", "DAMPING"]
     assert got["log"]["lost"] == 0
 
 
@@ -163,7 +206,7 @@ def test_the_network_is_rehearsed_once_before_a_step(robot, start, report, setti
     assert report()["latencies"]["rehearsal"]["count"] == 0
 
 
-def test_a_network_that_fails_its_golden_sequence_moves_nothing(robot, start, go2_bundle, tmp_path):
+def test_a_network_that_fails_its_golden_sequence_moves_nothing(robot, start, report, go2_bundle, tmp_path):
     forged = tmp_path / "forged"
     shutil.copytree(go2_bundle, forged)
     with np.load(forged / "golden.npz") as file:
@@ -171,10 +214,14 @@ def test_a_network_that_fails_its_golden_sequence_moves_nothing(robot, start, go
     arrays["action"] = arrays["action"] + np.float32(0.01)
     np.savez(forged / "golden.npz", **arrays)
     write_sums(forged)
-    process = start("--seconds", "0.5", bundle=forged)
+    process = start("--seconds", "0.5", "--follow", tmp_path, bundle=forged)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 3, said
     assert "refused, staying in damping" in said
+    assert "no bundle takes over from one that was refused" in said
+    (only,) = report()["bundles"]
+    assert "golden replay" in only["refused"]
+    assert (only["time_s"], only["first_step"]) == (None, None)
     assert len(robot.commands) > 20
     assert all(c.phase == "DAMPING" and c.kp == 0 and c.kd > 0 for c in robot.commands)
 
