@@ -110,19 +110,18 @@ std::unique_ptr<Follower::Successor> Follower::load(const std::string& text, std
     throw UserError("next: must be one line with the path of a bundle");
   }
   auto next = std::make_unique<Successor>();
-  std::shared_ptr<const Bundle> bundle = read_bundle(options_.folder / text, options_.signed_by);
-  identity = bundle->identity;
-  const auto different = contract_difference(first_->contract_text, bundle->contract_text);
+  next->bundle = read_bundle(options_.folder / text, options_.signed_by);
+  identity = next->bundle->identity;
+  const auto different = contract_difference(first_->contract_text, next->bundle->contract_text);
   if (!different.empty()) throw ContractError("its contract is another one: " + different);
   std::string why;
-  next->backend = make_backend(*bundle, options_.backend, why);
+  next->backend = make_backend(*next->bundle, options_.backend, why);
   if (next->backend->identity() != options_.backend_identity) {
     throw ContractError("its backend is " + next->backend->identity() + ", the running one " +
                         options_.backend_identity);
   }
   next->handover.backend = next->backend.get();
   std::copy_n(identity.begin(), next->handover.identity.size(), next->handover.identity.begin());
-  next->bundle = std::move(bundle);
   return next;
 }
 
