@@ -16,6 +16,8 @@ PLACES = {
     "roles.sim.count": "sims",
     "roles.sim.cpus": "sim_cpus",
     "roles.sim.gpus": "sim_gpus",
+    "roles.sim.least": "sim_least",
+    "roles.sim.engines": "sim_engines",
     "roles.learner.gpus": "gpus",
     "roles.learner.cpus": "cpus",
 }

@@ -18,7 +18,7 @@ from robot_rl.experiment.inputs import resolve_inputs
 from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher
 from robot_rl.experiment.run_dir import RunDir, config_hash, task_folder
 from robot_rl.experiment.run_lock import RunLock, is_trained
-from robot_rl.experiment.settings import TrainCfg, load
+from robot_rl.experiment.settings import TrainCfg, load, resolve
 from robot_rl.experiment.training import find_begun, free_changes, show_done
 from robot_rl.experiment.trust import named_code
 from robot_rl.files import write_atomic
@@ -38,7 +38,7 @@ def launch_all(cfgs: Sequence[TrainCfg], launcher: Launcher) -> int:
             that was made for it is left.
     """
     for cfg in cfgs:
-        _check_divides(cfg.num_envs, launcher)
+        _check_fits(cfg, launcher)
     with contextlib.ExitStack() as undo:
         runs = [run for cfg in cfgs if not _is_done((run := freeze(cfg, launcher, undo)).run_dir)]
         code = launcher.launch(runs, _folder(runs[0])) if runs else 0
@@ -123,7 +123,7 @@ def resume_with(run_dir: RunDir, changed: Mapping[str, Any], launcher: Launcher,
     if not is_trained(run_dir) and (changed or LAUNCHER not in run_dir.read_config()):
         raise UserError(f"run={run_dir.run_id}: has no checkpoint to go on from; robot-rl train begins it again")
     cfg = resolve_inputs(load(run_dir, changed, trust="trust=true" in options))
-    _check_divides(cfg.num_envs, launcher)
+    _check_fits(cfg, launcher)
     refuse_locked(run_dir.metrics_file)
     if "allow_resize=true" not in options:
         _check_size(run_dir, cfg, launcher)
@@ -136,11 +136,20 @@ def resume_with(run_dir: RunDir, changed: Mapping[str, Any], launcher: Launcher,
     return code
 
 
-def _check_divides(num_envs: int, launcher: Launcher) -> None:
+def _check_fits(cfg: TrainCfg, launcher: Launcher) -> None:
+    """Raise UserError where the processes do not divide the worlds, or cannot simulate them."""
+    num_envs = cfg.num_envs
     if num_envs % launcher.size:
         raise UserError(f"num_envs={num_envs}: must be a multiple of the {launcher.size} processes of the run")
     if launcher.simulators and num_envs % launcher.simulators:
         raise UserError(f"num_envs={num_envs}: must be a multiple of the {launcher.simulators} simulators of the run")
+    for engine in dict.fromkeys(launcher.engines):
+        if engine == "auto":
+            raise UserError("roles.sim.engines: auto is no engine of its own; name it, such as mujoco or mujoco_warp")
+        try:
+            resolve({**cfg.tree, "engine": engine, "device": "cpu"})
+        except UserError as error:
+            raise UserError(f"roles.sim.engines: {error}") from None
 
 
 def _options(cfg: TrainCfg) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ ADVICE = {
     "other": "fewer checkpoints (save_interval=), and a run directory on a fast disk (root=)",
 }
 """What would make a training quicker that is limited by a part."""
+COUNTS = ("episodes", "simulators", "simulators/lost")
+"""Metrics that are added where rows are merged, next to those of quarantined worlds."""
 
 
 def time_parts(row: Mapping[str, float]) -> dict[str, float]:
@@ -88,7 +90,7 @@ def merge_rows(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def _merge(name: str, rows: Sequence[Mapping[str, float]]) -> float:
     having = [row for row in rows if name in row]
     values = [row[name] for row in having]
-    if name == "episodes" or name.partition("/")[0] == "quarantined":
+    if name in COUNTS or name.partition("/")[0] == "quarantined":
         return sum(values)
     weights = [_weight(name, row) for row in having]
     if sum(weights) > 0:

@@ -72,7 +72,7 @@ def typed(cls: type[Any], settings: Mapping[str, Any], group: str, what: str) ->
     """Return values for the fields of a dataclass, as the fields' types.
 
     Args:
-        cls: The dataclass, with fields of bool, int, float and str.
+        cls: The dataclass, with fields of bool, int, float, str and lists of str.
         settings: Values by the names of its fields.
         group: The settings' group, for errors.
         what: What has the settings, for errors.
@@ -89,7 +89,15 @@ def typed(cls: type[Any], settings: Mapping[str, Any], group: str, what: str) ->
 
 
 def _convert(name: str, value: Any, kind: Any) -> Any:
-    """Return a value as its field's type, bool, int, float or str; raise UserError where it is of another one."""
+    """Return a value as its field's type: bool, int, float, str, or a list of str.
+
+    Raises:
+        UserError: It is of another type.
+    """
+    if kind == list[str]:
+        if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+            raise UserError(f"{name}={value}: must be a list of words, such as [a,b]")
+        return list(value)
     if kind is str and isinstance(value, int) and not isinstance(value, bool):
         return str(value)  # A time of 30 minutes, a partition called 7.
     right = {bool: "true or false", int: "a whole number", float: "a number", str: "a word, or text in quotes"}[kind]

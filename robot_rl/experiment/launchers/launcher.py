@@ -116,6 +116,11 @@ class Launcher(ABC):
         return 0
 
     @property
+    def engines(self) -> Sequence[str]:
+        """Return the engines that simulators have in the place of the run's own."""
+        return ()
+
+    @property
     def size(self) -> int:
         """Return the processes of a run."""
         return self.nodes * self.ranks_a_node

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
@@ -49,6 +49,9 @@ class Ray(Launcher):
         sims: Simulators apart from the learner (`roles.sim.count=`); 0: it simulates its worlds itself.
         sim_cpus: Cores of each simulator (`roles.sim.cpus=`); 0: one that is not reserved.
         sim_gpus: GPUs of each simulator (`roles.sim.gpus=`), parts of one, too.
+        sim_least: How many simulators have to be there before a training begins (`roles.sim.least=`); 0: all.
+        sim_engines: What the simulators simulate with, in turn (`roles.sim.engines=`); none: all with `engine=`.
+        at_once: Most runs of a sweep that are trained at the same time; 0: as many as there is room for.
     """
 
     min_nodes: int = 0
@@ -57,6 +60,9 @@ class Ray(Launcher):
     sims: int = 0
     sim_cpus: int = 0
     sim_gpus: float = 0.0
+    sim_least: int = 0
+    sim_engines: list[str] = field(default_factory=list)
+    at_once: int = 0
 
     name: ClassVar[str] = "ray"
     unused: ClassVar[tuple[str, ...]] = ("time", "partition")
@@ -75,14 +81,37 @@ class Ray(Launcher):
             "roles.sim.count": (self.sims, 0, 100_000),
             "roles.sim.cpus": (self.sim_cpus, 0, 4096),
             "roles.sim.gpus": (self.sim_gpus, 0, 1024),
+            "launcher.at_once": (self.at_once, 0, 100_000),
         }
         for name, (value, low, high) in limits.items():
             if not low <= value <= high:
                 raise UserError(f"{name}={value}: must be at least {low} and at most {high}")
-        if self.sims and self.size > 1:
-            raise UserError(f"roles.sim.count={self.sims}: one process learns then; leave launcher.nodes and ranks out")
+        self._check_simulators()
         if not self.address:
             raise UserError("launcher.address=: must be auto, host:port, or http://host:port of a dashboard")
+
+    def _check_simulators(self) -> None:
+        """Raise UserError where the settings of simulators do not fit each other."""
+        if self.sim_least and not 1 <= self.sim_least <= self.sims:
+            raise UserError(
+                f"roles.sim.least={self.sim_least}: must be at least 1 and at most roles.sim.count={self.sims}"
+            )
+        if self.sims % self.size:
+            raise UserError(
+                f"roles.sim.count={self.sims}: must be a multiple of the {self.size} processes that learn "
+                "(launcher.nodes= times launcher.ranks=)"
+            )
+        if self.sims and self.is_elastic:
+            raise UserError(
+                f"launcher.min_nodes={self.min_nodes}: of launcher.nodes={self.nodes} none may be missing with "
+                "roles.sim.count=; leave it out, for roles.sim.least= lets simulators be missing"
+            )
+        engines = len(self.sim_engines)
+        if engines and (not self.sims or self.sims % engines):
+            raise UserError(
+                f"roles.sim.engines={_listed(self.sim_engines)}: has {engines} engines, which the simulators take in "
+                f"turn; roles.sim.count={self.sims} must be a multiple of them"
+            )
 
     @property
     def is_elastic(self) -> bool:
@@ -93,6 +122,11 @@ class Ray(Launcher):
     def simulators(self) -> int:
         """Return the simulators of a run."""
         return self.sims
+
+    @property
+    def engines(self) -> Sequence[str]:
+        """Return the engines that simulators have in the place of the run's own."""
+        return self.sim_engines
 
     def check(self) -> None:
         """Connect to the cluster; raise UserError where there is none, or it has too few GPUs or cores."""
@@ -115,13 +149,11 @@ class Ray(Launcher):
         """Train the runs and return the exit code; or submit jobs, and return when they are submitted."""
         if jobs.is_job_address(self.address):
             return self._submit(runs)
-        if self.sims and len(runs) > 1:
-            raise UserError(f"roles.sim.count={self.sims}: is for one run, these are {len(runs)}; leave -m out")
         cfg = self._group(folder)
         connect(self.address)
         try:
             with _stopping(runs) as stop:
-                codes = _train_all(runs, cfg, stop)
+                codes = _train_all(runs, cfg, stop, self.at_once or len(runs))
         finally:
             disconnect()
         if stop.signal == signal.SIGINT and ExitCode.REQUEUE in codes:
@@ -136,7 +168,13 @@ class Ray(Launcher):
             cpus=self.cpus or 1,
             gpus=self.gpus / self.ranks_a_node,
             max_failures=self.max_failures,
-            sims=SimulatorsCfg(count=self.sims, cpus=self.sim_cpus, gpus=self.sim_gpus),
+            sims=SimulatorsCfg(
+                count=self.sims,
+                cpus=self.sim_cpus,
+                gpus=self.sim_gpus,
+                least=self.sim_least,
+                engines=tuple(self.sim_engines),
+            ),
             folder=folder / f"ray-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}",
         )
 
@@ -161,19 +199,20 @@ class Ray(Launcher):
         """Raise UserError where all roles together need more than the cluster has."""
         if not self.sims:
             return
-        for key in ("CPU", "GPU"):
-            need = cfg.need.get(key, 0.0) + self.sims * cfg.sims.need.get(key, 0.0)
-            has = sum(node.total.get(key, 0.0) for node in nodes)
+        learners = "the learner" if self.size == 1 else f"{self.size} learners"
+        for key, (need, has) in roles_room(nodes, cfg).items():
             if need > has:
+                sims, name = cfg.sims.fewest, "least" if self.sim_least else "count"
                 raise UserError(
-                    f"roles.sim.count={self.sims}: the learner and {self.sims} simulators need {need:g} {key}, the "
-                    f"cluster has {has:g}; give fewer"
+                    f"roles.sim.{name}={sims}: {learners} and {sims} simulators need {need:g} {key}, the cluster has "
+                    f"{has:g}; give fewer"
                 )
 
     def _submit(self, runs: Sequence[FrozenRun]) -> int:
         used = {"nodes": self.nodes, "ranks": self.ranks_a_node, "gpus": self.gpus, "cpus": self.cpus}
         used |= {"min_nodes": self.min_nodes, "max_failures": self.max_failures}
-        used |= {"sims": self.sims, "sim_cpus": self.sim_cpus, "sim_gpus": self.sim_gpus}
+        used |= {"sims": self.sims, "sim_cpus": self.sim_cpus, "sim_gpus": self.sim_gpus, "sim_least": self.sim_least}
+        used |= {"sim_engines": _listed(self.sim_engines)}
         for run in runs:
             job = jobs.submit(self.address, run, used)
             write_job(run.run_dir, self.name, f"{self.address.partition('//')[2].strip('/')}:{job}")
@@ -236,19 +275,44 @@ def _stopping(runs: Sequence[FrozenRun]) -> Iterator[Stop]:
             file.unlink(missing_ok=True)
 
 
-def _train_all(runs: Sequence[FrozenRun], cfg: GroupCfg, stop: Stop) -> list[int]:
-    """Train runs, as many at once as there is room for, and return their exit codes."""
-    if len(runs) > 1 and cfg.size == 1:
+def _train_all(runs: Sequence[FrozenRun], cfg: GroupCfg, stop: Stop, most: int) -> list[int]:
+    """Train runs, as many at once as there is room for and at most so many, and return their exit codes."""
+    if len(runs) > 1 and cfg.size == 1 and not cfg.sims.count:
         from robot_rl.experiment.ray_runs.sweep import train_each
 
-        return train_each(runs, cfg, stop.is_requested)
-    at_once = max(1, room(list_nodes(), cfg.need, total=True) // cfg.size)
+        return train_each(runs, cfg, stop.is_requested, most)
+    at_once = min(most, runs_at_once(list_nodes(), cfg))
     # In threads: the main one has to take signals.
     with ThreadPoolExecutor(max_workers=min(at_once, len(runs))) as pool:
         futures = [pool.submit(train_run, run, cfg, stop.is_requested) for run in runs]
         while not all(future.done() for future in futures):
             time.sleep(POLL_S)
         return [future.result() for future in futures]
+
+
+def roles_room(nodes: list[Node], cfg: GroupCfg, *, whole: bool = False) -> dict[str, tuple[float, float]]:
+    """Return by resource how much the roles of a run need, and how much a cluster has if nothing else ran on it.
+
+    Args:
+        nodes: The cluster's machines.
+        cfg: The run's processes.
+        whole: With all simulators, not only as many as a training needs to begin.
+    """
+    sims = cfg.sims.count if whole else cfg.sims.fewest
+    need = {key: cfg.size * cfg.need.get(key, 0.0) + sims * cfg.sims.need.get(key, 0.0) for key in ("CPU", "GPU")}
+    return {key: (amount, sum(node.total.get(key, 0.0) for node in nodes)) for key, amount in need.items()}
+
+
+def runs_at_once(nodes: list[Node], cfg: GroupCfg) -> int:
+    """Return for how many runs at once a cluster has room, with all their simulators; at least 1."""
+    if not cfg.sims.count:
+        return max(1, room(nodes, cfg.need, total=True) // cfg.size)
+    found = [int(has // need) for need, has in roles_room(nodes, cfg, whole=True).values() if need]
+    return max(1, min(found))
+
+
+def _listed(words: Sequence[str]) -> str:
+    return f"[{','.join(words)}]"
 
 
 def _machines(nodes: list[Node]) -> str:

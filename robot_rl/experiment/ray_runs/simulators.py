@@ -10,8 +10,8 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robot_rl.errors import Interrupted, UserError
-from robot_rl.learn.simulators.pool import IDLE, LostError, Pool, State
+from robot_rl.errors import UserError
+from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.simulators.pool import LostError, Pool, State, StoppedError
 from robot_rl.learn.simulators.simulator import Segment, Share, Simulator
 from robot_rl.metrics.rows import to_stderr
 
@@ -50,11 +51,24 @@ class SimulatorsCfg:
         count: How many; 0: each learner simulates its worlds itself.
         cpus: Cores of each; 0: one that is not reserved, so that it shares a machine with whatever is there.
         gpus: GPUs of each.
+        least: How many have to be built before the training begins; 0: all.
+        engines: What they simulate with, in turn; none: with the run's engine.
     """
 
     count: int = 0
     cpus: int = 0
     gpus: float = 0.0
+    least: int = 0
+    engines: Sequence[str] = ()
+
+    @property
+    def fewest(self) -> int:
+        """Return how many have to be built before the training begins."""
+        return self.least or self.count
+
+    def engine(self, index: int) -> str:
+        """Return what a simulator simulates with; empty: the run's engine."""
+        return self.engines[index % len(self.engines)] if self.engines else ""
 
     @property
     def need(self) -> dict[str, float]:
@@ -71,18 +85,22 @@ class Order:
         index: Which simulator of the run it is.
         count: How many there are.
         cpus: Threads of its engine.
+        task: The task's name.
+        engine: What it simulates with.
+        gpus: Its GPUs; with any it simulates on the first.
         trust: Whether the code that the settings name may be imported.
         settings: Hash of the run's settings.
-        state: State of its worlds to begin from; empty: as they are built.
     """
 
     run: str
     index: int
     count: int
     cpus: int
+    task: str
+    engine: str
+    gpus: float = 0.0
     trust: bool = False
     settings: str = ""
-    state: Mapping[str, Any] = field(default_factory=dict)
 
 
 def to_arrays(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
@@ -109,7 +127,9 @@ class SimulatorProcess:
         self._order = Order(**order)
         self._is_free = threading.Lock()
         torch.set_num_threads(max(1, self._order.cpus))
-        cfg = resolve_inputs(load(RunDir(Path(self._order.run)), trust=self._order.trust))
+        # Its own device: the run's is the learner's.
+        own = {"engine": self._order.engine, "device": device_of(self._order.engine, self._order.gpus)}
+        cfg = resolve_inputs(load(RunDir(Path(self._order.run)), own, trust=self._order.trust))
         if not cfg.num_threads:
             cfg = dataclasses.replace(cfg, num_threads=self._order.cpus)
         share = Share(self._order.index, self._order.count)
@@ -125,8 +145,6 @@ class SimulatorProcess:
         )
         self._cfg = cfg
         self._first = self._simulator.state()
-        if self._order.state:
-            self._simulator.load(to_tensors(self._order.state))
         self._seen = time.monotonic()
         threading.Thread(target=self._end_orphaned, name="robot-rl-orphan", daemon=True).start()
 
@@ -140,15 +158,17 @@ class SimulatorProcess:
         """Take a sign of the learner's life."""
         self._seen = time.monotonic()
 
-    def begin(self, order: Mapping[str, Any]) -> bool:
-        """Be the simulator of a learner that was started again: as built. Return whether it is built as requested."""
+    def begin(self, order: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Be the simulator of a learner that was started again, as built; return its facts.
+
+        None where it was built from another order.
+        """
         self.beat()
         self._simulator.mailbox.abandon()
         with self._is_free:
             self._simulator.load(self._first)
         self._simulator.mailbox.allow()
-        mine = (self._order.run, self._order.index, self._order.count, self._order.cpus, self._order.settings)
-        return mine == tuple(order[name] for name in ("run", "index", "count", "cpus", "settings"))
+        return self.facts() if _fields(self._order) == dict(order) else None
 
     def facts(self) -> dict[str, Any]:
         """Return what has to be the same in all of them: task, engine, versions."""
@@ -192,70 +212,90 @@ class SimulatorProcess:
 
 
 class RayPool(Pool):
-    """Simulators that are actors."""
+    """Simulators that are actors; of several learners each has its own part of them."""
 
-    def __init__(self, cfg: SimulatorsCfg, order: Order, stop: Callable[[], bool] = bool) -> None:
+    def __init__(self, cfg: SimulatorsCfg, order: Order, stop: Callable[[], bool] = bool, ranks: Ranks = ALONE) -> None:
         """Start simulators, for which `wait` waits.
 
         Args:
             cfg: How many, and what each needs.
-            order: What they are built from; index and count are set for each.
-            stop: Asked, while nothing arrives, whether the training shall stop.
+            order: What they are built from; what differs between them is set for each.
+            stop: Called while nothing arrives: whether the training shall stop.
+            ranks: The learners.
         """
-        super().__init__(cfg.count)
-        self._stop = stop
-        self._cfg, self._order = cfg, order
+        own = cfg.count // ranks.size
+        self._first, self._ranks = ranks.rank * own, ranks
+        engines = [cfg.engine(self._first + index) or order.engine for index in range(own)]
+        super().__init__(own, -(-cfg.fewest // ranks.size), engines)
+        self.missing = set(range(own))
+        self._stop, self._cfg, self._order = stop, cfg, order
         self._weights: tuple[int, Any] | None = None
         self._refs: dict[Any, int] = {}
-        self._gone: set[int] = set()
-        self._actors = [self._find(index) or self._start(index, {}) for index in range(cfg.count)]
+        self._building: dict[Any, int] = {}
+        self._beats: dict[int, Any] = {}
+        self._actors: list[Any] = [None] * own
+        for index in range(own):
+            if not self._find(index):
+                self._start(index)
         self._end = threading.Event()
         threading.Thread(target=self._beat, name="robot-rl-beat", daemon=True).start()
 
     def wait(self) -> None:
-        """Wait until all simulators are built.
+        """Wait until the least number of simulators is built.
 
         Raises:
-            UserError: They have other versions than this process, or cannot be built.
+            UserError: One has other versions than this process, or cannot be built.
             Interrupted: The training shall stop.
         """
         import ray
 
-        begin, refs, is_reported = time.monotonic(), [actor.process.remote() for actor in self._actors], False
-        while len(ray.wait(refs, num_returns=len(refs), timeout=POLL_S)[0]) < len(refs):
+        begin, is_reported = time.monotonic(), False
+        while len(self.present) < self.least:
             self._look()
             if time.monotonic() - begin > PATIENCE_S and not is_reported:
                 is_reported = True
-                to_stderr(f"waits for room for {self.count} simulators, or for them to be built")
-        self._check_facts()
-        self.states = self.read_states()
+                to_stderr(f"waits for room for {self.least} simulators, or for them to be built")
+            for ref in ray.wait(list(self._building), num_returns=1, timeout=POLL_S)[0]:
+                try:
+                    self._admit(ref)
+                except BuildError as error:
+                    raise UserError(f"roles.sim: a simulator cannot be built ({error.line})") from None
+                except LostError as error:
+                    self._lose(error)
 
     def _look(self) -> None:
-        """Raise Interrupted where the training shall stop."""
-        if self._stop():
-            raise Interrupted(None, 0, signal.SIGTERM, saved=False)
+        """Raise StoppedError where the training shall stop.
+
+        Of several learners none ends before the iteration does, unless nothing can arrive.
+        """
+        if (self._ranks.size == 1 or not self.present) and self._stop():
+            raise StoppedError(None, 0, signal.SIGTERM, saved=False)
 
     def _beat(self) -> None:
-        while not self._end.wait(BEAT_S):
-            for actor in list(self._actors):
-                actor.beat.remote()
-
-    def _find(self, index: int) -> Any:
-        """Return the simulator of a learner before, which was lost; None where there is none that is alike."""
         import ray
-        from ray import exceptions
 
+        while not self._end.wait(BEAT_S):
+            for index, actor in enumerate(list(self._actors)):
+                # One that waits for room must not get a queue of them.
+                if index not in self._beats or ray.wait([self._beats[index]], timeout=0)[0]:
+                    self._beats[index] = actor.beat.remote()
+
+    def _order_of(self, index: int) -> Order:
+        whole, engine = self._first + index, self.engines[index]
+        return dataclasses.replace(self._order, index=whole, count=self._cfg.count, gpus=self._cfg.gpus, engine=engine)
+
+    def _find(self, index: int) -> bool:
+        """Look for the simulator of a learner before, which was lost; it is built once it has said whether it fits."""
+        import ray
+
+        order = self._order_of(index)
         try:
-            actor = ray.get_actor(actor_name(self._order.run, index), namespace=NAMESPACE)
+            actor = ray.get_actor(actor_name(order.run, order.index), namespace=NAMESPACE)
         except ValueError:
-            return None
-        fields = _fields(dataclasses.replace(self._order, index=index, count=self._cfg.count))
-        try:
-            if ray.get(actor.begin.remote(fields), timeout=PATIENCE_S):
-                return actor
-        except exceptions.RayError:
-            return None
-        return None
+            return False
+        self._actors[index] = actor
+        self._building[actor.begin.remote(_fields(order))] = index
+        return True
 
     def _free(self, name: str) -> None:
         """End the actor that has a name, if there is one, and wait until there is none."""
@@ -269,97 +309,133 @@ class RayPool(Pool):
                 return
             time.sleep(0.05)
 
-    def _start(self, index: int, state: Mapping[str, Tensor]) -> Any:
+    def _start(self, index: int) -> None:
+        """Create an actor, which begins as soon as there is room for it."""
         import ray
 
-        order = dataclasses.replace(self._order, index=index, count=self._cfg.count, state=to_arrays(state))
-        self._free(actor_name(order.run, index))
+        order = self._order_of(index)
+        name = actor_name(order.run, order.index)
+        self._free(name)
         options = {"num_cpus": self._cfg.need["CPU"], "num_gpus": self._cfg.gpus, "max_concurrency": THREADS}
         variables = {"OMP_NUM_THREADS": str(max(1, self._cfg.cpus))}
         actor = ray.remote(SimulatorProcess).options(
             **options,
-            name=actor_name(order.run, index),
+            name=name,
             namespace=NAMESPACE,
             lifetime="detached",
             runtime_env={"env_vars": variables},
             scheduling_strategy="SPREAD",
         )
-        return actor.remote(_fields(order))
+        self._actors[index] = actor.remote(_fields(order))
+        self._beats.pop(index, None)
+        self._building[self._actors[index].facts.remote()] = index
 
-    def _check_facts(self) -> None:
+    def _admit(self, ref: Any) -> None:
+        """Let a simulator join that is built.
+
+        Raises:
+            LostError: It is gone; a BuildError where its worlds could not be built.
+            UserError: It is another than requested.
+        """
         import ray
         from ray import exceptions
 
+        index = self._building.pop(ref)
         try:
-            found = ray.get([actor.facts.remote() for actor in self._actors])
+            facts: Any = ray.get(ref)
         except exceptions.RayError as error:
+            kind = BuildError if getattr(error, "actor_init_failed", False) else LostError
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            raise UserError(f"roles.sim: a simulator cannot be built ({lines[-1] if lines else error})") from None
-        own = {**found[0], **_versions()}
-        for index, facts in enumerate(found):
-            for name, value in facts.items():
-                if value != own[name]:
-                    line = f"roles.sim: {name} is {value} in simulator {index}, must be {own[name]} as elsewhere"
-                    raise UserError(line)
+            raise kind(index, lines[-1] if lines else type(error).__name__) from None
+        if facts is None:  # The one of a learner before was built from other settings.
+            self._start(index)
+            return
+        check_facts(
+            self._first + index, facts, {"task": self._order.task, "engine": self.engines[index], **_versions()}
+        )
+        if self._weights is not None:
+            self._actors[index].publish.remote(*self._weights)
+        self.join(index)
 
-    def publish(self, version: int, weights: Tensor) -> None:
+    def send(self, version: int, weights: Tensor) -> None:
         """Put the weights into the object store, from which every simulator takes them."""
         import ray
 
         self._weights = (version, ray.put(weights.numpy()))
-        for actor in self._actors:
-            actor.publish.remote(*self._weights)
+        for index in self.present:  # One that waits for room would keep all of them in the store.
+            self._actors[index].publish.remote(*self._weights)
 
-    def read_states(self) -> list[State]:
-        """Return the state of each simulator's worlds."""
+    def read_state(self, index: int) -> State:
+        """Return the state of a simulator's worlds."""
+        return _owned(self._ask(index, "state"))
+
+    def load_state(self, index: int, state: Mapping[str, Tensor]) -> None:
+        """Let a simulator go on from a state."""
+        self._ask(index, "load", to_arrays(state))
+
+    def _ask(self, index: int, method: str, *arguments: Any) -> Any:
+        """Call a method of a simulator and wait for it; raise LostError where it is gone, and its own errors."""
         import ray
+        from ray import exceptions
 
-        return [_owned(state) for state in ray.get([actor.state.remote() for actor in self._actors])]
+        try:
+            return ray.get(getattr(self._actors[index], method).remote(*arguments))
+        except exceptions.RayTaskError as error:
+            raise error.as_instanceof_cause() from None
+        except exceptions.RayError as error:
+            raise LostError(index, type(error).__name__) from None
 
     def submit(self, index: int, target: int, *, is_first: bool) -> None:
         """Let a simulator begin a segment."""
         self._refs[self._actors[index].segment.remote(target, is_first=is_first)] = index
 
     def receive(self) -> tuple[int, Segment | None]:
-        """Wait for a segment."""
+        """Wait for a segment, or for a simulator that joins."""
+        import ray
+
+        begin, is_reported = time.monotonic(), False
+        while not (ready := ray.wait([*self._building, *self._refs], num_returns=1, timeout=POLL_S)[0]):
+            self._look()
+            if not self.present and time.monotonic() - begin > PATIENCE_S and not is_reported:
+                is_reported = True
+                to_stderr(f"waits for room for one of {self.count} simulators")
+        index = self._building.get(ready[0])
+        if index is None:
+            return self._collect(ready[0])
+        try:
+            self._admit(ready[0])
+        except UserError as error:
+            self.leave_out(index, error)
+            ray.kill(self._actors[index])
+        return index, None
+
+    def _collect(self, ref: Any) -> tuple[int, Segment | None]:
+        """Return a segment that is there; None where it was abandoned."""
         import ray
         from ray import exceptions
 
-        while not (ready := ray.wait(list(self._refs), num_returns=1, timeout=POLL_S)[0]):
-            self._look()
-        index = self._refs.pop(ready[0])
+        index = self._refs.pop(ref)
         try:
-            found = ray.get(ready[0])
+            found: Any = ray.get(ref)
         except exceptions.RayTaskError as error:
-            self._targets[index] = IDLE  # It is not submitted again.
+            self._working.discard(index)  # Nothing more comes of it.
             raise error.as_instanceof_cause() from None
         except exceptions.RayError as error:
-            self._gone.add(index)
             raise LostError(index, type(error).__name__) from None
         if found is None:
             return index, None
         parts = {"tensors": to_tensors(found["tensors"]), "state": _owned(found["state"])}
         frozen = None if found["frozen"] is None else torch.from_numpy(np.array(found["frozen"]))
-        return index, Segment(**{**found, **parts, "frozen": frozen})
+        return index, Segment(**{**found, **parts, "frozen": frozen, "index": index})
 
-    def replace(self, index: int, state: Mapping[str, Tensor]) -> None:
-        """Let a simulator go on from a state; in the place of a lost one a new one does, where there is room."""
-        import ray
-        from ray import exceptions
+    def restart(self, index: int) -> None:
+        """Start a simulator in the place of a lost one, wherever there is room, or as soon as there is."""
+        self._start(index)
 
-        if index not in self._gone:
-            with contextlib.suppress(exceptions.RayError):  # It is lost, and another one begins.
-                ray.get(self._actors[index].load.remote(to_arrays(state)))
-                return
-        self._gone.discard(index)
-        self._actors[index] = self._start(index, state)
-        if self._weights is not None:
-            self._actors[index].publish.remote(*self._weights)
-
-    def abandon(self) -> None:
+    def give_up(self) -> None:
         """Let every simulator give up its segment; nothing is waited for."""
-        for actor in self._actors:
-            actor.abandon.remote()
+        for index in self.present:
+            self._actors[index].abandon.remote()
         self._weights = None
 
     def allow(self) -> None:
@@ -367,9 +443,9 @@ class RayPool(Pool):
         import ray
         from ray import exceptions
 
-        for actor in self._actors:
+        for index in self.present:
             with contextlib.suppress(exceptions.RayError):
-                ray.get(actor.allow.remote(), timeout=PATIENCE_S)
+                ray.get(self._actors[index].allow.remote(), timeout=PATIENCE_S)
 
     def close(self) -> None:
         """End the processes."""
@@ -378,6 +454,24 @@ class RayPool(Pool):
         self._end.set()
         for actor in self._actors:
             ray.kill(actor)
+
+
+class BuildError(LostError):
+    """A simulator's worlds could not be built."""
+
+
+def check_facts(index: int, facts: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raise UserError where a simulator is another than requested: its task, its engine, or a version.
+
+    Args:
+        index: Which simulator of the run.
+        facts: What it says, by name.
+        expected: What it has to say.
+    """
+    for name, value in expected.items():
+        if facts.get(name) != value:
+            line = f"roles.sim: {name} is {facts.get(name)} in simulator {index}, must be {value} as requested"
+            raise UserError(line if name in ("task", "engine") else line.replace("as requested", "as in the learner"))
 
 
 def actor_name(run: str, index: int) -> str:
@@ -402,8 +496,13 @@ def _versions() -> dict[str, Any]:
 
 
 def _fields(order: Order) -> dict[str, Any]:
-    """Return the fields of an order; arrays stay as they are."""
-    return {item.name: getattr(order, item.name) for item in dataclasses.fields(order)}
+    """Return the fields of an order."""
+    return dataclasses.asdict(order)
+
+
+def device_of(engine: str, gpus: float) -> str:
+    """Return the device of a simulator: its GPU, unless the engine runs on CPUs only."""
+    return "cuda" if gpus and engine != "mujoco" else "cpu"
 
 
 def _owned(arrays: Mapping[str, np.ndarray]) -> State:
@@ -422,20 +521,27 @@ def make_worlds(
         ranks: The learners.
         trust: Whether the code that the settings name may be imported.
         run: The run's directory.
-        stop: Asked, while nothing arrives, whether the training shall stop.
+        stop: Called while nothing arrives: whether the training shall stop.
     """
     from robot_rl.experiment.run_dir import config_hash
     from robot_rl.learn.simulators.runner import RemoteWorlds
 
-    if ranks.size > 1:
-        raise UserError(f"launcher.ranks={ranks.size}: with roles.sim.count={sims.count} one process learns")
-    settings = config_hash(cfg.tree)
-    order = Order(run=run, index=0, count=sims.count, cpus=max(1, sims.cpus), trust=trust, settings=settings)
-    pool = RayPool(sims, order, stop)
+    order = Order(
+        run=run,
+        index=0,
+        count=sims.count,
+        cpus=max(1, sims.cpus),
+        task=cfg.task.name,
+        engine=cfg.engine,
+        trust=trust,
+        settings=config_hash(cfg.tree),
+    )
+    num_envs = ranks.share(cfg.num_envs, "num_envs")
+    pool = RayPool(sims, order, stop, ranks)
     try:
-        template = cfg.make_env(num_envs=min(2, cfg.num_envs))  # While they are built.
+        template = cfg.make_env(num_envs=min(2, num_envs))  # While they are built.
         pool.wait()
     except BaseException:
         pool.close()
         raise
-    return RemoteWorlds(template, cfg.num_envs, pool)
+    return RemoteWorlds(template, num_envs, pool)

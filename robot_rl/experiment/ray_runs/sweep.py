@@ -21,15 +21,24 @@ from robot_rl.metrics.rows import to_stderr
 PR_SET_PDEATHSIG = 1
 
 
-def train_each(runs: Sequence[FrozenRun], cfg: GroupCfg, is_stopping: Callable[[], bool]) -> list[int]:
-    """Train runs of one process each on the cluster that is connected, and return their exit codes in order."""
+def train_each(runs: Sequence[FrozenRun], cfg: GroupCfg, is_stopping: Callable[[], bool], at_once: int) -> list[int]:
+    """Train runs of one process each on the cluster that is connected, and return their exit codes in order.
+
+    Args:
+        runs: The runs.
+        cfg: What each needs.
+        is_stopping: Whether the user wants them to end.
+        at_once: How many at most are trained at the same time.
+    """
     cfg.folder.mkdir(parents=True, exist_ok=True)
     log = cfg.folder.absolute() / "sweep.log"
     with showing(log):
-        return _train(runs, cfg, is_stopping, log)
+        return _train(runs, cfg, is_stopping, log, at_once)
 
 
-def _train(runs: Sequence[FrozenRun], cfg: GroupCfg, is_stopping: Callable[[], bool], log: Path) -> list[int]:
+def _train(
+    runs: Sequence[FrozenRun], cfg: GroupCfg, is_stopping: Callable[[], bool], log: Path, at_once: int
+) -> list[int]:
     import ray
 
     task = ray.remote(num_cpus=cfg.cpus, num_gpus=cfg.gpus, max_retries=cfg.max_failures)(train_alone)
@@ -37,8 +46,9 @@ def _train(runs: Sequence[FrozenRun], cfg: GroupCfg, is_stopping: Callable[[], b
     def submit(run: FrozenRun) -> Any:
         return task.remote(str(run.run_dir.path.absolute()), list(run.options), str(log))
 
-    waiting = {submit(run): index for index, run in enumerate(runs)}
-    codes = [int(ExitCode.FAULT)] * len(runs)
+    waiting = {submit(run): index for index, run in enumerate(runs[:at_once])}
+    rest = list(range(at_once, len(runs)))
+    codes = [int(ExitCode.REQUEUE)] * len(runs)
     while waiting:
         done, _ = ray.wait(list(waiting), timeout=WATCH_S)
         for ref in done:
@@ -48,6 +58,8 @@ def _train(runs: Sequence[FrozenRun], cfg: GroupCfg, is_stopping: Callable[[], b
                 waiting[submit(runs[index])] = index
                 continue
             to_stderr(f"{runs[index].run_dir.words}: exit code {codes[index]}")
+            if rest and not is_stopping():
+                waiting[submit(runs[rest[0]])] = rest.pop(0)
         if is_stopping():
             for ref in waiting:  # Those that have not begun.
                 ray.cancel(ref)

@@ -89,6 +89,10 @@ def read_worlds(
         robots = int(getattr(env, "team_size", 1))
         first = ranks.rank * size
         saved = redistributed(parts, own, size=count // before[1], first=first, num_envs=size, robots=robots)
+    complete: Any = getattr(env, "complete_worlds", None)
+    if complete is not None:
+        rest = {name: tensor for name, tensor in saved.items() if not name.startswith(ENV)}
+        saved = rest | {f"{ENV}{name}": tensor for name, tensor in complete(under(saved, ENV)).items()}
     if not any(name.startswith(ENV) for name in saved):
         tell(f"checkpoint {path}: the environment could not save its worlds' state, they begin again")
     elif not has_state(env):

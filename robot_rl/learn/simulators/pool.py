@@ -5,16 +5,16 @@ from __future__ import annotations
 import queue
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from robot_rl.errors import Interrupted
 from robot_rl.learn.simulators.simulator import Segment, Simulator
 from robot_rl.metrics.rows import to_stderr
 
 State = dict[str, Tensor]
-IDLE = -1
 MOST_FAILURES = 3
 """How often a simulator may be lost without having sent anything."""
 
@@ -31,36 +31,55 @@ class LostError(RuntimeError):
         self.index, self.line = index, line
 
 
+class StoppedError(Interrupted):
+    """The training shall stop, while no segment arrives."""
+
+
 class Pool(ABC):
     """Simulators that each work on one segment at a time.
 
-    A rollout is as many segments as there are simulators, of any of them, in the order in which they arrive: none waits
-    for a slower one. Segment n is for the update from version n / count, rounded down, and a simulator waits before a
-    step that would be too old for it.
+    A rollout is `count` segments, of any of the simulators that are there, in the order in which they arrive: none
+    waits for a slower one, and those that are missing leave their part to the others. Segment n is for the update from
+    version n / count, rounded down, and a simulator begins it as soon as the published weights are no more than
+    `staleness` versions before that.
 
     Attributes:
-        count: How many there are.
-        states: The state of each simulator's worlds after its newest segment that was taken.
+        count: How many there are, and segments of a rollout.
+        least: How many have to be there before the training begins; with fewer it does not go on without one that is
+            lost again and again.
+        engines: What each simulates with; empty names where that is not known.
+        states: The state of each simulator's worlds after its newest segment that was taken; empty: it was never there.
         lost: How often one was lost.
-        missing: Those that were lost, and have sent nothing since.
+        missing: Those that are not there: they were lost, or are not built yet.
     """
 
-    def __init__(self, count: int) -> None:
-        self.count, self.lost = count, 0
+    def __init__(self, count: int, least: int = 0, engines: Sequence[str] = ()) -> None:
+        self.count, self.least, self.lost = count, least or count, 0
+        self.engines = list(engines) or [""] * count
         self.missing: set[int] = set()
         self.states: list[State] = [{} for _ in range(count)]
+        self._version, self._staleness, self._has_begun = -1, 0, False
         self._base, self._issued = 0, 0
         self._arrived: list[Segment] = []
-        self._targets, self._failures = [IDLE] * count, [0] * count
+        self._working: set[int] = set()
+        self._failures = [0] * count
         self._firsts: set[int] = set()
 
     @abstractmethod
-    def publish(self, version: int, weights: Tensor) -> None:
+    def send(self, version: int, weights: Tensor) -> None:
         """Give every simulator the weights (B,) uint8 of `robot_rl.learn.simulators.weights.pack`."""
 
     @abstractmethod
-    def read_states(self) -> list[State]:
-        """Return the state of each simulator's worlds; not while segments are simulated."""
+    def read_state(self, index: int) -> State:
+        """Return the state of a simulator's worlds; not while a segment is simulated."""
+
+    @abstractmethod
+    def load_state(self, index: int, state: Mapping[str, Tensor]) -> None:
+        """Let a simulator that is there go on from a state.
+
+        Raises:
+            LostError: It is gone.
+        """
 
     @abstractmethod
     def submit(self, index: int, target: int, *, is_first: bool) -> None:
@@ -68,18 +87,21 @@ class Pool(ABC):
 
     @abstractmethod
     def receive(self) -> tuple[int, Segment | None]:
-        """Wait for a segment, and return it with the index of its simulator; None where it was abandoned.
+        """Wait for a segment, and return it with the index of its simulator.
+
+        Instead of a segment it is None where that was abandoned, or where a missing simulator has joined.
 
         Raises:
-            LostError: A simulator that worked on one is gone.
+            LostError: A simulator is gone.
+            StoppedError: The training shall stop.
         """
 
     @abstractmethod
-    def replace(self, index: int, state: Mapping[str, Tensor]) -> None:
-        """Start a simulator in the place of a lost one, or let one go on from a state."""
+    def restart(self, index: int) -> None:
+        """Start a simulator in the place of a lost one; `join` is called when it is there. Nothing is waited for."""
 
     @abstractmethod
-    def abandon(self) -> None:
+    def give_up(self) -> None:
         """Let every simulator give up its segment, and forget the weights."""
 
     @abstractmethod
@@ -92,91 +114,152 @@ class Pool(ABC):
 
     @property
     def has_begun(self) -> bool:
-        """Return whether segments are being simulated."""
-        return self._issued > 0
+        """Return whether segments were begun that `rest` has not thrown away."""
+        return self._has_begun
 
-    def begin(self, version: int, *, is_first: bool) -> None:
-        """Let every simulator begin a segment for the update from a version, whose weights are published already."""
-        self._base, self._issued = version, 0
-        self._firsts = set(range(self.count)) if is_first else set()
-        for index in range(self.count):
-            self._issue(index)
+    @property
+    def present(self) -> list[int]:
+        """Return the simulators that are there."""
+        return [index for index in range(self.count) if index not in self.missing]
 
-    def load(self, states: Sequence[State]) -> None:
-        """Let every simulator go on from a state; segments that are under way are thrown away."""
-        self._settle()
-        for index, state in enumerate(states):
-            self.replace(index, state)
-        self.states = [dict(state) for state in states]
+    def publish(self, version: int, weights: Tensor) -> None:
+        """Give every simulator weights, and let those begin the next segment that waited for them."""
+        self._version = version
+        self.send(version, weights)
+        self._fill()
 
-    def _settle(self) -> None:
-        """Throw all segments away that are under way."""
+    def begin(self, version: int, staleness: int, *, is_first: bool) -> None:
+        """Let the simulators begin segments for the update from a version, whose weights are published already.
+
+        Args:
+            version: The version.
+            staleness: By how many versions the policy that acts may be older than the one that learns.
+            is_first: Nothing was learned yet.
+        """
+        self._base, self._issued, self._staleness, self._has_begun = version, 0, staleness, True
+        if is_first:
+            self._firsts = set(range(self.count))
+        self._fill()
+
+    def load(self, states: Sequence[State], new: Iterable[int] = ()) -> None:
+        """Let the simulators go on from states; segments that are under way are thrown away.
+
+        Args:
+            states: A state for each; empty ones for those that begin where they are.
+            new: Those whose worlds were never stepped, and begin at random times of their episodes.
+        """
+        self.states = [dict(state) or self.states[index] for index, state in enumerate(states)]
+        self._firsts = set(new) | {index for index in self._firsts if not states[index]}
+        self.rest()
+
+    def rest(self) -> None:
+        """Let the simulators go back to the end of their newest segments that were taken."""
         self.abandon()
-        while any(target >= 0 for target in self._targets):
-            try:
-                index, _ = self.receive()
-            except LostError as error:
-                index = error.index
-                self.replace(index, {})
-            self._targets[index] = IDLE
-        self._issued, self._arrived = 0, []
+        while self._working:
+            self._advance()
+        self._issued, self._arrived, self._has_begun = 0, [], False
         self.allow()
+        for index in self.present:
+            try:
+                self.load_state(index, self.states[index])
+            except LostError as error:
+                self._lose(error)
+
+    def abandon(self) -> None:
+        """Let every simulator give up its segment; nothing is begun until weights are published."""
+        self._version = -1
+        self.give_up()
 
     def take(self) -> list[Segment]:
-        """Wait for the segments of a rollout and return them; each simulator goes on at once."""
+        """Wait for the segments of a rollout and return them; each simulator goes on at once.
+
+        Raises:
+            StoppedError: The training shall stop, while nothing arrives; the segments that are there stay.
+        """
         while len(self._arrived) < self.count:
-            segment = self._receive()
-            self._arrived.append(segment)
-            self._issue(segment.index)
+            self._fill()
+            self._advance()
         found, self._arrived = self._arrived[: self.count], self._arrived[self.count :]
         for segment in found:
             self.states[segment.index] = segment.state
+        self._fill()
         return found
 
-    def _receive(self) -> Segment:
-        while True:
-            try:
-                index, segment = self.receive()
-            except LostError as error:
-                self._replace_lost(error)
-                continue
-            assert segment is not None
-            self.missing.discard(index)
+    def join(self, index: int) -> None:
+        """Let a simulator that is there now take part, from its newest state; one that never was, from its first.
+
+        Raises:
+            LostError: It is gone again.
+        """
+        if state := self._newest(index):
+            self.load_state(index, state)
+        else:
+            self.states[index] = self.read_state(index)
+            self._firsts.add(index)
+        self.missing.discard(index)
+
+    def leave_out(self, index: int, error: Exception) -> None:
+        """Go on without a simulator, after a line; raise the error where too few are left."""
+        if len(self.present) < self.least:
+            raise error
+        to_stderr(f"simulator {index}: {error}; {len(self.present)} of {self.count} go on without it")
+
+    def _fill(self) -> None:
+        """Let each simulator that is idle begin a segment, unless the newest weights are too old for it."""
+        for index in self.present:
+            target = self._base + self._issued // self.count
+            if not self._has_begun or self._version < max(self._base, target - self._staleness):
+                return
+            if index not in self._working:
+                self._issued += 1
+                self._working.add(index)
+                self.submit(index, target, is_first=index in self._firsts)
+
+    def _advance(self) -> None:
+        """Wait for a segment and keep it, or let another simulator take the place of a lost one."""
+        try:
+            index, segment = self.receive()
+        except LostError as error:
+            self._lose(error)
+            return
+        self._working.discard(index)
+        if segment is not None:
             self._failures[index] = 0
             self._firsts.discard(index)
-            self._targets[index] = IDLE
-            return segment
+            self._arrived.append(segment)
 
-    def _replace_lost(self, error: LostError) -> None:
-        """Start a simulator in the place of a lost one; raise the error where that helped too seldom."""
+    def _lose(self, error: LostError) -> None:
+        """Start a simulator in the place of a lost one, but where that helped too seldom; the others do its segment."""
         index = error.index
-        self.lost += 1
+        if index in self._working:
+            self._working.discard(index)
+            self._issued -= 1
+        if index in self.missing:
+            line = f"simulator {index} is not there ({error.line}); it is started again"
+        else:
+            self.lost += 1
+            line = f"simulator {index} was lost ({error.line}); its worlds go on from their last snapshot"
         self.missing.add(index)
         self._failures[index] += 1
-        to_stderr(f"simulator {index} was lost ({error.line}); its worlds go on from their last snapshot")
         if self._failures[index] > MOST_FAILURES:
-            self._targets[index] = IDLE
-            raise error
-        self.replace(index, self._newest(index))
-        self.submit(index, self._targets[index], is_first=index in self._firsts)
+            why = f"was lost {self._failures[index]} times without having sent anything ({error.line})"
+            self.leave_out(index, LostError(index, why))
+            return
+        to_stderr(line)
+        self.restart(index)
 
     def _newest(self, index: int) -> State:
         """Return the state after a simulator's newest segment."""
         arrived = [segment.state for segment in self._arrived if segment.index == index]
         return arrived[-1] if arrived else self.states[index]
 
-    def _issue(self, index: int) -> None:
-        self._targets[index] = self._base + self._issued // self.count
-        self._issued += 1
-        self.submit(index, self._targets[index], is_first=index in self._firsts)
-
 
 class ThreadPool(Pool):
     """Simulators in threads of this process, with one thread of torch's each."""
 
-    def __init__(self, makes: Sequence[Callable[[], Simulator]]) -> None:
-        """Build the simulators, one after the other."""
-        super().__init__(len(makes))
+    def __init__(self, makes: Sequence[Callable[[], Simulator]], least: int = 0, engines: Sequence[str] = ()) -> None:
+        """Build the simulators, one after the other; `least` and `engines` are those of `Pool`."""
+        super().__init__(len(makes), least, engines)
         self._simulators = [make() for make in makes]
         self._orders: list[queue.SimpleQueue[tuple[int, bool] | None]] = [queue.SimpleQueue() for _ in makes]
         self._done: queue.SimpleQueue[tuple[int, Segment | BaseException | None]] = queue.SimpleQueue()
@@ -190,16 +273,20 @@ class ThreadPool(Pool):
             thread.start()
         self._started.wait()
         torch.set_num_threads(threads)  # What a thread sets counts for itself, and for new ones.
-        self.states = self.read_states()
+        self.states = [self.read_state(index) for index in range(len(makes))]
 
-    def publish(self, version: int, weights: Tensor) -> None:
+    def send(self, version: int, weights: Tensor) -> None:
         """Put the weights into every mailbox."""
         for simulator in self._simulators:
             simulator.mailbox.put(version, weights)
 
-    def read_states(self) -> list[State]:
-        """Return the state of each simulator's worlds."""
-        return [simulator.state() for simulator in self._simulators]
+    def read_state(self, index: int) -> State:
+        """Return the state of a simulator's worlds."""
+        return self._simulators[index].state()
+
+    def load_state(self, index: int, state: Mapping[str, Tensor]) -> None:
+        """Let a simulator go on from a state."""
+        self._simulators[index].load(state)
 
     def submit(self, index: int, target: int, *, is_first: bool) -> None:
         """Let a simulator begin a segment."""
@@ -209,15 +296,15 @@ class ThreadPool(Pool):
         """Wait for a segment."""
         index, found = self._done.get()
         if isinstance(found, BaseException):
-            self._targets[index] = IDLE  # It is not submitted again.
+            self._working.discard(index)  # Nothing more comes of it.
             raise found
         return index, found
 
-    def replace(self, index: int, state: Mapping[str, Tensor]) -> None:
-        """Let a simulator go on from a state."""
-        self._simulators[index].load(state)
+    def restart(self, index: int) -> None:
+        """Let a simulator go on, for it is a thread that is still there."""
+        self.join(index)
 
-    def abandon(self) -> None:
+    def give_up(self) -> None:
         """Let every simulator give up its segment."""
         for simulator in self._simulators:
             simulator.mailbox.abandon()
@@ -229,7 +316,7 @@ class ThreadPool(Pool):
 
     def close(self) -> None:
         """End the threads, after the step that each takes."""
-        self.abandon()
+        self.give_up()
         for orders in self._orders:
             orders.put(None)
         for thread in self._threads:

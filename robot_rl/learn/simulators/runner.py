@@ -18,13 +18,15 @@ from robot_rl.learn.checkpoints import worlds
 from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.rollout import Rollout
 from robot_rl.learn.runner import Runner
-from robot_rl.learn.simulators.pool import Pool
+from robot_rl.learn.simulators.pool import Pool, StoppedError
 from robot_rl.learn.simulators.simulator import Segment
 from robot_rl.learn.simulators.weights import pack
 from robot_rl.metrics.iteration import merge_rows
 
 NOT_SHARED = ("recording", "rewind", "skip", "num_worlds", "_template")
 """Attributes that only an environment that is stepped has."""
+COMPARED = ("reward", "episode", "termination")
+"""Kinds of metrics that a row has of each engine, where the simulators have several."""
 
 
 class RemoteWorlds(VecEnv):
@@ -48,6 +50,7 @@ class RemoteWorlds(VecEnv):
         self.max_episode_length, self.device, self.cfg = template.max_episode_length, template.device, template.cfg
         self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int64)
         self.notices: list[str] = []
+        self._new: set[int] = set()
 
     def __getattr__(self, name: str) -> Any:
         """Return what the task's environments have in common, such as its mirror."""
@@ -78,10 +81,17 @@ class RemoteWorlds(VecEnv):
         states = enumerate(self.pool.states)
         return {f"{index}.{name}": tensor for index, state in states for name, tensor in state.items()}
 
+    def complete_worlds(self, saved: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return a saved state with that of the simulators which were never there when it was saved: their first."""
+        missing = [index for index in range(self.pool.count) if not worlds.under(saved, f"{index}.")]
+        self._new = set(missing) if len(missing) < self.pool.count else set()
+        first = {f"{index}.{name}": tensor for index in self._new for name, tensor in self.pool.states[index].items()}
+        return {**saved, **first}
+
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Let all simulators go on from a state."""
-        count = self.pool.count
-        self.pool.load([worlds.under(state, f"{index}.") for index in range(count)])
+        new, self._new = self._new, set()
+        self.pool.load([worlds.under(state, f"{index}.") for index in range(self.pool.count)], new)
 
     def pop_notices(self) -> list[str]:
         """Return the new lines for the user."""
@@ -122,7 +132,7 @@ class AsyncRunner(Runner):
     def _rest(self) -> None:
         """Let the simulators go back to the end of their last segments that were learned from."""
         if self._pool.has_begun:
-            self._pool.load(self._pool.states)
+            self._pool.rest()
 
     def _publish(self) -> None:
         begin, self._published_at = time.perf_counter(), time.time()
@@ -130,10 +140,14 @@ class AsyncRunner(Runner):
         self._published_s += time.perf_counter() - begin
 
     def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
-        self._rest()
-        self._publish()
-        self._pool.begin(self.iteration, is_first=self.iteration == 0)
-        return super()._run(last, stop)
+        try:
+            self._rest()
+            self._publish()
+            self._pool.begin(self.iteration, self._staleness, is_first=self.iteration == 0)
+            return super()._run(last, stop)
+        except StoppedError as error:  # Between two iterations: what is saved is complete.
+            self._stopped_by = error.signal
+            return {}
 
     def _iterate(self, last: int) -> dict[str, float]:
         """Run one iteration: take the segments of a rollout, learn from it, and publish the weights."""
@@ -147,13 +161,13 @@ class AsyncRunner(Runner):
         self._watch.lap("learn")
         values = torch.stack(list(statistics.values())).tolist()
         self.env.notices += [line for one in segments for line in one.notices]
-        metrics = dict(zip(statistics, values, strict=True)) | merge_rows([one.metrics for one in segments])
+        metrics = dict(zip(statistics, values, strict=True)) | self._merge(segments)
         metrics |= {"staleness/dropped": dropped, "perf/wait_s": waited, "perf/publish_s": self._published_s}
         delays = [one.taken_at - self._published_at for one in segments if one.taken_at > self._published_at]
         if delays:  # By the clocks of two machines, where they are two.
             metrics["perf/publish_to_step_s"] = max(delays)
         metrics |= {
-            "simulators": float(self._pool.count - len(self._pool.missing)),
+            "simulators": float(len(self._pool.present)),
             "simulators/lost": float(self._pool.lost),
         }
         self._published_s = 0.0
@@ -161,6 +175,15 @@ class AsyncRunner(Runner):
         row = self._finish_iteration(metrics, seconds)
         if self.iteration < last:
             self._publish()
+        return row
+
+    def _merge(self, segments: Sequence[Segment]) -> dict[str, float]:
+        """Return the row of all segments, and where there are several engines the metrics of each, by its name."""
+        row = merge_rows([one.metrics for one in segments])
+        engines = dict.fromkeys(self._pool.engines)
+        for engine in engines if len(engines) > 1 else ():
+            own = merge_rows([one.metrics for one in segments if self._pool.engines[one.index] == engine])
+            row |= {f"simulators/{engine}/{name}": v for name, v in own.items() if name.partition("/")[0] in COMPARED}
         return row
 
     def _assemble(self, segments: Sequence[Segment]) -> tuple[Rollout, float]:

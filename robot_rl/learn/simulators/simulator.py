@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from rsl_rl.env import VecEnv
@@ -186,6 +186,7 @@ class Simulator:
             staleness: By how many versions the policy that acts may be older than the one that learns.
         """
         self.mailbox, self._index, self._staleness = Mailbox(), index, staleness
+        cfg = replace(cfg, graph="off")  # Its steps could not take newer weights in the middle of a rollout.
         self.runner = Runner(env, cfg, seed=seed, ranks=Share(index, count))
 
     def state(self) -> dict[str, Tensor]:

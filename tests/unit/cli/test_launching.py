@@ -70,7 +70,30 @@ def settings(**changes):
         ),
         (["launcher=ray", "roles.learner.gpus=1", "launcher.gpus=1"], "are the same setting; leave one of them out"),
         (["launcher=ray", "roles.sim.count=x"], "roles.sim.count=x: must be a whole number"),
-        (["launcher=ray", "roles.sim.count=2", "launcher.nodes=2"], "roles.sim.count=2: one process learns then"),
+        (
+            ["launcher=ray", "roles.sim.count=3", "launcher.nodes=2"],
+            "roles.sim.count=3: must be a multiple of the 2 processes that learn",
+        ),
+        (
+            ["launcher=ray", "roles.sim.count=4", "launcher.nodes=2", "launcher.min_nodes=1"],
+            "launcher.min_nodes=1: of launcher.nodes=2 none may be missing with roles.sim.count=",
+        ),
+        (
+            ["launcher=ray", "roles.sim.count=2", "roles.sim.least=3"],
+            "roles.sim.least=3: must be at least 1 and at most roles.sim.count=2",
+        ),
+        (["launcher=ray", "roles.sim.count=2", "roles.sim.least=-1"], "roles.sim.least=-1: must be at least 1"),
+        (["launcher=ray", "roles.sim.least=1"], "roles.sim.least=1: must be at least 1 and at most roles.sim.count=0"),
+        (
+            ["launcher=ray", "roles.sim.count=3", "roles.sim.engines=[mujoco,mujoco_warp]"],
+            "roles.sim.engines=[mujoco,mujoco_warp]: has 2 engines, which the simulators take in turn; "
+            "roles.sim.count=3 must be a multiple of them",
+        ),
+        (
+            ["launcher=ray", "roles.sim.count=2", "roles.sim.engines=mujoco"],
+            "roles.sim.engines=mujoco: must be a list of words, such as [a,b]",
+        ),
+        (["launcher=ray", "launcher.at_once=-1"], "launcher.at_once=-1: must be at least 0"),
         (["staleness.max=1"], "staleness.max=1: has no effect where the learner simulates"),
         (["overlap=true", "learner=flashsac"], "overlap: true, but learner=flashsac cannot learn from an older"),
         (["~launcher"], "'~launcher': write launcher=<name>"),

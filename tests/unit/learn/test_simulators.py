@@ -1,5 +1,6 @@
 """Simulators apart from the learner: the bits of synchronous training, bounded staleness, stragglers, losses."""
 
+import signal
 import threading
 import time
 from dataclasses import replace
@@ -9,10 +10,10 @@ import torch
 
 from robot_rl.config import MemoryCfg
 from robot_rl.config.learner import StalenessCfg
-from robot_rl.errors import UserError
-from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
+from robot_rl.errors import Interrupted, UserError
+from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint, load_worlds
 from robot_rl.learn.runner import Runner, make_runner
-from robot_rl.learn.simulators.pool import LostError, ThreadPool
+from robot_rl.learn.simulators.pool import LostError, StoppedError, ThreadPool
 from robot_rl.learn.simulators.runner import RemoteWorlds
 from robot_rl.learn.simulators.simulator import Mailbox, Simulator
 from robot_rl.learn.simulators.weights import pack, unpack
@@ -109,7 +110,7 @@ def test_no_sample_is_older_than_allowed(make_session, staleness):
 
 
 def test_weights_are_swapped_in_the_middle_of_a_rollout(make_session, cfg):
-    session = make_session(1, 4, sleeps=[0.004], observer=None)
+    session = make_session(1, 4, sleeps=[0.02], observer=None)  # A segment takes longer than an update.
     mixed = []
     update = session.algorithm.update
 
@@ -122,7 +123,7 @@ def test_weights_are_swapped_in_the_middle_of_a_rollout(make_session, cfg):
         return update(rollout, progress)
 
     session.algorithm.update = look
-    session.learn(12)
+    session.learn(8)
     assert mixed
 
 
@@ -191,6 +192,165 @@ def test_a_lost_simulator_goes_on_from_its_last_snapshot_and_nothing_is_counted_
     assert same(tensors(tmp_path / "a"), tensors(tmp_path / "b"))
     assert [row["simulators/lost"] for row in rows] == [0.0, 0.0, 1.0, 1.0]
     assert [row["env_steps"] for row in rows] == [512.0, 1024.0, 1536.0, 2048.0]
+
+
+class Elastic(ThreadPool):
+    """Simulators of which `plan` says after how many segments which are lost, and which find room again.
+
+    Attributes:
+        plan: (segments, simulator, whether it is there from then on).
+        absent: Those for which there is no room at first.
+    """
+
+    plan, absent, least = (), (), 1
+
+    def __init__(self, makes):
+        super().__init__(makes, type(self).least)
+        self.received, self.waiting, self.homeless = 0, [], set()
+        for index in self.absent:
+            self.missing.add(index)
+            self.states[index] = {}
+        self.left = list(self.plan)
+
+    def receive(self):
+        if self.waiting:
+            self.join(index := self.waiting.pop())
+            return index, None
+        if self.left and self.received >= self.left[0][0]:
+            _, index, is_there = self.left.pop(0)
+            if is_there:
+                self.join(index)
+                return index, None
+            self.homeless.add(index)
+            raise LostError(index, "no machine")
+        while True:
+            index, segment = super().receive()
+            if index not in self.missing:
+                break  # What the thread of a lost one still sends is nobody's.
+        self.received += segment is not None
+        return index, segment
+
+    def restart(self, index):
+        if index not in self.homeless:
+            self.waiting.append(index)
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_the_others_go_on_while_a_simulator_is_missing_and_it_joins_again(make_session, staleness, tmp_path):
+    class Pool(Elastic):
+        plan, absent = ((6, 2, True), (12, 0, False), (15, 0, True)), (2,)
+
+    rows, sent = [], []
+    session = make_session(4, staleness, pool=Pool, run_dir=tmp_path / "a", observer=rows.append)
+    take = session._pool.take
+    session._pool.take = lambda: sent.append(found := take()) or found
+    session.learn(7)
+    assert [row["simulators"] for row in rows][0] == 3.0
+    assert {row["simulators"] for row in rows} == {3.0, 4.0}
+    assert rows[-1]["simulators"] == 4.0
+    assert rows[-1]["simulators/lost"] == 1.0
+    assert [row["env_steps"] for row in rows] == [512.0 * k for k in range(1, 8)]
+    assert all(len(found) == 4 for found in sent)
+    assert {one.index for one in sent[0]} == {0, 1, 3}
+    assert 2 in {one.index for found in sent for one in found}
+    assert all(row["staleness/dropped"] == 0.0 for row in rows if not staleness)
+    names = load_worlds(latest_checkpoint(tmp_path / "a"), 0)
+    assert {name.split(".")[1] for name in names if name.startswith("env.")} == {"0", "1", "2", "3"}
+
+
+def test_a_checkpoint_without_the_worlds_of_a_simulator_that_never_came_is_resumed_with_it(make_session, tmp_path):
+    class Lacking(Elastic):
+        absent = (1,)
+
+    make_session(2, pool=Lacking, run_dir=tmp_path / "a").learn(2)
+    names = load_worlds(latest_checkpoint(tmp_path / "a"), 0)
+    assert {name.split(".")[1] for name in names if name.startswith("env.")} == {"0"}
+    session = make_session(2, run_dir=tmp_path / "a")
+    session.load(latest_checkpoint(tmp_path / "a"))
+    assert session._pool._firsts == {1}
+    assert session.learn(4)["simulators"] == 2.0
+    names = load_worlds(latest_checkpoint(tmp_path / "a"), 0)
+    assert {name.split(".")[1] for name in names if name.startswith("env.")} == {"0", "1"}
+    again = make_session(2, pool=Lacking, run_dir=tmp_path / "a")  # It holds the worlds of the one that is missing.
+    again.load(latest_checkpoint(tmp_path / "a"))
+    again.learn(5)
+    kept = load_worlds(latest_checkpoint(tmp_path / "a"), 0)
+    assert same({k: t for k, t in kept.items() if ".1." in k}, {k: t for k, t in names.items() if ".1." in k})
+
+
+class Failing(ThreadPool):
+    """Simulators of which the second is lost whenever something of it arrives."""
+
+    least = 2
+
+    def __init__(self, makes):
+        super().__init__(makes, type(self).least)
+
+    def receive(self):
+        index, segment = super().receive()
+        if index == 1:
+            raise LostError(index, "broken")
+        return index, segment
+
+
+def test_one_that_is_lost_again_and_again_ends_the_training_unless_fewer_are_enough(make_session, capsys):
+    with pytest.raises(LostError, match="was lost 4 times without having sent anything"):
+        make_session(2, pool=Failing).learn(20)
+
+    class Lenient(Failing):
+        least = 1
+
+    rows = []
+    make_session(2, pool=Lenient, observer=rows.append).learn(20)
+    assert rows[-1]["simulators"] == 1.0
+    assert (
+        "simulator 1: was lost 4 times without having sent anything (broken); 1 of 2 go on" in capsys.readouterr().err
+    )
+
+
+def test_a_request_to_stop_while_nothing_arrives_saves(make_session, tmp_path):
+    class Silent(ThreadPool):
+        received = 0
+
+        def receive(self):
+            self.received += 1
+            if self.received > 3:
+                raise StoppedError(None, 0, signal.SIGTERM, saved=False)
+            return super().receive()
+
+    with pytest.raises(Interrupted) as stop:
+        make_session(1, pool=Silent, run_dir=tmp_path / "a").learn(9)
+    assert (stop.value.iteration, stop.value.saved) == (3, True)
+    assert latest_checkpoint(tmp_path / "a").name == "000003"
+    session = make_session(1, run_dir=tmp_path / "a")
+    session.load(latest_checkpoint(tmp_path / "a"))
+    session.learn(5)
+    make_session(1, run_dir=tmp_path / "whole").learn(5)
+    assert same(tensors(tmp_path / "a"), tensors(tmp_path / "whole"))
+
+
+def test_a_checkpoint_that_is_refused_changes_nothing(make_session, cfg, tmp_path):
+    wider = replace(cfg, actor=replace(cfg.actor, hidden=(7,)))
+    make_session(1, cfg=wider, run_dir=tmp_path / "other").learn(1)
+    session = make_session(1, run_dir=tmp_path / "a")
+    session.learn(2)
+    with pytest.raises(UserError):
+        session.load(latest_checkpoint(tmp_path / "other"))
+    session.learn(4)
+    make_session(1, run_dir=tmp_path / "whole").learn(4)
+    assert same(tensors(tmp_path / "a"), tensors(tmp_path / "whole"))
+
+
+def test_rows_have_the_metrics_of_each_engine(make_session):
+    class Mixed(ThreadPool):
+        def __init__(self, makes):
+            super().__init__(makes, engines=("quick", "exact"))
+
+    rows = []
+    make_session(2, pool=Mixed, observer=rows.append).learn(3)
+    returns = [rows[-1][f"simulators/{name}/episode/return"] for name in ("quick", "exact")]
+    assert min(returns) <= rows[-1]["episode/return"] <= max(returns)
+    assert returns[0] != returns[1]
 
 
 def test_an_error_of_the_worlds_is_raised(make_session, monkeypatch):
