@@ -8,6 +8,7 @@ has the worlds as they were before the rollout that is being simulated, and the 
 from __future__ import annotations
 
 import copy
+import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -36,6 +37,10 @@ MEASURED, MEASURED_EVERY = (1, 2), 64
 """Iterations of a process, and each of so many, in which simulation and learning are timed apart."""
 
 
+class GivenUpError(RuntimeError):
+    """The rollout is no longer needed."""
+
+
 class Ahead:
     """A rollout that a thread simulates, by a policy of its own.
 
@@ -51,6 +56,7 @@ class Ahead:
         self.version = torch.full((), -1, dtype=torch.int64)
         self.rollout = copy.deepcopy(collector.rollout)
         self._future: Future[float] | None = None
+        self._is_unwanted = threading.Event()
         self._pool = ThreadPoolExecutor(1, "robot-rl-simulate")
         if not getattr(collector.env, "uses_cores", True):
             self._limit_threads()
@@ -82,6 +88,14 @@ class Ahead:
         """Simulate a rollout by a snapshot, with the policy that was taken over."""
         policy.actor, policy.version = self.actor, int(self.version)
         policy.frozen = self.actor.distribution.snapshot()
+        act = policy.act
+
+        def act_while_wanted(*arguments: Any) -> Tensor:
+            if self._is_unwanted.is_set():
+                raise GivenUpError
+            return act(*arguments)
+
+        policy.act = act_while_wanted
         self._future = self._pool.submit(self._simulate, policy)
 
     def take(self) -> Rollout:
@@ -96,9 +110,22 @@ class Ahead:
         self.rollout.take(self._collector.rollout)
         return self.rollout
 
-    def settle(self) -> None:
-        """Wait for the rollout, if there is one, and forget it."""
-        self.wait()
+    def give_up(self) -> bool:
+        """End the rollout, if there is one, after the step that it takes; return whether the worlds are within it.
+
+        One that is complete already stays, to be taken.
+        """
+        if self._future is None:
+            return False
+        self._is_unwanted.set()
+        is_given_up = isinstance(self._future.exception(), GivenUpError)  # Waits.
+        self._is_unwanted.clear()
+        if is_given_up:
+            self.forget()
+        return is_given_up
+
+    def forget(self) -> None:
+        """Forget the rollout, which nothing simulates any more."""
         self._future = None
 
     def wait(self) -> float:
@@ -146,13 +173,29 @@ class OverlappedRunner(Runner):
         try:
             return super().learn(max_iterations)
         finally:
-            self._ahead.wait()
+            self._halt()
 
     def load(self, path: Path, **options: Any) -> None:
         """Load a checkpoint, as `Session.load`."""
-        self._ahead.settle()
-        self._rest, self._is_noted = {}, False
-        super().load(path, **options)
+        self._halt()
+        was_noted, self._is_noted = self._is_noted, False
+        try:
+            super().load(path, **options)
+        except BaseException:
+            self._is_noted = was_noted
+            raise
+        self._ahead.forget()
+        self._rest = {}
+
+    def _halt(self) -> None:
+        """End what uses the worlds: a rollout that is under way is given up, and they are again as before it."""
+        if not worlds.has_state(self.env):
+            self._ahead.wait()
+        elif self._ahead.give_up():
+            self._pop_metrics()
+            worlds.unpack(Path("the worlds before"), self._rest, self.env, self._acting_worlds())
+            self.collector.noise.set_state(self._noise)
+            self.collector.leave()
 
     def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
         if not self._ahead.is_flying and self.iteration < last:
@@ -192,7 +235,7 @@ class OverlappedRunner(Runner):
         metrics = self._pop_metrics()
         seconds = self._watch.read()
         self._ahead.become(self.algorithm.actor, self.iteration)
-        if self.iteration + 1 < last:
+        if self.iteration + 1 < last and not self._request.requested:
             self._launch()
         else:
             self._note()

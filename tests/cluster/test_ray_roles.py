@@ -14,7 +14,8 @@ from tests.cluster.ray_cluster import _words, rows, running_cluster, wait_until
 
 pytestmark = pytest.mark.slow
 
-SMALL = ("task=cartpole", "num_envs=64", "num_threads=1", "learner_threads=1", "save_interval=10")
+SMALL = ("task=cartpole", "num_threads=1", "learner_threads=1", "save_interval=10")
+WORLDS = "num_envs=64"
 OURS = ("simulators", "simulators/lost", "staleness/dropped")
 
 
@@ -30,6 +31,7 @@ def root(tmp_path_factory):
 
 
 def train(cluster, root, name, iterations, *words):
+    words = words if any(word.startswith("num_envs=") for word in words) else (WORLDS, *words)
     more = (f"max_iterations={iterations}", f"run_id={name}", "launcher=ray", f"launcher.address={cluster.address}")
     return cluster.run(root, "train", *SMALL, *more, *words)
 
@@ -59,7 +61,7 @@ def done(path):
 
 def test_one_simulator_elsewhere_without_staleness_is_the_local_run(cluster, root):
     finish(train(cluster, root, "apart", 12, "roles.sim.count=1"), root / "runs/cartpole/apart", 12)
-    command = [sys.executable, "-m", "robot_rl.cli.main", "train", *SMALL, "max_iterations=12", "run_id=here"]
+    command = [sys.executable, "-m", "robot_rl.cli.main", "train", *SMALL, WORLDS, "max_iterations=12", "run_id=here"]
     subprocess.run(command, cwd=root, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     apart, here = (root / "runs/cartpole" / name for name in ("apart", "here"))
     differing = differing_tensors(latest_checkpoint(apart), latest_checkpoint(here))
@@ -95,6 +97,27 @@ def test_a_signal_saves_and_no_simulator_is_left(cluster, root):
     wait_until(lambda: simulators(cluster) == [], 30)
 
 
+def test_simulators_for_which_there_is_no_room_join_with_a_machine_and_go_with_it(cluster, root):
+    path, more = root / "runs/cartpole/elastic", cluster.add_node()
+    sims = ("roles.sim.count=3", "roles.sim.least=2", "roles.sim.cpus=1", "staleness.max=1", "num_envs=192")
+    process = train(cluster, root, "elastic", 2000, *sims)
+    present = lambda: rows(path)[-1]["simulators"] if done(path) else 0.0  # noqa: E731
+    wait_until(lambda: done(path) >= 3, process=process)
+    assert {row["simulators"] for row in rows(path)} == {2.0}
+    late = cluster.add_node()
+    wait_until(lambda: present() == 3.0, process=process)
+    cluster.kill_node(late)
+    wait_until(lambda: present() == 2.0, process=process)
+    assert rows(path)[-1]["simulators/lost"] == 1.0
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 85, process.communicate()[0]
+    last = done(path) + 5
+    found = finish(train(cluster, root, "elastic", last, *sims), path, last)  # With fewer machines than before.
+    assert found[-1]["simulators"] == 2.0
+    assert max(row["staleness/max"] for row in found) <= 1.0
+    cluster.kill_node(more)
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [
@@ -104,7 +127,10 @@ def test_a_signal_saves_and_no_simulator_is_left(cluster, root):
         (("roles.sim.count=2", "staleness.max=-1"), "staleness.max: -1 is out of range"),
         (("roles.sim.count=2", "staleness.max=1", "learner=distill"), "staleness.max: 1, but learner=distill cannot"),
         (("roles.sim.counts=2",), "did you mean 'roles.sim.count'"),
-        (("roles.sim.count=2", "launcher.nodes=2"), "roles.sim.count=2: one process learns then"),
+        (
+            ("roles.sim.count=2", "roles.sim.engines=[mujoco,mujok]"),
+            "roles.sim.engines: engine='mujok': must be one of",
+        ),
     ],
 )
 def test_roles_that_cannot_be_are_one_line(cluster, root, words, line):

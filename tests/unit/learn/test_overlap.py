@@ -1,5 +1,8 @@
 """overlap=true: the next rollout is simulated while this one is learned from; nothing depends on which is sooner."""
 
+import contextlib
+import os
+import signal
 import time
 from dataclasses import replace
 
@@ -7,7 +10,7 @@ import pytest
 import torch
 
 from robot_rl.config import MemoryCfg
-from robot_rl.errors import UserError
+from robot_rl.errors import Interrupted, UserError
 from robot_rl.learn.algorithms import get_learner
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
 from robot_rl.learn.overlap import OverlappedRunner
@@ -104,6 +107,56 @@ def test_the_policy_that_simulates_is_the_one_before_the_update(make_point_env, 
         expected = acted.distribution.log_prob(rollout.action.flatten(0, 1), params)
         torch.testing.assert_close(rollout.log_prob.flatten(), expected, rtol=0.0, atol=1e-5)
     assert not torch.equal(acted.distribution.log_std, runner.actor.distribution.log_std)
+
+
+@pytest.mark.parametrize("with_signal", [False, True])
+def test_a_stop_gives_up_the_rollout_that_is_simulated(make_point_env, cfg, tmp_path, with_signal):
+    env = stateful(make_point_env)
+    step, steps = env.step, [0]
+
+    def slow_step(actions):
+        steps[0] += 1
+        if steps[0] > 48:  # Of the rollout that is simulated while the fourth is learned from.
+            time.sleep(0.3)
+        return step(actions)
+
+    def stop(row):
+        if row["iteration"] == 4:
+            if with_signal:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return not with_signal
+        return False
+
+    env.step = slow_step
+    session = make_runner(env, replace(cfg, num_steps=12), run_dir=tmp_path / "a", observer=stop)
+    with pytest.raises(Interrupted) if with_signal else contextlib.nullcontext():
+        session.learn(6)
+    assert 48 < steps[0] < 60
+    assert not session._ahead.is_flying
+    resumed = make_runner(stateful(make_point_env), replace(cfg, num_steps=12), run_dir=tmp_path / "a")
+    resumed.load(latest_checkpoint(tmp_path / "a"))
+    whole = make_runner(stateful(make_point_env), replace(cfg, num_steps=12), run_dir=tmp_path / "b")
+    session._observers, env.step = [], step
+    for one in (resumed, session, whole):
+        one.run_dir = tmp_path / f"{id(one)}"
+        one.learn(6)
+    states = [load_checkpoint(latest_checkpoint(one.run_dir))[0] for one in (resumed, session, whole)]
+    for other in states[:2]:
+        assert all(torch.equal(tensor, other[name]) for name, tensor in states[2].items())
+
+
+def test_a_checkpoint_that_is_refused_changes_nothing(make_point_env, cfg, tmp_path):
+    wider = replace(cfg, actor=replace(cfg.actor, hidden=(7,)))
+    train(stateful(make_point_env), wider, tmp_path / "other", 1)
+    options = {"run_dir": tmp_path / "a", "observer": lambda row: row["iteration"] == 2}
+    runner = make_runner(stateful(make_point_env), cfg, **options)
+    runner.learn(4)
+    with pytest.raises(UserError):
+        runner.load(latest_checkpoint(tmp_path / "other"))
+    runner.learn(4)
+    whole = train(stateful(make_point_env), cfg, tmp_path / "b")
+    parts = load_checkpoint(latest_checkpoint(tmp_path / "a"))[0]
+    assert all(torch.equal(tensor, parts[name]) for name, tensor in whole.items())
 
 
 def test_an_error_of_the_worlds_is_raised(make_point_env, small_cfg):

@@ -245,7 +245,7 @@ def test_the_others_go_on_while_a_simulator_is_missing_and_it_joins_again(make_s
     take = session._pool.take
     session._pool.take = lambda: sent.append(found := take()) or found
     session.learn(7)
-    assert [row["simulators"] for row in rows][0] == 3.0
+    assert rows[0]["simulators"] == 3.0
     assert {row["simulators"] for row in rows} == {3.0, 4.0}
     assert rows[-1]["simulators"] == 4.0
     assert rows[-1]["simulators/lost"] == 1.0
