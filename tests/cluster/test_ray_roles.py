@@ -21,7 +21,7 @@ OURS = ("simulators", "simulators/lost", "staleness/dropped")
 
 @pytest.fixture(scope="module")
 def cluster():
-    with running_cluster() as cluster:
+    with running_cluster(nodes=3) as cluster:
         yield cluster
 
 
@@ -98,7 +98,7 @@ def test_a_signal_saves_and_no_simulator_is_left(cluster, root):
 
 
 def test_simulators_for_which_there_is_no_room_join_with_a_machine_and_go_with_it(cluster, root):
-    path, more = root / "runs/cartpole/elastic", cluster.add_node()
+    path = root / "runs/cartpole/elastic"
     sims = ("roles.sim.count=3", "roles.sim.least=2", "roles.sim.cpus=1", "staleness.max=1", "num_envs=192")
     process = train(cluster, root, "elastic", 2000, *sims)
     present = lambda: rows(path)[-1]["simulators"] if done(path) else 0.0  # noqa: E731
@@ -115,13 +115,38 @@ def test_simulators_for_which_there_is_no_room_join_with_a_machine_and_go_with_i
     found = finish(train(cluster, root, "elastic", last, *sims), path, last)  # With fewer machines than before.
     assert found[-1]["simulators"] == 2.0
     assert max(row["staleness/max"] for row in found) <= 1.0
-    cluster.kill_node(more)
+
+
+def test_two_learners_with_a_simulator_each_are_two_processes_to_the_bit(cluster, root):
+    path = root / "runs/cartpole"
+    finish(train(cluster, root, "both", 8, "launcher.ranks=2", "roles.sim.count=2"), path / "both", 8)
+    plain = ("max_iterations=8", "run_id=plain", "launcher=torchrun", "launcher.ranks=2")
+    finish(cluster.run(root, "train", *SMALL, WORLDS, *plain), path / "plain", 8)
+    differing = differing_tensors(latest_checkpoint(path / "both"), latest_checkpoint(path / "plain"))
+    assert [name for name in differing if "env." not in name and "random.noise" not in name] == []
+    mine, theirs = (
+        [{key: v for key, v in row.items() if key not in OURS} for row in rows_of(path / name)]
+        for name in ("both", "plain")
+    )
+    assert differing_rows(mine, theirs, 0) == []
+
+
+def test_a_sweep_over_runs_with_simulators_of_several_engines(cluster, root):
+    words = ("-m", "seed=1,2", "max_iterations=3", "num_envs=32", "root=sweep", "launcher=ray")
+    more = ("roles.sim.count=2", "roles.sim.engines=[mujoco,mujoco_warp]", f"launcher.address={cluster.address}")
+    process = cluster.run(root, "train", *SMALL, *words, *more)
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    found = [rows(path) for path in sorted((root / "sweep/cartpole").iterdir())]
+    assert [[row["iteration"] for row in run] for run in found] == [[1, 2, 3]] * 2
+    assert all(f"simulators/{name}/episode/return" in found[0][-1] for name in ("mujoco", "mujoco_warp")), found[0][-1]
+    wait_until(lambda: simulators(cluster) == [], 30)
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("roles.sim.count=8", "roles.sim.cpus=4"), "8 simulators need 33 CPU, the cluster has 2"),
+        (("roles.sim.count=8", "roles.sim.cpus=4"), "8 simulators need 33 CPU, the cluster has 3"),
         (("roles.sim.count=-1",), "roles.sim.count=-1: must be at least 0"),
         (("roles.sim.count=3",), "num_envs=64: must be a multiple of the 3 simulators"),
         (("roles.sim.count=2", "staleness.max=-1"), "staleness.max: -1 is out of range"),

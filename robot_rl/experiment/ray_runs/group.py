@@ -22,7 +22,7 @@ from robot_rl.errors import ExitCode
 from robot_rl.experiment.launchers.launcher import FrozenRun
 from robot_rl.experiment.ray_runs.cluster import Node, list_nodes, room
 from robot_rl.experiment.ray_runs.rank import STOP, EndedError, RankCfg, output_to, train_rank
-from robot_rl.experiment.ray_runs.simulators import SimulatorsCfg, kill_simulators
+from robot_rl.experiment.ray_runs.simulators import SimulatorsCfg, end_waiting, kill_simulators
 from robot_rl.metrics.rows import to_stderr
 
 SETTLE_S = 3.0
@@ -154,7 +154,7 @@ def _fit(run: FrozenRun, cfg: GroupCfg, size: int, log: Path) -> None:
         run_config=RunConfig(
             name=name,
             storage_path=str(cfg.folder.absolute()),
-            callbacks=[_make_judge(log)],
+            callbacks=[_make_judge(log, lambda: end_waiting(rank.run, cfg.sims.count))],
             failure_config=FailureConfig(max_failures=cfg.max_failures, controller_failure_limit=0),
             logging_config=LoggingConfig(log_level="CRITICAL"),
         ),
@@ -180,8 +180,13 @@ def _make_trainer_class() -> Any:
     return Trainer
 
 
-def _make_judge(log: Path) -> Any:
-    """Return the callback that ends a group of which a process says that another attempt would not help."""
+def _make_judge(log: Path, make_room: Callable[[], None]) -> Any:
+    """Return the callback that ends a group of which a process says that another attempt would not help.
+
+    Args:
+        log: Where the processes' output goes.
+        make_room: Called before the group starts again.
+    """
     from ray.train import UserCallback
 
     class Judge(UserCallback):
@@ -191,6 +196,7 @@ def _make_judge(log: Path) -> Any:
                 raise max(ended, key=lambda error: (error.code != ExitCode.REQUEUE, bool(error.line)))
             with output_to(log):
                 to_stderr("a process was lost; all start again from the newest checkpoint")
+            make_room()
 
     return Judge()
 

@@ -488,6 +488,21 @@ def kill_simulators(run: str, count: int) -> None:
             ray.kill(ray.get_actor(actor_name(run, index), namespace=NAMESPACE))
 
 
+def end_waiting(run: str, count: int) -> None:
+    """End those of a run's simulators that wait for room: they would take that of a learner that starts again."""
+    import ray
+
+    actors: dict[Any, Any] = {}
+    for index in range(count):
+        with contextlib.suppress(ValueError):  # There is none.
+            actor = ray.get_actor(actor_name(run, index), namespace=NAMESPACE)
+            actors[actor.beat.remote()] = actor
+    if actors:
+        _, waiting = ray.wait(list(actors), num_returns=len(actors), timeout=POLL_S)
+        for ref in waiting:
+            ray.kill(actors[ref])
+
+
 def _versions() -> dict[str, Any]:
     from robot_rl.machine import package_versions
 

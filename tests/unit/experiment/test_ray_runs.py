@@ -8,10 +8,12 @@ import pytest
 
 from robot_rl.errors import ExitCode, GiveUpError, Interrupted, PeerError, UserError
 from robot_rl.experiment.launchers import read_launcher
+from robot_rl.experiment.launchers.ray import runs_at_once
 from robot_rl.experiment.ray_runs import cluster, rank
 from robot_rl.experiment.ray_runs.cluster import Node, count, find_running, room
 from robot_rl.experiment.ray_runs.group import GroupCfg
 from robot_rl.experiment.ray_runs.rank import GROW, STOP, EndedError, RankCfg, Watcher, run_as_rank
+from robot_rl.experiment.ray_runs.simulators import SimulatorsCfg, check_facts, device_of
 
 
 def node(name, cpus, used=0.0, *, is_leaving=False):
@@ -48,6 +50,41 @@ def test_a_machine_that_is_taken_away_has_no_room():
 )
 def test_a_group_is_as_large_as_there_is_room_for_in_whole_machines(free, cfg, size):
     assert cfg.fitting([node("a", float(free))]) == size
+
+
+def test_as_many_runs_at_once_as_have_room_with_all_their_simulators():
+    nodes = [node("a", 8.0), node("b", 8.0)]
+    sims = SimulatorsCfg(count=4, cpus=1, least=1)
+    assert runs_at_once(nodes, replace(group(1, 1), sims=sims)) == 3
+    assert runs_at_once(nodes, replace(group(2, 2), sims=replace(sims, cpus=0))) == 7
+    assert runs_at_once(nodes, replace(group(1, 1), sims=replace(sims, cpus=16))) == 1
+    assert runs_at_once(nodes, group(1, 1)) == 16
+
+
+def test_engines_are_taken_in_turn():
+    sims = SimulatorsCfg(count=4, engines=("mujoco", "mujoco_warp"))
+    assert [sims.engine(index) for index in range(4)] == ["mujoco", "mujoco_warp"] * 2
+    assert SimulatorsCfg(count=2).engine(1) == ""
+    assert [device_of("mujoco", 1.0), device_of("mujoco_warp", 0.5), device_of("mujoco_warp", 0)] == [
+        "cpu",
+        "cuda",
+        "cpu",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        ({"torch": "1.0"}, "roles.sim: torch is 1.0 in simulator 3, must be 2.0 as in the learner"),
+        ({"engine": "mujoco"}, "roles.sim: engine is mujoco in simulator 3, must be mujoco_warp as requested"),
+        ({"task": "go2_flat"}, "roles.sim: task is go2_flat in simulator 3, must be cartpole as requested"),
+    ],
+)
+def test_a_simulator_that_is_another_than_requested_is_named(changed, line):
+    facts = {"task": "cartpole", "engine": "mujoco_warp", "torch": "2.0"}
+    check_facts(3, facts, facts)
+    with pytest.raises(UserError, match=line):
+        check_facts(3, {**facts, **changed}, facts)
 
 
 def raising(error):
