@@ -60,6 +60,9 @@ launchers: where the processes of a run, or of each run of a sweep, are started 
   launcher.nodes=1  launcher.ranks=0                 machines, and processes on each; the worlds are divided evenly
   launcher.gpus=0  launcher.cpus=0                   GPUs of each machine, cores of each process
   roles.sim.count=4  staleness.max=1                 with launcher=ray: simulators apart, at most a version behind
+  roles.sim.least=2                                  begin with two of them; the others join when there is room
+  roles.sim.engines=[mujoco,mujoco_warp]             what they simulate with, in turn
+  roles.sim.cpus=0  roles.sim.gpus=0                 of each simulator; roles.learner.cpus= and gpus= of the learner
   launcher.time='04:00:00'  launcher.partition=      time limit and queue, where there are any
   robot-rl train task=go2_flat num_envs=8192 launcher=torchrun launcher.ranks=2
 

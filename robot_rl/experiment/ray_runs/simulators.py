@@ -206,10 +206,6 @@ class SimulatorProcess:
         """Work again."""
         self._simulator.mailbox.allow()
 
-    def process(self) -> int:
-        """Return the process's id."""
-        return os.getpid()
-
 
 class RayPool(Pool):
     """Simulators that are actors; of several learners each has its own part of them."""
@@ -276,8 +272,9 @@ class RayPool(Pool):
 
         while not self._end.wait(BEAT_S):
             for index, actor in enumerate(list(self._actors)):
+                last = self._beats.get(index)
                 # One that waits for room must not get a queue of them.
-                if index not in self._beats or ray.wait([self._beats[index]], timeout=0)[0]:
+                if last is None or ray.wait([last], timeout=0)[0]:
                     self._beats[index] = actor.beat.remote()
 
     def _order_of(self, index: int) -> Order:
