@@ -220,10 +220,10 @@ class RayPool(Pool):
             ranks: The learners.
         """
         own = cfg.count // ranks.size
-        self._first, self._ranks = ranks.rank * own, ranks
-        engines = [cfg.engine(self._first + index) or order.engine for index in range(own)]
+        first = ranks.rank * own
+        engines = [cfg.engine(first + index) or order.engine for index in range(own)]
         super().__init__(own, -(-cfg.fewest // ranks.size), engines)
-        self.missing = set(range(own))
+        self.first, self.missing, self._ranks = first, set(range(own)), ranks
         self._stop, self._cfg, self._order = stop, cfg, order
         self._weights: tuple[int, Any] | None = None
         self._refs: dict[Any, int] = {}
@@ -250,7 +250,7 @@ class RayPool(Pool):
             self._look()
             if time.monotonic() - begin > PATIENCE_S and not is_reported:
                 is_reported = True
-                to_stderr(f"waits for room for {self.least} simulators, or for them to be built")
+                to_stderr(f"waits for room for simulators, of which {self.least} are needed, or for them to be built")
             for ref in ray.wait(list(self._building), num_returns=1, timeout=POLL_S)[0]:
                 try:
                     self._admit(ref)
@@ -278,7 +278,7 @@ class RayPool(Pool):
                     self._beats[index] = actor.beat.remote()
 
     def _order_of(self, index: int) -> Order:
-        whole, engine = self._first + index, self.engines[index]
+        whole, engine = self.first + index, self.engines[index]
         return dataclasses.replace(self._order, index=whole, count=self._cfg.count, gpus=self._cfg.gpus, engine=engine)
 
     def _find(self, index: int) -> bool:
@@ -347,9 +347,7 @@ class RayPool(Pool):
         if facts is None:  # The one of a learner before was built from other settings.
             self._start(index)
             return
-        check_facts(
-            self._first + index, facts, {"task": self._order.task, "engine": self.engines[index], **_versions()}
-        )
+        check_facts(self.first + index, facts, {"task": self._order.task, "engine": self.engines[index], **_versions()})
         if self._weights is not None:
             self._actors[index].publish.remote(*self._weights)
         self.join(index)

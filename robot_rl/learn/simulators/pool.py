@@ -45,6 +45,7 @@ class Pool(ABC):
 
     Attributes:
         count: How many there are, and segments of a rollout.
+        first: The number of its first simulator in the run, for lines: of several learners each has a pool.
         least: How many have to be there before the training begins; with fewer it does not go on without one that is
             lost again and again.
         engines: What each simulates with; empty names where that is not known.
@@ -54,7 +55,7 @@ class Pool(ABC):
     """
 
     def __init__(self, count: int, least: int = 0, engines: Sequence[str] = ()) -> None:
-        self.count, self.least, self.lost = count, least or count, 0
+        self.count, self.first, self.least, self.lost = count, 0, least or count, 0
         self.engines = list(engines) or [""] * count
         self.missing: set[int] = set()
         self.states: list[State] = [{} for _ in range(count)]
@@ -202,7 +203,7 @@ class Pool(ABC):
         """Go on without a simulator, after a line; raise the error where too few are left."""
         if len(self.present) < self.least:
             raise error
-        to_stderr(f"simulator {index}: {error}; {len(self.present)} of {self.count} go on without it")
+        to_stderr(f"simulator {self.first + index}: {error}; {len(self.present)} of {self.count} go on without it")
 
     def _fill(self) -> None:
         """Let each simulator that is idle begin a segment, unless the newest weights are too old for it."""
@@ -230,15 +231,15 @@ class Pool(ABC):
 
     def _lose(self, error: LostError) -> None:
         """Start a simulator in the place of a lost one, but where that helped too seldom; the others do its segment."""
-        index = error.index
+        index, number = error.index, self.first + error.index
         if index in self._working:
             self._working.discard(index)
             self._issued -= 1
         if index in self.missing:
-            line = f"simulator {index} is not there ({error.line}); it is started again"
+            line = f"simulator {number} is not there ({error.line}); it is started again"
         else:
             self.lost += 1
-            line = f"simulator {index} was lost ({error.line}); its worlds go on from their last snapshot"
+            line = f"simulator {number} was lost ({error.line}); its worlds go on from their last snapshot"
         self.missing.add(index)
         self._failures[index] += 1
         if self._failures[index] > MOST_FAILURES:
