@@ -206,7 +206,7 @@ class Elastic(ThreadPool):
 
     def __init__(self, makes):
         super().__init__(makes, type(self).least)
-        self.received, self.waiting, self.homeless = 0, [], set()
+        self.received, self.waiting, self.homeless, self.kept = 0, [], set(), []
         for index in self.absent:
             self.missing.add(index)
             self.states[index] = {}
@@ -222,11 +222,11 @@ class Elastic(ThreadPool):
                 self.join(index)
                 return index, None
             self.homeless.add(index)
+            while index in self._working and index not in {sender for sender, _ in self.kept}:
+                self.kept.append(super().receive())
+            self.kept = [one for one in self.kept if one[0] != index]  # What its thread still sends is nobody's.
             raise LostError(index, "no machine")
-        while True:
-            index, segment = super().receive()
-            if index not in self.missing:
-                break  # What the thread of a lost one still sends is nobody's.
+        index, segment = self.kept.pop(0) if self.kept else super().receive()
         self.received += segment is not None
         return index, segment
 
