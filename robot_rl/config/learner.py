@@ -117,6 +117,10 @@ class LearnerCfg:
         lengths = [cfg.memory.sequence for cfg in (self.actor, self.critic) if cfg.memory.kind != "none"]
         return (lengths[0] if lengths else 0) or self.num_steps
 
+    def acting(self, worlds: int) -> LearnerCfg:
+        """Return the settings of a process that acts in so many worlds and never learns, such as with less memory."""
+        return self
+
     def num_values(self, reward_groups: tuple[str, ...]) -> int:
         """Return the number of values of a state: one, for any groups of the environment's rewards."""
         return 1

@@ -68,6 +68,11 @@ class Snapshot:
         self.actor, self.version = actor, version
         self.frozen = actor.distribution.snapshot()
 
+    def follow(self, actor: Actor, version: int) -> None:
+        """Act with the weights that another actor of the same architecture, or the same one, has now."""
+        self.actor, self.version = actor, version
+        self.frozen = actor.distribution.snapshot()
+
     def begin(self, rollout: Rollout, generator: torch.Generator) -> None:
         """Draw the random numbers of a rollout's actions, and record the version and the normalizer of the policy."""
         self.actor.distribution.draw_noise(rollout.noise, generator)
@@ -91,6 +96,24 @@ class Snapshot:
         rollout.attribute(self.actor.distribution, self.frozen)
 
 
+CARRIED = "carried_"
+"""Prefix of the buffers of an actor that only go along with its weights."""
+
+
+def carry(actor: Actor, name: str, value: Tensor) -> None:
+    """Let a number () that decides how a policy acts go along with its weights, wherever they are copied or published.
+
+    It is `actor.carried_<name>`, float32, which the learner sets when it learns, and no part of the actor's
+    `state_dict`.
+    """
+    actor.register_buffer(f"{CARRIED}{name}", value, persistent=False)
+
+
+def carried(actor: Actor) -> dict[str, Tensor]:
+    """Return what goes along with an actor's weights, live."""
+    return {name: tensor for name, tensor in actor.named_buffers() if name.startswith(CARRIED)}
+
+
 class Algorithm(ABC):
     """Improves a policy from rollouts.
 
@@ -98,12 +121,14 @@ class Algorithm(ABC):
         auxiliaries: further objectives; their `hook` runs in the collector.
         groups: observation groups that rollouts must hold in addition to those of actor and critic.
         critic_memory: components of a recurrent critic's state in each world; 0 without one.
+        keeps_order: `worlds` is kept by the number of a world, whatever columns a rollout has (`Rollout.by_world`).
     """
 
     actor: Actor
     auxiliaries: Sequence[Auxiliary] = ()
     groups: tuple[str, ...] = ()
     critic_memory: int = 0
+    keeps_order: bool = False
 
     @abstractmethod
     def modules(self) -> dict[str, nn.Module]:
@@ -147,8 +172,19 @@ class Algorithm(ABC):
         """Return the random streams that each process has for itself, by their name in `state`."""
         return {}
 
+    def acting_streams(self) -> dict[str, torch.Generator]:
+        """Return the random streams that snapshots and hooks draw from, by their name in checkpoints; not in `state`.
+
+        Where simulators are apart, each has its own, which is part of the state of its worlds.
+        """
+        return {}
+
     def worlds(self) -> dict[str, Tensor]:
         """Return the state that the learner keeps of each world from rollout to rollout, (N, ...) each, live."""
+        return {}
+
+    def acting_worlds(self) -> dict[str, Tensor]:
+        """Return the state that snapshots and hooks keep of each world, (N, ...) each, live; `update` leaves it."""
         return {}
 
     def described(self) -> dict[str, Any]:

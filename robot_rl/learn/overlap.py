@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
+from robot_rl.learn.algorithm import carried
 from robot_rl.learn.checkpoints import worlds
 from robot_rl.learn.collector import Collector
 from robot_rl.learn.interrupt import StopRequest
@@ -86,8 +87,7 @@ class Ahead:
 
     def launch(self, policy: Any) -> None:
         """Simulate a rollout by a snapshot, with the policy that was taken over."""
-        policy.actor, policy.version = self.actor, int(self.version)
-        policy.frozen = self.actor.distribution.snapshot()
+        policy.follow(self.actor, int(self.version))
         act = policy.act
 
         def act_while_wanted(*arguments: Any) -> Tensor:
@@ -166,7 +166,7 @@ class OverlappedRunner(Runner):
         self._is_noted = False
         self._apart = (0.0, 0.0)
         self._count = 0
-        self._noise = self.collector.noise.get_state()
+        self._drawn: dict[str, Tensor] = {}
 
     def learn(self, max_iterations: int | None = None) -> dict[str, float]:
         """Train as `Session.learn` does; on return nothing uses the worlds."""
@@ -218,7 +218,8 @@ class OverlappedRunner(Runner):
         """Keep the state of the worlds, which nothing uses now."""
         live = worlds.pack(self.env, self._acting_worlds())
         self._rest = {name: tensor.detach().clone() for name, tensor in live.items()}
-        self._noise, self._is_noted = self.collector.noise.get_state(), True
+        self._drawn = {name: stream.get_state() for name, stream in self.acting_streams().items()}
+        self._is_noted = True
 
     def _iterate(self, last: int) -> dict[str, float]:
         """Run one iteration: take a rollout, begin the next, and learn from it.
@@ -262,19 +263,21 @@ class OverlappedRunner(Runner):
         return self._rest | learned if self._is_noted else super()._package_worlds()
 
     def _state(self) -> dict[str, Tensor]:
-        behaviour = {f"{BEHAVIOUR}{name}": tensor for name, tensor in self._ahead.actor.state_dict().items()}
-        noise = self._noise if self._is_noted else self.collector.noise.get_state()
-        return super()._state() | {"random.noise": noise, VERSION: self._ahead.version} | behaviour
+        own = self._ahead.actor.state_dict() | carried(self._ahead.actor)
+        behaviour = {f"{BEHAVIOUR}{name}": tensor for name, tensor in own.items()}
+        drawn = self._drawn if self._is_noted else {}
+        return super()._state() | drawn | {VERSION: self._ahead.version} | behaviour
 
     def _loaded(self, state: Mapping[str, Tensor]) -> None:
         super()._loaded(state)
         if not state:
             self._ahead.version.fill_(-1)
             return
-        self._ahead.actor.load_state_dict(
-            {name: tensor for name, tensor in worlds.under(state, BEHAVIOUR).items() if name != "version"}
-        )
-        self._ahead.version.copy_(state[VERSION])
+        own = worlds.under(state, BEHAVIOUR)
+        self._ahead.version.copy_(own.pop("version"))
+        for name, tensor in carried(self._ahead.actor).items():
+            tensor.copy_(own.pop(name))
+        self._ahead.actor.load_state_dict(own)
 
     def _acting_worlds(self) -> dict[str, Tensor]:
         """Return the state of each world that changes while a rollout is simulated, live."""

@@ -46,6 +46,7 @@ class Rollout:
         actor_state: (T / L, N, S) state of a recurrent actor before each sequence; None without one.
         critic_state: (N, S) state of a recurrent critic before the first step; None without one.
         critic_after: (N, S) its state after the last step, set when its values are computed.
+        blocks: first world and number of worlds of the columns, block after block; empty: column n is world n.
     """
 
     actor_obs: Tensor
@@ -72,6 +73,32 @@ class Rollout:
     actor_state: Tensor | None = None
     critic_state: Tensor | None = None
     critic_after: Tensor | None = None
+    blocks: tuple[tuple[int, int], ...] = ()
+
+    def by_world(self) -> list[tuple[slice, slice]]:
+        """Return the columns and the worlds of each block; of a world that is there twice the earlier steps are first.
+
+        Segments of simulators come in the order in which they are ready, so that one may be there twice, and another
+        one not at all.
+        """
+        found, first = [], 0
+        for world, count in self.blocks or ((0, self.done.shape[1]),):
+            found.append((slice(first, first + count), slice(world, world + count)))
+            first += count
+        return found
+
+    def ages(self, most: int) -> dict[str, Tensor]:
+        """Return by how many versions the samples are older than what learns: mean, most, and the share of each age.
+
+        `most` is the greatest age that is counted by itself; nothing is returned without `learner_version`.
+        """
+        if self.learner_version is None:
+            return {}
+        age = (self.learner_version - self.version).to(torch.float32)
+        weight = self.valid.to(torch.float32)
+        weight = weight / weight.mean().clamp(min=1e-8)
+        shares = {f"staleness/share_{k}": ((age == k) * weight).mean() for k in range(most + 1)}
+        return {"staleness/mean": (age * weight).mean(), "staleness/max": (age * self.valid).max(), **shares}
 
     def hold_states(self, sequence: int, actor: int, critic: int) -> None:
         """Allocate the states of recurrent networks, of `actor` and `critic` components (0: none), for sequences."""
@@ -248,6 +275,8 @@ def make_rollout(
     )
 
 
+MOST_AGES = 32
+"""Ages of samples that have a statistic each."""
 UNITS = ("actor_state", "critic_state")
 """Fields of a batch that have one row for each sequence."""
 

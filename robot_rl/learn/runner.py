@@ -80,7 +80,8 @@ class Runner(Session):
         return self._finish_iteration(metrics, self._watch.read())
 
     def _state(self) -> dict[str, Tensor]:
-        return self.algorithm.state() | {"random.noise": self.collector.noise.get_state()}
+        acting = {name: stream.get_state() for name, stream in self.acting_streams().items()}
+        return self.algorithm.state() | acting
 
     def _loaded(self, state: Mapping[str, Tensor]) -> None:
         if not state:
@@ -88,13 +89,18 @@ class Runner(Session):
             return
         self.collector.leave()
         self.algorithm.load_state(state)
-        self.collector.noise.set_state(state["random.noise"])
+        for name, stream in self.acting_streams().items():
+            stream.set_state(state[name].cpu())
 
     def _worlds(self) -> dict[str, Tensor]:
-        return super()._worlds() | self.collector.worlds() | self.algorithm.worlds()
+        return super()._worlds() | self.collector.worlds() | self.algorithm.acting_worlds() | self.algorithm.worlds()
+
+    def acting_streams(self) -> dict[str, torch.Generator]:
+        """Return the random streams that rollouts draw from, by their name in checkpoints."""
+        return {"random.noise": self.collector.noise} | self.algorithm.acting_streams()
 
     def _streams(self) -> dict[str, torch.Generator]:
-        return {"random.noise": self.collector.noise} | self.algorithm.streams()
+        return self.acting_streams() | self.algorithm.streams()
 
     def _unsound(self) -> list[str]:
         return self._unsound_parts(self.collector.rollout)

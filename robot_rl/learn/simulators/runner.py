@@ -199,6 +199,7 @@ class AsyncRunner(Runner):
                 tensor[:, first : first + part.shape[1]].copy_(part)
                 first += part.shape[1]
         rollout.frozen = segments[-1].frozen
+        rollout.blocks = tuple((one.index * one.num_worlds, one.num_worlds) for one in segments)
         age = self.iteration - rollout.version
         is_old = age > self._staleness
         if rollout.sequence:  # A memory went on from the steps before: all of a world's, or none.
@@ -222,7 +223,7 @@ def refuse_unsuited(runner: Runner) -> None:
         raise UserError(f"learner={cfg.name}: an auxiliary objective acts in rollouts, which simulators cannot do")
     if getattr(cfg, "make_session", None) is not None or getattr(cfg, "is_team", False):
         raise UserError(f"learner={cfg.name}: cannot learn from simulators apart; use learner=ppo")
-    if runner.algorithm.worlds():
+    if runner.algorithm.worlds() and not runner.algorithm.keeps_order:
         raise UserError(
             f"learner={cfg.name}: an auxiliary objective remembers each world, whose segments may come late"
         )

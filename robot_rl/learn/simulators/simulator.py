@@ -14,14 +14,11 @@ from torch import Tensor
 from robot_rl.config import LearnerCfg
 from robot_rl.learn.algorithm import Snapshot
 from robot_rl.learn.checkpoints import worlds
-from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.ranks import Ranks
 from robot_rl.learn.rollout import Rollout
 from robot_rl.learn.runner import Runner
 from robot_rl.learn.simulators.weights import unpack
 
-NOISE = "random.noise"
-"""The name of the state of a simulator's random stream, next to that of its worlds."""
 
 
 class AbandonedError(RuntimeError):
@@ -81,24 +78,24 @@ class FollowingSnapshot(Snapshot):
         taken_at: When it first acted with the weights that it has (`time.time`) [s].
     """
 
-    def __init__(self, actor: Actor, mailbox: Mailbox, least: int) -> None:
-        """Take the actor whose weights are overwritten, where they come from, and the oldest version that may act."""
-        super().__init__(actor, -1)
-        self._mailbox, self._least = mailbox, least
+    def __init__(self, policy: Snapshot, mailbox: Mailbox, least: int) -> None:
+        """Take the policy whose weights are overwritten, where they come from, and the oldest version that may act."""
+        super().__init__(policy.actor, -1)
+        self._policy, self._mailbox, self._least = policy, mailbox, least
         self.waited_s, self.taken_at = 0.0, 0.0
         self._is_mixed = False
 
     def begin(self, rollout: Rollout, generator: torch.Generator) -> None:
         """Take over the newest weights, and draw the random numbers of a rollout."""
         self._follow()
-        super().begin(rollout, generator)
+        self._policy.begin(rollout, generator)
 
     def act(self, rollout: Rollout, t: int, memory: Tensor | None) -> Tensor:
         """Act with the newest weights at the observations in row t of a rollout, and record who acted."""
         if self._follow() and t:
             self._attribute(rollout, t)
             self._is_mixed = True
-        action = super().act(rollout, t, memory)
+        action = self._policy.act(rollout, t, memory)
         rollout.version[t].fill_(self.version)
         if self._is_mixed:
             distribution = self.actor.distribution
@@ -108,11 +105,10 @@ class FollowingSnapshot(Snapshot):
 
     def record(self, rollout: Rollout) -> None:
         """Record the distribution that acted; where there were several, the last."""
-        if self._is_mixed:
-            rollout.frozen = self.frozen
-            rollout.log_prob.masked_fill_(~rollout.valid, 0.0)  # Of actions that are zeros now, and need not be finite.
-        else:
-            super().record(rollout)
+        log_prob = rollout.log_prob.clone() if self._is_mixed else None
+        self._policy.record(rollout)
+        if log_prob is not None:  # Actions that are zeros now need not have had a finite one.
+            rollout.log_prob.copy_(log_prob.masked_fill_(~rollout.valid, 0.0))
 
     def _follow(self) -> bool:
         """Take over the newest weights; return whether they are others."""
@@ -123,7 +119,8 @@ class FollowingSnapshot(Snapshot):
             return False
         self._before = self.frozen
         unpack(weights, self.actor)
-        self.version, self.frozen = version, self.actor.distribution.snapshot()
+        self._policy.follow(self.actor, version)
+        self.version, self.frozen = version, self._policy.frozen
         self.taken_at = time.time()
         return True
 
@@ -165,6 +162,11 @@ class Segment:
     busy_s: float = 0.0
     waited_s: float = 0.0
 
+    @property
+    def num_worlds(self) -> int:
+        """Return the number N of its worlds."""
+        return self.tensors["done"].shape[1]
+
 
 class Simulator:
     """Simulates a share of the worlds. One thread calls `segment`, any other may publish weights to the mailbox.
@@ -186,21 +188,25 @@ class Simulator:
             staleness: By how many versions the policy that acts may be older than the one that learns.
         """
         self.mailbox, self._index, self._staleness = Mailbox(), index, staleness
-        cfg = replace(cfg, graph="off")  # Its steps could not take newer weights in the middle of a rollout.
+        # Its steps could not take newer weights in the middle of a rollout that a graph replays.
+        cfg = replace(cfg.acting(env.num_envs), graph="off")
         self.runner = Runner(env, cfg, seed=seed, ranks=Share(index, count))
 
     def state(self) -> dict[str, Tensor]:
-        """Return a copy of the state of the worlds and of the random stream; not while a segment is simulated."""
+        """Return a copy of the state of the worlds and of the random streams; not while a segment is simulated."""
         runner = self.runner
-        live = worlds.pack(runner.env, runner._worlds()) | {NOISE: runner.collector.noise.get_state()}
+        streams = {name: stream.get_state() for name, stream in runner.acting_streams().items()}
+        live = worlds.pack(runner.env, runner._worlds()) | streams
         return {name: tensor.detach().cpu().clone() for name, tensor in live.items()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Go on from a state."""
         runner = self.runner
-        own = {name: tensor for name, tensor in state.items() if name != NOISE}
+        streams = runner.acting_streams()
+        own = {name: tensor for name, tensor in state.items() if name not in streams}
         worlds.unpack("the last snapshot", own, runner.env, runner._worlds())  # type: ignore[arg-type]
-        runner.collector.noise.set_state(state[NOISE])
+        for name, stream in streams.items():
+            stream.set_state(state[name])
         runner.collector.leave()
 
     def segment(self, target: int, *, is_first: bool = False) -> Segment | None:
@@ -216,7 +222,7 @@ class Simulator:
         if not collector.has_started:
             collector.start(runner._worlds(), is_first=is_first)
         least = max(0, target - self._staleness)
-        policy = FollowingSnapshot(runner.actor, self.mailbox, least)
+        policy = FollowingSnapshot(runner.algorithm.snapshot(-1), self.mailbox, least)
         begin = time.perf_counter()
         try:
             rollout = collector.collect(policy)

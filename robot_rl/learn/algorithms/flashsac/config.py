@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from robot_rl.config import LearnerCfg
@@ -101,6 +101,7 @@ class FlashSACLearnerCfg(LearnerCfg):
 
     presets: ClassVar[str] = ""
     brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4, "flashsac.warm_up": 0, "flashsac.replay": 4096}
+    uses_stale: ClassVar[bool] = True
 
     name: str = "flashsac"
     num_steps: int = 8
@@ -124,6 +125,10 @@ class FlashSACLearnerCfg(LearnerCfg):
                 raise UserError(f"{name}.conv.groups: learner=flashsac has no encoders; use learner=ppo")
         if self.converter:
             raise UserError(f"converter={self.converter}: learner=flashsac takes none; leave it out")
+
+    def acting(self, worlds: int) -> FlashSACLearnerCfg:
+        """Return the settings without a replay memory, but for the least one."""
+        return replace(self, flashsac=replace(self.flashsac, replay=(self.num_steps + 1) * worlds))
 
     def make_actor(self, dims: Any, mirrors: Any, generator: Any = None) -> Any:
         """Build the policy's network on the CPU."""

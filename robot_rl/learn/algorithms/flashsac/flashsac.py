@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from robot_rl.errors import UserError
-from robot_rl.learn.algorithm import Algorithm, Context, Snapshot
+from robot_rl.learn.algorithm import Algorithm, Context, Snapshot, carry
 from robot_rl.learn.algorithms.flashsac.config import FlashSACLearnerCfg
 from robot_rl.learn.algorithms.flashsac.networks import Critics, FlashActor, project_target
 from robot_rl.learn.algorithms.flashsac.replay import Replay
@@ -28,7 +28,7 @@ from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.networks.symmetry import Mirror, reflect
 from robot_rl.learn.optim import FlatAdam
 from robot_rl.learn.ranks import Ranks
-from robot_rl.learn.rollout import Rollout
+from robot_rl.learn.rollout import MOST_AGES, Rollout
 from robot_rl.metrics.rows import to_stderr
 
 DRAW, HOLD = 2, 3
@@ -83,19 +83,28 @@ class HeldNoise:
 
 
 class HeldSnapshot(Snapshot):
-    """The policy with exploration noise that is held; random actions while nothing was learned."""
+    """The policy with exploration noise that is held; random actions while nothing was learned.
 
-    def __init__(self, actor: Actor, version: int, held: HeldNoise, *, is_random: bool) -> None:
+    The noise, and for how long it is held, belong to the worlds: they go on where the weights are replaced.
+    """
+
+    def __init__(self, actor: Actor, version: int, held: HeldNoise) -> None:
         """Take the policy as it is.
 
         Args:
-            actor: the policy.
+            actor: the policy; it carries "is_random", to act without it.
             version: iterations that it has learned for.
             held: the noise.
-            is_random: act without the policy.
         """
+        self._held, self._is_random = held, False
         super().__init__(actor, version)
-        self._held, self._is_random, self.capturable = held, is_random, not is_random
+        self.follow(actor, version)
+
+    def follow(self, actor: Actor, version: int) -> None:
+        """Act with the weights that an actor has now, and without it if it carries that."""
+        super().follow(actor, version)
+        self._is_random = bool(actor.carried_is_random)
+        self.capturable = not self._is_random
 
     def begin(self, rollout: Rollout, generator: torch.Generator) -> None:
         """Draw the random numbers of a rollout's actions, and note who acts."""
@@ -109,6 +118,11 @@ class HeldSnapshot(Snapshot):
             return action
         rollout.action[t].copy_(rollout.noise[t])
         return self.actor.distribution.to_env(rollout.action[t])
+
+    def record(self, rollout: Rollout) -> None:
+        """Record the distribution that acted, and hold no noise over the end of an episode."""
+        super().record(rollout)
+        self._held.forget(rollout.ended(-1))
 
 
 class ReturnScale(nn.Module):
@@ -141,10 +155,12 @@ class ReturnScale(nn.Module):
         """Take in the rewards of a rollout."""
         sums = torch.empty_like(rollout.reward)
         ended = rollout.done | ~rollout.valid
-        for t in range(len(sums)):
-            self.running.mul_(self.gamma).add_(rollout.reward[t])
-            sums[t].copy_(self.running)
-            self.running.masked_fill_(ended[t], 0.0)
+        for columns, worlds in rollout.by_world():
+            running = self.running[worlds]
+            for t in range(len(sums)):
+                running.mul_(self.gamma).add_(rollout.reward[t, columns])
+                sums[t, columns] = running
+                running.masked_fill_(ended[t, columns], 0.0)
         torch.maximum(self.largest, ranks.max_(sums.abs().max()), out=self.largest)
         self.statistics.update(sums.reshape(-1, 1), rollout.valid.reshape(-1) if rollout.has_invalid else None, ranks)
 
@@ -171,9 +187,11 @@ class FlashSAC(Algorithm):
         target: their slow copies.
         temperature: weight of the entropy.
         replay: the transitions.
+        max_age: versions by which rollouts may be older, each with a statistic of its own.
     """
 
     actor: FlashActor
+    keeps_order = True
 
     def __init__(self, cfg: FlashSACLearnerCfg, context: Context) -> None:
         """Build networks and replay memory.
@@ -209,6 +227,8 @@ class FlashSAC(Algorithm):
         self._entropy = dims.action * (0.5 + 0.5 * math.log(2.0 * math.pi * flash.target_std**2))
         self.steps = torch.zeros((), dtype=torch.int64)
         self._due = torch.zeros((), dtype=torch.float64)
+        self.max_age = min(max(1, cfg.staleness.max), MOST_AGES)
+        carry(self.actor, "is_random", torch.tensor(float(not self._is_warm), device=device))
 
     def modules(self) -> dict[str, nn.Module]:
         """Return policy, critics, their targets, temperature, and what observations and rewards are scaled by."""
@@ -238,18 +258,27 @@ class FlashSAC(Algorithm):
             stream.set_state(state[name].cpu())
         self.steps.copy_(state["flashsac.steps"])
         self._due.copy_(state["flashsac.due"])
+        self.actor.carried_is_random.fill_(not self._is_warm)
 
     def streams(self) -> dict[str, torch.Generator]:
-        """Return the streams that transitions, and how long noise is held, are drawn from."""
-        return {"random.replay": self.draws, "random.hold": self.held.generator}
+        """Return the stream that transitions are drawn from."""
+        return {"random.replay": self.draws}
+
+    def acting_streams(self) -> dict[str, torch.Generator]:
+        """Return the stream that decides how long noise is held."""
+        return {"random.hold": self.held.generator}
 
     def worlds(self) -> dict[str, Tensor]:
-        """Return the noise that each world holds, and its discounted sum of rewards."""
-        return {"noise": self.held.noise, "noise_left": self.held.left, "return": self.scale.running}
+        """Return each world's discounted sum of rewards."""
+        return {"return": self.scale.running}
+
+    def acting_worlds(self) -> dict[str, Tensor]:
+        """Return the noise that each world holds."""
+        return {"noise": self.held.noise, "noise_left": self.held.left}
 
     def snapshot(self, version: int) -> Snapshot:
         """Return the policy as it is, with noise that is held."""
-        return HeldSnapshot(self.actor, version, self.held, is_random=not self._is_warm)
+        return HeldSnapshot(self.actor, version, self.held)
 
     def update(self, rollout: Rollout, progress: float) -> dict[str, Tensor]:
         """Keep a rollout, and learn from all that is kept.
@@ -259,11 +288,11 @@ class FlashSAC(Algorithm):
             progress: share of the training that is done, in [0, 1].
 
         Returns:
-            Means of STATISTICS over the gradient steps.
+            Means of STATISTICS over the gradient steps, and by how much the rollout is older than what learns.
         """
         cfg = self.cfg
         self.replay.add(rollout, torch.tanh(rollout.action))
-        self.held.forget(rollout.ended(-1))
+        self.actor.carried_is_random.fill_(not self._is_warm)
         self._see(rollout)
         rate = cfg.learning_rate + progress * (cfg.final_learning_rate - cfg.learning_rate)
         for optimizer in self._optimizers.values():
@@ -286,7 +315,7 @@ class FlashSAC(Algorithm):
         statistics["policy/learning_rate"] = self._optimizers["policy"].learning_rate
         if (spread := self.actor.distribution.spread(rollout.out)) is not None:
             statistics["policy/std"] = spread
-        return statistics
+        return statistics | rollout.ages(self.max_age)
 
     def improve_critics(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Step the critics along their cross-entropy to the projected target, and the targets after them.
@@ -360,7 +389,7 @@ class FlashSAC(Algorithm):
 
     @property
     def _is_warm(self) -> bool:
-        return int(self.replay.count) * self.replay.worlds >= self.cfg.warm_up
+        return int(self.replay.counts.sum()) >= self.cfg.warm_up
 
     def _count_steps(self, control_steps: int) -> int:
         """Return the gradient steps that are due after so many control steps."""

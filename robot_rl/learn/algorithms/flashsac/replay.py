@@ -18,7 +18,7 @@ class Replay:
 
     Attributes:
         rows: steps C that fit.
-        count: () steps that were put in in all.
+        counts: (N,) steps of each world that were put in in all; a world of a slow simulator has fewer.
     """
 
     def __init__(self, capacity: int, worlds: int, sizes: Mapping[str, int], device: torch.device | str) -> None:
@@ -35,7 +35,8 @@ class Replay:
         self._kept = {name: torch.zeros(self.rows, worlds, size, device=device) for name, size in sizes.items()}
         self._reward = torch.zeros(self.rows, worlds, device=device)
         self._flags = torch.zeros(self.rows, worlds, 3, dtype=torch.bool, device=device)  # Ended, to learn from, seen.
-        self.count = torch.zeros((), dtype=torch.int64)
+        self.counts = torch.zeros(worlds, dtype=torch.int64)
+        self._first = torch.zeros(worlds, dtype=torch.int64, device=device)
 
     @staticmethod
     def bytes_for(capacity: int, worlds: int, sizes: Mapping[str, int]) -> int:
@@ -44,11 +45,14 @@ class Replay:
 
     @property
     def size(self) -> int:
-        """Steps that can be drawn from: all but the newest, which has no next step yet."""
-        return max(min(int(self.count), self.rows) - 1, 0)
+        """Steps of each world that can be drawn from: all but the newest, which has no next step yet.
+
+        Where some worlds have fewer, it is as many of each.
+        """
+        return max(min(int(self.counts.min()), self.rows) - 1, 0)
 
     def add(self, rollout: Rollout, action: Tensor) -> None:
-        """Put in the steps of a rollout, in place of the oldest.
+        """Put in the steps of a rollout, each world's after those it has, in place of the oldest.
 
         Args:
             rollout: the rollout.
@@ -57,14 +61,22 @@ class Replay:
         steps = len(action)
         if steps > self.rows:
             raise ValueError(f"a rollout of {steps} steps does not fit into a replay memory of {self.rows}")
-        slots = (self.count.to(self._device) + torch.arange(steps, device=self._device)) % self.rows
         valid = rollout.valid & ~rollout.time_out
         parts = {"actor": rollout.actor_obs, "critic": rollout.critic_obs[:-1], "action": action}
-        for name, tensor in parts.items():
-            self._kept[name].index_copy_(0, slots, tensor)
-        self._reward.index_copy_(0, slots, rollout.reward)
-        self._flags.index_copy_(0, slots, torch.stack((rollout.done, valid, rollout.valid), dim=-1))
-        self.count += steps
+        places = [(self._kept[name], tensor) for name, tensor in parts.items()]
+        places.append((self._reward, rollout.reward))
+        places.append((self._flags, torch.stack((rollout.done, valid, rollout.valid), dim=-1)))
+        for columns, worlds in rollout.by_world():
+            count = int(self.counts[worlds.start])  # The worlds of a simulator go on together.
+            slots = (torch.arange(steps, device=self._device) + count) % self.rows
+            for ring, tensor in places:
+                ring[:, worlds].index_copy_(0, slots, tensor[:, columns])
+            self.counts[worlds] += steps
+        self._set_first()
+
+    def _set_first(self) -> None:
+        """Set the number of each world's oldest step that can be drawn."""
+        self._first.copy_((self.counts - 1 - self.size).clamp(min=0))
 
     def draw(self, size: int, generator: torch.Generator, gamma: float, horizon: int = 1) -> dict[str, Tensor]:
         """Return transitions drawn at random, with repetition, each over up to `horizon` steps.
@@ -82,10 +94,10 @@ class Replay:
             "discount" (B,) of the value after it: 0 where the episode ended; and "weight" (B,): 0 where it may not be
             learned from, else 1.
         """
-        oldest = max(int(self.count) - self.rows, 0)
         choices = max(self.size - horizon + 1, 1)
-        step = torch.randint(choices, (size,), generator=generator, device=self._device) + oldest
+        step = torch.randint(choices, (size,), generator=generator, device=self._device)
         world = torch.randint(self.worlds, (size,), generator=generator, device=self._device)
+        step += self._first[world]
         ahead = torch.arange(min(horizon, self.size) + 1, device=self._device)
         places = ((step[:, None] + ahead) % self.rows) * self.worlds + world[:, None]
         flags = self._flags.flatten(0, 1)[places]
@@ -110,9 +122,10 @@ class Replay:
 
     def state(self) -> dict[str, Tensor]:
         """Return everything, live."""
-        return {**self._kept, "reward": self._reward, "flags": self._flags, "count": self.count}
+        return {**self._kept, "reward": self._reward, "flags": self._flags, "counts": self.counts}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Take over what `state` returned."""
         for name, tensor in self.state().items():
             tensor.copy_(state[name])
+        self._set_first()

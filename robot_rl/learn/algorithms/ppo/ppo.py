@@ -22,7 +22,7 @@ from robot_rl.learn.algorithms.ppo.augment import AugmentSymmetry
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.gae import advantages, policy_advantages, timeout_bonus
 from robot_rl.learn.algorithms.ppo.graphed import make_graphed
-from robot_rl.learn.algorithms.ppo.stale import Proximal, ages, make_proximal
+from robot_rl.learn.algorithms.ppo.stale import Proximal, make_proximal
 from robot_rl.learn.auxiliaries.amp import make_amp
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
 from robot_rl.learn.auxiliaries.reference import make_reference
@@ -33,15 +33,13 @@ from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Params
 from robot_rl.learn.optim import FlatAdam
 from robot_rl.learn.ranks import ALONE, Ranks
-from robot_rl.learn.rollout import Batch, Rollout, mean_over
+from robot_rl.learn.rollout import MOST_AGES, Batch, Rollout, mean_over
 from robot_rl.plugins import load_reference
 
 MAX_LOG_RATIO = 40.0
 """Logarithm of the greatest probability ratio: its products stay finite in float32, with exp finite up to 88.7."""
 ROUNDING = 1e-6
 """Divergence that float32 may show between equal policies [nat]."""
-MOST_AGES = 32
-"""Ages of samples that have a statistic each."""
 STATISTICS = ("loss/value", "loss/surrogate", "loss/entropy", "loss/kl", "loss/clip_share")
 
 
@@ -138,7 +136,7 @@ class PPO(Algorithm):
         frozen = rollout.frozen if proximal is None or batch.importance is None else self.actor.distribution.snapshot()
         statistics = self.fit(batch, frozen)
         if proximal is not None:
-            statistics |= proximal.statistics | ages(rollout, self.max_age)
+            statistics |= proximal.statistics | rollout.ages(self.max_age)
         for auxiliary in self.auxiliaries:
             statistics |= auxiliary.update(rollout, progress)
         self.update_normalizers(rollout, batch.returns)

@@ -99,18 +99,3 @@ def make_proximal(
         trace=ratio.clamp(max=1.0),
         statistics=statistics,
     )
-
-
-def ages(rollout: Rollout, most: int) -> dict[str, Tensor]:
-    """Return by how many versions a rollout is older than what learns from it: mean, most, and share of each age.
-
-    Args:
-        rollout: The rollout, with `learner_version`.
-        most: The greatest age that is counted by itself.
-    """
-    assert rollout.learner_version is not None
-    age = (rollout.learner_version - rollout.version).to(torch.float32)
-    weight = rollout.valid.to(torch.float32)
-    weight = weight / weight.mean().clamp(min=1e-8)
-    shares = {f"staleness/share_{k}": ((age == k) * weight).mean() for k in range(most + 1)}
-    return {"staleness/mean": (age * weight).mean(), "staleness/max": (age * rollout.valid).max(), **shares}
