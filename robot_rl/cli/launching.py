@@ -18,6 +18,9 @@ PLACES = {
     "roles.sim.gpus": "sim_gpus",
     "roles.sim.least": "sim_least",
     "roles.sim.engines": "sim_engines",
+    "roles.eval.every": "eval_every",
+    "roles.eval.episodes": "eval_episodes",
+    "roles.eval.cpus": "eval_cpus",
     "roles.learner.gpus": "gpus",
     "roles.learner.cpus": "cpus",
 }

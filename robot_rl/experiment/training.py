@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ FREE = (
 """Settings that may change when `train` continues a run by its id, and `metrics.*`: none changes what is learned."""
 MakeEnv = Callable[[TrainCfg, Ranks], Any]
 """Makes the worlds of a process."""
+Attendant = Callable[[Any], Mapping[str, float]]
+"""Looks at the runner after each iteration (`robot_rl.learn.session.Attendant`)."""
 Stop = Callable[[], bool]
 """Asked after each iteration of a process: whether the training shall stop; one process that says so is enough."""
 COMMANDS = ("export", "eval", "video", "report", "play")
@@ -70,6 +72,7 @@ def train_frozen(
     is_elastic: bool = False,
     stop: Stop | None = None,
     make_env: MakeEnv | None = None,
+    attendant: Attendant | None = None,
 ) -> None:
     """Train a run as one of its processes, with the settings that its run.yaml has: begin it, or go on with it.
 
@@ -82,6 +85,7 @@ def train_frozen(
             many of them are trained as they do.
         stop: Asked after each iteration whether the training shall stop, for a process that gets no signals.
         make_env: Makes its worlds, where they are not simulated by this process.
+        attendant: Looks at the runner after each iteration.
 
     Raises:
         UserError: Something requested is not available, or run.yaml is missing or was changed by hand.
@@ -96,7 +100,7 @@ def train_frozen(
     if ranks.first(lambda: is_trained(run_dir)):
         kept = _divisible(resolve_inputs(load(run_dir, trust=trust)), ranks, is_elastic)
         options = {"allow_resize": allow_resize or is_elastic, "fresh_worlds": fresh_worlds}
-        go_on(run_dir, kept, ranks, is_requeued=True, stop=stop, make_env=make_env, **options)
+        go_on(run_dir, kept, ranks, is_requeued=True, stop=stop, make_env=make_env, attendant=attendant, **options)
         return
     cfg = _divisible(resolve_inputs(cfg), ranks, is_elastic)
 
@@ -109,7 +113,7 @@ def train_frozen(
             raise
         return lock
 
-    _begin(cfg, ranks, adopt, stop, make_env)
+    _begin(cfg, ranks, adopt, stop, make_env, attendant)
 
 
 def _divisible(cfg: TrainCfg, ranks: Ranks, is_elastic: bool) -> TrainCfg:
@@ -126,6 +130,7 @@ def _begin(
     make_lock: Callable[[dict[str, Any]], RunLock],
     stop: Stop | None = None,
     make_env: MakeEnv | None = None,
+    attendant: Attendant | None = None,
 ) -> RunDir:
     """Train a new run; `make_lock` locks its directory, with what describes the task in its run.yaml."""
     weights = good_checkpoint(cfg.init_from.path) if cfg.init_from else None
@@ -144,7 +149,7 @@ def _begin(
 
         signals.ending.phase = signals.UNWIND  # A directory without results is left as it was found.
         run_dir = RunDir(Path(ranks.first(begin)))
-        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, stop=stop)
+        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, stop=stop, attendant=attendant)
     if ranks.is_first:
         _show_what_next(run_dir, cfg)
     return run_dir
@@ -164,6 +169,7 @@ def _learn(
     locks: Sequence[RunLock],
     begun: Callable[[Any], None] = lambda _: None,
     stop: Stop | None = None,
+    attendant: Attendant | None = None,
 ) -> None:
     """Run the remaining iterations; the first process shows the progress and writes the metrics."""
     from robot_rl.learn.runner import make_runner
@@ -183,7 +189,7 @@ def _learn(
         with as_user_error():
             runner = make_runner(env, cfg.learner, **options)
             prepare(runner)
-        runner.settings = cfg.tree
+        runner.settings, runner.attendant = cfg.tree, attendant
         for lock in locks:  # Removes rows after the checkpoint.
             name, mark, file = f"{run_dir.task}/{run_dir.run_id}", runner.metrics_mark, lock.rows_file()
             runner.writer = MetricsWriter(run_dir.path, cfg.wandb, name=name, resume=mark, file=file)
@@ -287,6 +293,7 @@ def go_on(
     is_requeued: bool = False,
     stop: Stop | None = None,
     make_env: MakeEnv | None = None,
+    attendant: Attendant | None = None,
 ) -> None:
     """Continue a run from its newest intact checkpoint.
 
@@ -299,6 +306,7 @@ def go_on(
         is_requeued: It is no error that all iterations are done.
         stop: Asked after each iteration whether the training shall stop.
         make_env: Makes the worlds, where they are not simulated by this process.
+        attendant: Looks at the runner after each iteration.
 
     Raises:
         GiveUpError: The run has no intact checkpoint.
@@ -334,7 +342,7 @@ def go_on(
                 raise UserError(f"{run_dir.path}: another process trained it meanwhile; give the same command again")
 
         ranks.first(acquire)
-        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, begun=begun, stop=stop)
+        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, begun=begun, stop=stop, attendant=attendant)
     if ranks.is_first:
         _show_what_next(run_dir, cfg)
 

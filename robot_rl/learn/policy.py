@@ -11,6 +11,7 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
+from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms import learner_code, read_learner
 from robot_rl.learn.checkpoints.checkpoint import check_shapes, good_checkpoint, load_checkpoint
@@ -80,12 +81,33 @@ def make_policy(
     tensors, meta = load_checkpoint(path)
     need(path, meta, "learner", "dims")
     _require_code(path, meta["learner"], code)
-    cfg = read_learner(meta["learner"])
+    state = {name.removeprefix("actor."): t for name, t in tensors.items() if name.startswith("actor.")}
+    return build_policy(read_learner(meta["learner"]), meta, state, path, device)
+
+
+def build_policy(
+    cfg: LearnerCfg,
+    meta: dict[str, Any],
+    state: Mapping[str, Tensor],
+    path: Path,
+    device: torch.device | str = "cpu",
+) -> Policy:
+    """Build the policy of a learner from its network's tensors.
+
+    Args:
+        cfg: The learner's settings.
+        meta: The description, of which "dims" and "mirror" are needed.
+        state: The tensors by name.
+        path: Where they are from, for messages.
+        device: Where the policy is evaluated.
+
+    Raises:
+        UserError: They do not fit the description.
+    """
     try:
         actor: Actor = cfg.make_actor(Dims(**meta["dims"]), mirrors_from_meta(meta))
     except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(f"checkpoint {path}: no network fits its description ({error})") from error
-    state = {name.removeprefix("actor."): t for name, t in tensors.items() if name.startswith("actor.")}
     check_shapes(path, state, actor.state_dict())
     actor.load_state_dict(state)
     kind = JointPolicy if getattr(cfg, "joins", False) else Policy

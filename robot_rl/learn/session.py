@@ -33,6 +33,8 @@ from robot_rl.metrics.writers import MetricsWriter
 
 Observer = Callable[[dict[str, float]], bool | None]
 """Called once an iteration with the row of metrics; returning True ends the training."""
+Attendant = Callable[["Session"], Mapping[str, float]]
+"""Called after each iteration, with the session; returns what the iteration's row gets in addition."""
 
 
 _versions = functools.cache(package_versions)
@@ -52,6 +54,7 @@ class Session(ABC):
         settings: the resolved configuration of the run as plain values, kept with every checkpoint.
         metrics_mark: position of this run's metrics in the loaded checkpoint (`MetricsWriter`, `resume`).
         counts_ranks: whether a row has the number of processes, of their worlds and of their samples.
+        attendant: may look at the session after each iteration; of several processes the first one's counts.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Session(ABC):
         self.settings: Mapping[str, Any] = {}
         self.metrics_mark: dict[str, int] | None = None
         self.counts_ranks = ranks.size > 1
+        self.attendant: Attendant | None = None
         self.dims: Dims = make_dims(env, cfg)
         self.mirrors = checked_mirrors(cfg, self.dims, env_mirrors(env, cfg))
         own_metrics = getattr(env, "pop_metrics", None)
@@ -358,6 +362,8 @@ class Session(ABC):
             count = worlds.num_worlds(self.env) * self.ranks.size
             row |= {"ranks": self.ranks.size, "num_envs": count, "batch": steps}
         row |= metrics
+        if self.attendant is not None:
+            row |= self.attendant(self)
         if self.writer is not None:
             self.writer.write(self.iteration, row)
         self._saver.check()

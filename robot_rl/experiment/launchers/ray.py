@@ -28,6 +28,7 @@ from robot_rl.experiment.ray_runs.cluster import (
     list_nodes,
     room,
 )
+from robot_rl.experiment.ray_runs.evaluator import EPISODES, MAX_EPISODES, EvaluatorCfg
 from robot_rl.experiment.ray_runs.group import GroupCfg, train_run
 from robot_rl.experiment.ray_runs.rank import STOP
 from robot_rl.experiment.ray_runs.simulators import SimulatorsCfg
@@ -52,6 +53,9 @@ class Ray(Launcher):
         sim_least: How many simulators have to be there before a training begins (`roles.sim.least=`); 0: all.
         sim_engines: What the simulators simulate with, in turn (`roles.sim.engines=`); none: all with `engine=`.
         at_once: Most runs of a sweep that are trained at the same time; 0: as many as there is room for.
+        eval_every: Iterations between two evaluations while it trains (`roles.eval.every=`); 0: none.
+        eval_episodes: Episodes of each (`roles.eval.episodes=`).
+        eval_cpus: Cores of what evaluates (`roles.eval.cpus=`); 0: one that is not reserved.
     """
 
     min_nodes: int = 0
@@ -63,6 +67,9 @@ class Ray(Launcher):
     sim_least: int = 0
     sim_engines: list[str] = field(default_factory=list)
     at_once: int = 0
+    eval_every: int = 0
+    eval_episodes: int = EPISODES
+    eval_cpus: int = 0
 
     name: ClassVar[str] = "ray"
     unused: ClassVar[tuple[str, ...]] = ("time", "partition")
@@ -82,11 +89,17 @@ class Ray(Launcher):
             "roles.sim.cpus": (self.sim_cpus, 0, 4096),
             "roles.sim.gpus": (self.sim_gpus, 0, 1024),
             "launcher.at_once": (self.at_once, 0, 100_000),
+            "roles.eval.every": (self.eval_every, 0, 100_000_000),
+            "roles.eval.episodes": (self.eval_episodes, 1, MAX_EPISODES),
+            "roles.eval.cpus": (self.eval_cpus, 0, 4096),
         }
         for name, (value, low, high) in limits.items():
             if not low <= value <= high:
                 raise UserError(f"{name}={value}: must be at least {low} and at most {high}")
         self._check_simulators()
+        for name, value, default in (("episodes", self.eval_episodes, EPISODES), ("cpus", self.eval_cpus, 0)):
+            if value != default and not self.eval_every:
+                raise UserError(f"roles.eval.{name}={value}: nothing is evaluated; give roles.eval.every=<iterations>")
         if not self.address:
             raise UserError("launcher.address=: must be auto, host:port, or http://host:port of a dashboard")
 
@@ -175,6 +188,7 @@ class Ray(Launcher):
                 least=self.sim_least,
                 engines=tuple(self.sim_engines),
             ),
+            evaluator=EvaluatorCfg(every=self.eval_every, episodes=self.eval_episodes, cpus=self.eval_cpus),
             folder=folder / f"ray-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}",
         )
 
@@ -197,6 +211,13 @@ class Ray(Launcher):
 
     def _check_roles(self, nodes: list[Node], cfg: GroupCfg) -> None:
         """Raise UserError where all roles together need more than the cluster has."""
+        need = cfg.need["CPU"] * cfg.min_nodes * cfg.ranks + self.eval_cpus
+        cores = sum(node.total.get("CPU", 0.0) for node in nodes)
+        if self.eval_cpus and need > cores:
+            raise UserError(
+                f"roles.eval.cpus={self.eval_cpus}: with it the run needs {need:g} CPU, the cluster has {cores:g}; "
+                "give fewer"
+            )
         if not self.sims:
             return
         learners = "the learner" if self.size == 1 else f"{self.size} learners"
@@ -213,6 +234,7 @@ class Ray(Launcher):
         used |= {"min_nodes": self.min_nodes, "max_failures": self.max_failures}
         used |= {"sims": self.sims, "sim_cpus": self.sim_cpus, "sim_gpus": self.sim_gpus, "sim_least": self.sim_least}
         used |= {"sim_engines": _listed(self.sim_engines)}
+        used |= {"eval_every": self.eval_every, "eval_episodes": self.eval_episodes, "eval_cpus": self.eval_cpus}
         for run in runs:
             job = jobs.submit(self.address, run, used)
             write_job(run.run_dir, self.name, f"{self.address.partition('//')[2].strip('/')}:{job}")
@@ -277,7 +299,7 @@ def _stopping(runs: Sequence[FrozenRun]) -> Iterator[Stop]:
 
 def _train_all(runs: Sequence[FrozenRun], cfg: GroupCfg, stop: Stop, most: int) -> list[int]:
     """Train runs, as many at once as there is room for and at most so many, and return their exit codes."""
-    if len(runs) > 1 and cfg.size == 1 and not cfg.sims.count:
+    if len(runs) > 1 and cfg.size == 1 and not cfg.sims.count and not cfg.evaluator.every:
         from robot_rl.experiment.ray_runs.sweep import train_each
 
         return train_each(runs, cfg, stop.is_requested, most)

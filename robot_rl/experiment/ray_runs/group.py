@@ -21,6 +21,7 @@ from typing import Any
 from robot_rl.errors import ExitCode
 from robot_rl.experiment.launchers.launcher import FrozenRun
 from robot_rl.experiment.ray_runs.cluster import Node, list_nodes, room
+from robot_rl.experiment.ray_runs.evaluator import EvaluatorCfg
 from robot_rl.experiment.ray_runs.rank import STOP, EndedError, RankCfg, output_to, train_rank
 from robot_rl.experiment.ray_runs.simulators import SimulatorsCfg, end_waiting, kill_simulators
 from robot_rl.metrics.rows import to_stderr
@@ -48,6 +49,7 @@ class GroupCfg:
         max_failures: How often processes may be lost.
         folder: Where Ray Train keeps its own files while the run is trained.
         sims: Its simulators.
+        evaluator: What evaluates its policy meanwhile.
     """
 
     nodes: int
@@ -58,6 +60,7 @@ class GroupCfg:
     max_failures: int
     folder: Path
     sims: SimulatorsCfg = field(default_factory=SimulatorsCfg)
+    evaluator: EvaluatorCfg = field(default_factory=EvaluatorCfg)
 
     @property
     def size(self) -> int:
@@ -139,6 +142,7 @@ def _fit(run: FrozenRun, cfg: GroupCfg, size: int, log: Path) -> None:
         missing=cfg.size - size,
         is_elastic=cfg.is_elastic,
         sims=dataclasses.asdict(cfg.sims) if cfg.sims.count else {},
+        evaluations=dataclasses.asdict(cfg.evaluator) if cfg.evaluator.every else {},
     )
     name = f"{run.run_dir.run_id}-{time.time_ns()}"
     trainer = _make_trainer_class()(

@@ -54,6 +54,7 @@ class RankCfg:
         missing: Processes that the group lacks to its full size.
         is_elastic: Whether the group may be of another size than the one before.
         sims: The fields of a `robot_rl.experiment.ray_runs.simulators.SimulatorsCfg`; empty: there are none.
+        evaluations: Those of a `robot_rl.experiment.ray_runs.evaluator.EvaluatorCfg`; empty: there are none.
     """
 
     run: str
@@ -64,6 +65,7 @@ class RankCfg:
     missing: int = 0
     is_elastic: bool = False
     sims: Mapping[str, Any] = field(default_factory=dict)
+    evaluations: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Watcher:
@@ -137,11 +139,29 @@ def train_rank(settings: Mapping[str, Any]) -> int:
         if is_first:
             wait_for_lock(run_dir.metrics_file, LOCK_S)
         make_env = _remote(cfg, watcher.is_requested) if cfg.sims else None
-        train_frozen(run_dir, is_elastic=cfg.is_elastic, stop=watcher.is_requested, make_env=make_env, **options)
+        with _evaluating(cfg, is_first=is_first) as attendant:
+            own = {"make_env": make_env, "attendant": attendant, "stop": watcher.is_requested}
+            train_frozen(run_dir, is_elastic=cfg.is_elastic, **own, **options)
 
     with output_to(Path(cfg.log)), Watcher(cfg, node_id, is_first=is_first) as watcher:
         run_as_rank(lambda: work(watcher), lambda: watcher.reason)
     return int(ExitCode.DONE)
+
+
+@contextlib.contextmanager
+def _evaluating(cfg: RankCfg, *, is_first: bool) -> Iterator[Any]:
+    """Give what has the policy evaluated while it is trained, and wait for it at the end; None where nothing has."""
+    if not cfg.evaluations or not is_first:
+        yield None
+        return
+    from robot_rl.experiment.evaluations import Evaluations
+    from robot_rl.experiment.ray_runs.evaluator import EvaluatorCfg, RayEvaluator
+
+    own = EvaluatorCfg(**cfg.evaluations)
+    evaluator = RayEvaluator(own, cfg.run, trust="trust" in cfg.options)
+    with contextlib.closing(Evaluations(evaluator, own.every, Path(cfg.run))) as evaluations:
+        yield evaluations.attend
+        evaluations.finish()
 
 
 def _remote(cfg: RankCfg, stop: Callable[[], bool]) -> Callable[[Any, Any], Any]:
