@@ -113,7 +113,7 @@ def train_frozen(
             raise
         return lock
 
-    _begin(cfg, ranks, adopt, stop, make_env, attendant)
+    _begin(cfg, ranks, adopt, stop=stop, make_env=make_env, attendant=attendant)
 
 
 def _divisible(cfg: TrainCfg, ranks: Ranks, is_elastic: bool) -> TrainCfg:
@@ -128,6 +128,7 @@ def _begin(
     cfg: TrainCfg,
     ranks: Ranks,
     make_lock: Callable[[dict[str, Any]], RunLock],
+    *,
     stop: Stop | None = None,
     make_env: MakeEnv | None = None,
     attendant: Attendant | None = None,

@@ -103,8 +103,8 @@ CARRIED = "carried_"
 def carry(actor: Actor, name: str, value: Tensor) -> None:
     """Let a number () that decides how a policy acts go along with its weights, wherever they are copied or published.
 
-    It is `actor.carried_<name>`, float32, which the learner sets when it learns, and no part of the actor's
-    `state_dict`.
+    It is `actor.carried_<name>`, which the learner sets when it learns, and no part of the actor's `state_dict`. A
+    `Snapshot` reads it in `follow`.
     """
     actor.register_buffer(f"{CARRIED}{name}", value, persistent=False)
 

@@ -156,7 +156,7 @@ class OverlappedRunner(Runner):
         super().__init__(env, cfg, **options)
         if self.device.type == "cuda":
             raise UserError("overlap: true, but both sides would share the GPU; use roles.sim.count= with launcher=ray")
-        if self.algorithm.spec().hooks:
+        if not all(hook.is_separable for hook in self.algorithm.spec().hooks):
             raise UserError(
                 f"overlap: true, but an auxiliary objective of learner={cfg.name} acts in rollouts with what it learns"
             )

@@ -83,6 +83,8 @@ def merge_rows(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     Counts are added; means over episodes are weighted by the number of episodes, and means over their time by that
     time; everything else is the mean over the processes that have it.
     """
+    if len(rows) == 1:  # A weighted mean of one value may differ from it in the last bit.
+        return dict(rows[0])
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: _merge(name, rows) for name in names}
 

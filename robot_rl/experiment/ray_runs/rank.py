@@ -140,7 +140,7 @@ def train_rank(settings: Mapping[str, Any]) -> int:
             wait_for_lock(run_dir.metrics_file, LOCK_S)
         make_env = _remote(cfg, watcher.is_requested) if cfg.sims else None
         with _evaluating(cfg, is_first=is_first) as attendant:
-            own = {"make_env": make_env, "attendant": attendant, "stop": watcher.is_requested}
+            own: dict[str, Any] = {"make_env": make_env, "attendant": attendant, "stop": watcher.is_requested}
             train_frozen(run_dir, is_elastic=cfg.is_elastic, **own, **options)
 
     with output_to(Path(cfg.log)), Watcher(cfg, node_id, is_first=is_first) as watcher:

@@ -21,10 +21,13 @@ class RolloutHook:
         recorded: components of the tensors that it writes into `Rollout.recorded` in each step, by name.
         capturable: `act` and `forget` may be recorded as a CUDA graph: they draw no random numbers, read no number that
             changes from Python and nothing back from the device.
+        is_separable: it may act in another process than the one that learns, or while that learns: all that it keeps
+            is in `worlds` and `streams`, and what follows from learning reaches it by the algorithm's `Snapshot`.
     """
 
     recorded: Mapping[str, int]
     capturable: bool = False
+    is_separable: bool = False
 
     def begin(self) -> None:
         """Prepare a rollout: draw its random numbers, and write to the device what changes from Python."""
@@ -40,6 +43,14 @@ class RolloutHook:
     def forget(self, ended: Tensor) -> None:
         """Clear the state kept of worlds (N,) bool with an episode's end in this step of a rollout."""
 
+    def worlds(self) -> dict[str, Tensor]:
+        """Return the state that it keeps of each world from rollout to rollout, (N, ...) each by name, live."""
+        return {}
+
+    def streams(self) -> dict[str, torch.Generator]:
+        """Return the random streams that it draws from, by name; they are no part of the objective's `state_dict`."""
+        return {}
+
 
 class Auxiliary(nn.Module):
     """An objective that takes part in the algorithm. Each method does nothing unless it is overridden.
@@ -54,6 +65,7 @@ class Auxiliary(nn.Module):
         reward_weight: factor of the task's reward if it is active.
         capturable: `loss` may be recorded as a CUDA graph: it reads no number that changes from Python and nothing back
             from the device.
+        keeps_order: `worlds` is kept by the number of a world, whatever columns a rollout has (`Rollout.by_world`).
     """
 
     name: str = ""
@@ -61,6 +73,7 @@ class Auxiliary(nn.Module):
     hook: RolloutHook | None = None
     reward_weight: float = 1.0
     capturable: bool = False
+    keeps_order: bool = False
 
     @torch.no_grad()
     def reward(self, rollout: Rollout) -> Tensor | None:

@@ -19,6 +19,7 @@ from robot_rl.learn.networks.distributions import Categorical, Distribution, Par
 from robot_rl.learn.networks.layout import ObservationLayout, make_layout
 from robot_rl.learn.networks.symmetry import Mirror
 from robot_rl.learn.policy import Policy, make_policy
+from robot_rl.learn.rollout import Rollout
 
 MIN_DEVIATION = 1e-3
 """Least deviation that errors are measured in [action units]."""
@@ -121,10 +122,23 @@ class FrozenObjective(Auxiliary):
     """
 
     capturable = True
+    keeps_order = True
 
     def __init__(self, frozen: FrozenPolicy, memory: Tensor | None) -> None:
         super().__init__()
         self.frozen, self.memory = frozen, memory
+
+    @torch.no_grad()
+    def labels(self, rollout: Rollout) -> Tensor:
+        """Return the labels (T, N, L) of a rollout, whose `groups` have what the policy sees; advance its memory."""
+        obs, starts = torch.cat([rollout.groups[group][:-1] for group in self.groups], dim=-1), rollout.starts()
+        if self.memory is None:
+            return self.frozen.labels(obs, None, starts)
+        parts = [
+            self.frozen.labels(obs[:, columns], self.memory[worlds], starts[:, columns])
+            for columns, worlds in rollout.by_world()
+        ]
+        return torch.cat(parts, dim=1)
 
     @torch.no_grad()
     def mirrored(self, samples: Mapping[str, Tensor], action: Mirror) -> dict[str, Tensor]:

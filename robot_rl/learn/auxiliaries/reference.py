@@ -43,8 +43,7 @@ class Reference(FrozenObjective):
     @torch.no_grad()
     def samples(self, rollout: Rollout) -> dict[str, Tensor]:
         """Return the reference's labels (T, N, L)."""
-        obs = torch.cat([rollout.groups[group][:-1] for group in self.groups], dim=-1)
-        return {self.name: self.frozen.labels(obs, self.memory, rollout.starts())}
+        return {self.name: self.labels(rollout)}
 
     def loss(self, batch: Batch, params: Params) -> Tensor:
         """Return weight * KL(reference || policy), the mean over a minibatch ()."""

@@ -219,7 +219,7 @@ def refuse_unsuited(runner: Runner) -> None:
     cfg, spec = runner.cfg, runner.algorithm.spec()
     if cfg.overlap:
         raise UserError("overlap: true, but simulators apart never wait for the learner anyway; leave it out")
-    if spec.hooks:
+    if not all(hook.is_separable for hook in spec.hooks):
         raise UserError(f"learner={cfg.name}: an auxiliary objective acts in rollouts, which simulators cannot do")
     if getattr(cfg, "make_session", None) is not None or getattr(cfg, "is_team", False):
         raise UserError(f"learner={cfg.name}: cannot learn from simulators apart; use learner=ppo")

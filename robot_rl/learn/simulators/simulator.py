@@ -20,7 +20,6 @@ from robot_rl.learn.runner import Runner
 from robot_rl.learn.simulators.weights import unpack
 
 
-
 class AbandonedError(RuntimeError):
     """The segment is no longer needed."""
 

@@ -1,4 +1,4 @@
-"""Evaluations while a policy is trained: the learner never waits, the newest one counts, a lost evaluator is replaced."""
+"""Evaluations while a policy is trained: nothing waits, the newest policy counts, a lost evaluator is replaced."""
 
 import json
 from dataclasses import replace

@@ -168,7 +168,7 @@ def test_an_error_of_the_worlds_is_raised(make_point_env, small_cfg):
         OverlappedRunner(BrokenEnv(), replace(small_cfg, overlap=True)).learn()
 
 
-@pytest.mark.parametrize("name", ["distill", "happo", "rsl_rl"])
+@pytest.mark.parametrize("name", ["happo", "rsl_rl"])
 def test_a_learner_that_cannot_use_stale_rollouts_is_refused(name):
     with pytest.raises(UserError, match=f"overlap: true, but learner={name} cannot learn from an older policy's"):
         get_learner(name)(overlap=True)

@@ -47,7 +47,7 @@ class DistillLearnerCfg(PPOLearnerCfg):
         teacher: the policy to imitate.
     """
 
-    uses_stale: ClassVar[bool] = False
+    uses_stale: ClassVar[bool] = True
 
     name: str = "distill"
     teacher: TeacherCfg = field(default_factory=TeacherCfg)

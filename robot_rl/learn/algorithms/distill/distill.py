@@ -19,7 +19,7 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from torch import Tensor
 
-from robot_rl.learn.algorithm import Context
+from robot_rl.learn.algorithm import Context, Snapshot, carry
 from robot_rl.learn.algorithms.distill.config import DistillLearnerCfg, TeacherCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_ppo
@@ -33,10 +33,15 @@ from robot_rl.learn.rollout import Batch, Rollout, mean_over
 
 SEED_OFFSET = 200
 """Added to the run's seed, so that no other stream has the same numbers."""
+ACTED = "teacher_acted"
+"""What is recorded of each step: 1 where the teacher acted."""
 
 
 class Teacher(FrozenObjective):
-    """Evaluates a teacher in every step; the loss is the distance of the student's policy from it.
+    """Evaluates a teacher in every state; the loss is the distance of the student's policy from it.
+
+    Where it acts in rollouts, it is evaluated there, and its labels are recorded; where it never does, it is evaluated
+    here, once a rollout.
 
     The distance is KL(teacher || student), which also teaches the student's deviation: where it cannot know the
     teacher's action, it grows. Between distributions of different kinds it is the squared error of the actions without
@@ -44,10 +49,12 @@ class Teacher(FrozenObjective):
     process has its own `seed` of the choice of worlds.
 
     Attributes:
-        hook: acts and records where rollouts are collected.
+        hook: acts and records where rollouts are collected; None where the teacher never acts.
+        share: share of the worlds that follow the teacher in the next rollout.
+        carried: () the same, which the student's policy carries along.
     """
 
-    hook: TeacherHook
+    hook: TeacherHook | None
 
     name = "teacher"
 
@@ -62,26 +69,25 @@ class Teacher(FrozenObjective):
         seed: int = 0,
         ranks: Ranks = ALONE,
     ) -> None:
-        hook = TeacherHook(frozen, worlds, device, seed=seed, takeover=cfg.takeover)
-        super().__init__(frozen, hook.memory)
-        self.cfg, self.ranks, self.hook = cfg, ranks, hook
-        self.share = self._share(0.0)
+        acts = cfg.mix > 0.0 or cfg.takeover > 0.0
+        super().__init__(frozen, None if acts else frozen.initial_state(worlds, device))
+        self.hook = TeacherHook(frozen, worlds, device, seed=seed, takeover=cfg.takeover) if acts else None
+        self.groups = () if acts else tuple(frozen.layout.shapes)
+        self.cfg, self.ranks = cfg, ranks
+        self.carried = torch.zeros((), dtype=torch.float64, device=device)
+        self.set_share(self._share(0.0))
         self._distribution = distribution
         self._sums = torch.zeros(3, device=device)
 
-    @property
-    def share(self) -> float:
-        """Share of the worlds that follow the teacher in this rollout."""
-        return self.hook.share
-
-    @share.setter
-    def share(self, share: float) -> None:
-        self.hook.share = share
+    def set_share(self, share: float) -> None:
+        """Set the share of the worlds that follow the teacher from the next rollout on."""
+        self.share = share
+        self.carried.fill_(share)
 
     @torch.no_grad()
     def samples(self, rollout: Rollout) -> dict[str, Tensor]:
-        """Return the teacher's labels (T, N, L); those of quarantined samples are zero."""
-        return {self.name: rollout.recorded[self.name]}
+        """Return the teacher's labels (T, N, L); those of quarantined samples mean nothing."""
+        return {self.name: self.labels(rollout) if self.hook is None else rollout.recorded[self.name]}
 
     def loss(self, batch: Batch, params: Params) -> Tensor:
         """Return the mean distance () from the teacher over a minibatch."""
@@ -101,14 +107,15 @@ class Teacher(FrozenObjective):
 
         They are "loss/imitation", the mean distance; "teacher/error", the root mean square of the difference between
         the actions without noise (of choices: of the share that differs); "teacher/share", the share of the worlds
-        that follow it; "teacher/acted", the share of the steps in which it acted.
+        that followed it in the newest rollout; "teacher/acted", the share of the steps in which it acted.
         """
-        sums = self.ranks.sum_(torch.cat((self._sums, self.hook.acted)))
+        taken = rollout.recorded.get(ACTED, self._sums.new_zeros(1))
+        acted = torch.stack((taken.sum(), torch.full_like(taken.sum(), taken.numel())))
+        sums = self.ranks.sum_(torch.cat((self._sums, acted)))
         loss, square, count, acted, steps = sums.unbind()
         share = torch.full_like(loss, self.share)
         self._sums.zero_()
-        self.hook.acted.zero_()
-        self.share = self._share(progress)
+        self.set_share(self._share(progress))
         return {
             "loss/imitation": loss / count,
             "teacher/error": (square / count).sqrt(),
@@ -122,11 +129,9 @@ class Teacher(FrozenObjective):
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         destination[f"{prefix}share"] = torch.tensor(self.share, dtype=torch.float64)
-        destination[f"{prefix}random"] = self.hook.generator.get_state()
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *_: Any) -> None:
-        self.share = float(state_dict[f"{prefix}share"])
-        self.hook.generator.set_state(state_dict[f"{prefix}random"].cpu())
+        self.set_share(float(state_dict[f"{prefix}share"]))
 
 
 def make_teacher(
@@ -143,18 +148,18 @@ class TeacherHook(RolloutHook):
 
     Attributes:
         share: share of the worlds that follow the teacher in a rollout.
-        acted: (2,) number of steps in which the teacher acted, and of all, since they were last set to zero.
         generator: source of the choice of worlds.
         memory: (N, S) state of a recurrent teacher; None without one.
     """
 
     capturable = True
+    is_separable = True
 
     def __init__(
         self, frozen: FrozenPolicy, worlds: int, device: torch.device | str, *, seed: int, takeover: float = 0.0
     ) -> None:
-        self.frozen, self.share, self.recorded = frozen, 0.0, {Teacher.name: frozen.size}
-        self._takeover, self.acted = takeover, torch.zeros(2, device=device)
+        self.frozen, self.share, self.recorded = frozen, 0.0, {Teacher.name: frozen.size, ACTED: 1}
+        self._takeover = takeover
         self._obs = torch.zeros(worlds, frozen.layout.size, device=device)
         self._follows = torch.zeros(worlds, 1, dtype=torch.bool, device=device)
         self.generator = torch.Generator(device).manual_seed(seed + SEED_OFFSET)
@@ -173,7 +178,7 @@ class TeacherHook(RolloutHook):
         right, follows = self.frozen.action(label), self._follows
         if self._takeover > 0.0:
             follows = follows | ((right - action).abs().amax(dim=-1, keepdim=True) > self._takeover)
-        self.acted += torch.stack((follows.sum(), torch.full_like(follows.sum(), len(follows))))
+        rollout.recorded[ACTED][t].copy_(follows)
         return torch.where(follows, right, action)
 
     def forget(self, ended: Tensor) -> None:
@@ -181,12 +186,40 @@ class TeacherHook(RolloutHook):
         if self.memory is not None:
             self.memory.masked_fill_(ended[:, None], 0.0)
 
+    def worlds(self) -> dict[str, Tensor]:
+        """Return the memory (N, S) of a teacher that has one."""
+        return {} if self.memory is None else {"memory": self.memory}
+
+    def streams(self) -> dict[str, torch.Generator]:
+        """Return the stream that the worlds which follow the teacher are drawn from."""
+        return {"random": self.generator}
+
+
+class StudentSnapshot(Snapshot):
+    """The student at one moment, with the share of the worlds that follow the teacher then."""
+
+    def __init__(self, actor: Actor, version: int, teacher: Teacher) -> None:
+        super().__init__(actor, version)
+        self._hook, self._share = teacher.hook, teacher.share
+
+    def follow(self, actor: Actor, version: int) -> None:
+        """Act with the weights that an actor has now, and with the share that it carries."""
+        super().follow(actor, version)
+        self._share = float(actor.carried_share)  # type: ignore[arg-type]
+
+    def begin(self, rollout: Rollout, generator: torch.Generator) -> None:
+        """Draw the random numbers of a rollout, and let the share count in it."""
+        super().begin(rollout, generator)
+        if self._hook is not None:
+            self._hook.share = self._share
+
 
 class Distill(PPO):
     """Improves a student by its teacher's actions; everything but the loss is as in PPO.
 
     One of the auxiliaries is the `Teacher`. The adaptive step size limits how far a policy moves at once, which does
-    not matter here: "adaptive" is "fixed".
+    not matter here: "adaptive" is "fixed". What an older policy did is learned from like anything else, for the labels
+    do not depend on who acted.
     """
 
     statistics = ("loss/value",)
@@ -195,6 +228,15 @@ class Distill(PPO):
         """Create the optimizer of two networks; the options are those of `PPO`."""
         schedule = "fixed" if cfg.schedule == "adaptive" else cfg.schedule
         super().__init__(actor, critic, replace(cfg, schedule=schedule), **options)
+        self.teacher = next(part for part in self.auxiliaries if isinstance(part, Teacher))
+        carry(actor, "share", self.teacher.carried)
+
+    def snapshot(self, version: int) -> Snapshot:
+        """Return the student as it is."""
+        return StudentSnapshot(self.actor, version, self.teacher)
+
+    def make_proximal(self, rollout: Rollout) -> None:
+        """Return None: no action is weighted by its probability."""
 
     def loss(self, batch: Batch, frozen: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the loss () of a minibatch, the critic's and those of the auxiliaries, and its `statistics`."""

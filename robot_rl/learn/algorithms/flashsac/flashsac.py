@@ -88,17 +88,17 @@ class HeldSnapshot(Snapshot):
     The noise, and for how long it is held, belong to the worlds: they go on where the weights are replaced.
     """
 
-    def __init__(self, actor: Actor, version: int, held: HeldNoise) -> None:
+    def __init__(self, actor: Actor, version: int, held: HeldNoise, *, is_random: bool) -> None:
         """Take the policy as it is.
 
         Args:
-            actor: the policy; it carries "is_random", to act without it.
+            actor: the policy; it carries "is_random", which counts for weights that are followed later.
             version: iterations that it has learned for.
             held: the noise.
+            is_random: act without the policy.
         """
-        self._held, self._is_random = held, False
         super().__init__(actor, version)
-        self.follow(actor, version)
+        self._held, self._is_random, self.capturable = held, is_random, not is_random
 
     def follow(self, actor: Actor, version: int) -> None:
         """Act with the weights that an actor has now, and without it if it carries that."""
@@ -278,7 +278,7 @@ class FlashSAC(Algorithm):
 
     def snapshot(self, version: int) -> Snapshot:
         """Return the policy as it is, with noise that is held."""
-        return HeldSnapshot(self.actor, version, self.held)
+        return HeldSnapshot(self.actor, version, self.held, is_random=not self._is_warm)
 
     def update(self, rollout: Rollout, progress: float) -> dict[str, Tensor]:
         """Keep a rollout, and learn from all that is kept.

@@ -122,7 +122,13 @@ class _Single(nn.Module):
 
 
 class FlashActor(Actor):
-    """The policy: a residual network and a Gaussian through tanh. It acts in evaluation mode."""
+    """The policy: a residual network and a Gaussian through tanh. It acts in evaluation mode.
+
+    Attributes:
+        carried_is_random: () float32, 1 while actions are noise only, set by the algorithm (`carry`).
+    """
+
+    carried_is_random: Tensor
 
     def __init__(self, cfg: FlashSACLearnerCfg, dims: Dims, generator: torch.Generator | None = None) -> None:
         """Build the network.

@@ -74,6 +74,7 @@ class PPO(Algorithm):
         self.max_age = 1
         self.symmetry, self.generator = symmetry, generator
         self.auxiliaries, self.ranks = tuple(auxiliaries), ranks
+        self.keeps_order = all(auxiliary.keeps_order for auxiliary in auxiliaries if auxiliary.worlds())
         self.critic_memory = critic.state_size
         device = next(actor.parameters()).device
         self.reward_weights = torch.tensor(list(reward_weights) or [1.0] * critic.num_values, device=device)
@@ -107,6 +108,16 @@ class PPO(Algorithm):
         """Return the state that the auxiliaries keep of each world."""
         return {f"auxiliary.{a.name}.{name}": tensor for a in self.auxiliaries for name, tensor in a.worlds().items()}
 
+    def acting_worlds(self) -> dict[str, Tensor]:
+        """Return the state that the auxiliaries' hooks keep of each world."""
+        found = {a.name: a.hook.worlds() for a in self.auxiliaries if a.hook is not None}
+        return {f"auxiliary.{part}.{name}": tensor for part, own in found.items() for name, tensor in own.items()}
+
+    def acting_streams(self) -> dict[str, torch.Generator]:
+        """Return the random streams of the auxiliaries' hooks."""
+        found = {a.name: a.hook.streams() for a in self.auxiliaries if a.hook is not None}
+        return {f"auxiliary.{part}.{name}": stream for part, own in found.items() for name, stream in own.items()}
+
     def described(self) -> dict[str, Any]:
         """Return the auxiliaries' descriptions."""
         return {"auxiliaries": {auxiliary.name: auxiliary.described() for auxiliary in self.auxiliaries}}
@@ -136,7 +147,8 @@ class PPO(Algorithm):
         frozen = rollout.frozen if proximal is None or batch.importance is None else self.actor.distribution.snapshot()
         statistics = self.fit(batch, frozen)
         if proximal is not None:
-            statistics |= proximal.statistics | rollout.ages(self.max_age)
+            statistics |= proximal.statistics
+        statistics |= rollout.ages(self.max_age)
         for auxiliary in self.auxiliaries:
             statistics |= auxiliary.update(rollout, progress)
         self.update_normalizers(rollout, batch.returns)

@@ -80,18 +80,16 @@ def test_its_age_is_measured_and_a_simulator_has_no_replay_memory(make_point_env
     assert own.rows == cfg.num_steps + 1
 
 
-@pytest.mark.parametrize("sleeps", [(), (0.001, 0.006)])
-def test_it_learns_the_point_from_stale_rollouts_of_two_simulators(make_point_env, cfg, sleeps):
+def test_it_learns_the_point_from_stale_rollouts_of_a_quick_and_a_slow_simulator(make_point_env, cfg):
     rows = []
     flash = replace(cfg.flashsac, updates=2.0, warm_up=256, tau=0.05)
     cfg = replace(cfg, stagger_episodes=False, flashsac=flash)
-    with apart(make_point_env, cfg, count=2, staleness=2, sleeps=sleeps, observer=rows.append) as session:
-        session.learn(70)
+    with apart(make_point_env, cfg, count=2, staleness=2, sleeps=(0.0, 0.01), observer=rows.append) as session:
+        session.learn(60)
         counts = session.algorithm.replay.counts
     assert min(rows[k]["episode/return"] for k in range(3) if "episode/return" in rows[k]) < -5.0
     assert rows[-1]["episode/return"] > -3.5
-    if sleeps:
-        assert int(counts[0]) > int(counts[-1])  # The quick one sent more.
+    assert int(counts[0]) > int(counts[-1])  # The quick one sent more.
 
 
 def rollout_of(worlds, first, blocks):
