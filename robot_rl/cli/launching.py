@@ -21,6 +21,8 @@ PLACES = {
     "roles.eval.every": "eval_every",
     "roles.eval.episodes": "eval_episodes",
     "roles.eval.cpus": "eval_cpus",
+    **{f"roles.{name}": name for name in ("reference", "teacher", "prior")},
+    **{f"roles.{name}.{kind}": f"{name}_{kind}" for name in ("reference", "teacher") for kind in ("cpus", "gpus")},
     "roles.learner.gpus": "gpus",
     "roles.learner.cpus": "cpus",
 }

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from robot_rl.errors import GiveUpError, Interrupted, UserError, as_user_error
 from robot_rl.experiment import signals
@@ -29,8 +29,19 @@ FREE = (
 """Settings that may change when `train` continues a run by its id, and `metrics.*`: none changes what is learned."""
 MakeEnv = Callable[[TrainCfg, Ranks], Any]
 """Makes the worlds of a process."""
-Attendant = Callable[[Any], Mapping[str, float]]
-"""Looks at the runner after each iteration (`robot_rl.learn.session.Attendant`)."""
+
+
+class Attendant(Protocol):
+    """What has a part in a training from outside, such as evaluations by another process."""
+
+    def equip(self, runner: Any) -> None:
+        """Take part in a runner that has just been built."""
+
+    def attend(self, session: Any) -> Mapping[str, float]:
+        """Look at the runner after an iteration; return what its row gets (`robot_rl.learn.session.Attendant`)."""
+        ...
+
+
 Stop = Callable[[], bool]
 """Asked after each iteration of a process: whether the training shall stop; one process that says so is enough."""
 COMMANDS = ("export", "eval", "video", "report", "play")
@@ -189,8 +200,11 @@ def _learn(
             options["observer"] = (options["observer"], lambda _: stop())
         with as_user_error():
             runner = make_runner(env, cfg.learner, **options)
+            if attendant is not None:
+                attendant.equip(runner)
+                runner.attendant = attendant.attend
             prepare(runner)
-        runner.settings, runner.attendant = cfg.tree, attendant
+        runner.settings = cfg.tree
         for lock in locks:  # Removes rows after the checkpoint.
             name, mark, file = f"{run_dir.task}/{run_dir.run_id}", runner.metrics_mark, lock.rows_file()
             runner.writer = MetricsWriter(run_dir.path, cfg.wandb, name=name, resume=mark, file=file)

@@ -170,6 +170,10 @@ def test_a_sweep_over_runs_with_simulators_of_several_engines(cluster, root):
         ),
 =======
         (("roles.sim.count=2", "launcher.nodes=2"), "roles.sim.count=2: one process learns then"),
+        (("roles.reference=apart",), "roles.reference=apart: the run has none; give reference.run=<run>"),
+        (("roles.teacher=elsewhere",), "roles.teacher=elsewhere: must be learner or apart"),
+        (("roles.teacher.cpus=2",), "roles.teacher.cpus=2: is for roles.teacher=apart; add it"),
+        (("roles.prior=apart",), "roles.prior=apart: its discriminator learns from each rollout"),
         (("roles.eval.every=-5",), "roles.eval.every=-5: must be at least 0"),
         (("roles.eval.episodes=5",), "roles.eval.episodes=5: nothing is evaluated; give roles.eval.every=<iterations>"),
         (("roles.eval.every=5", "roles.eval.cpus=9"), "roles.eval.cpus=9: with it the run needs 10 CPU, the cluster"),
@@ -184,6 +188,22 @@ def test_roles_that_cannot_be_are_one_line(cluster, root, words, line):
     assert "Traceback" not in output
     assert output.count("\n") <= 2  # One says which cluster it is.
     assert not (root / "runs/cartpole/refused").exists()
+
+
+@pytest.mark.parametrize("role", ["reference", "teacher"])
+def test_a_service_in_a_process_of_its_own_gives_the_same_bits(cluster, root, role):
+    first = root / "runs/cartpole/first"
+    if not first.is_dir():
+        finish(train(cluster, root, "first", 3), first, 3)
+    words = {
+        "reference": (f"reference.run={first}", "reference.weight=0.5"),
+        "teacher": ("learner=distill", f"teacher.run={first}", "teacher.mix=0"),
+    }[role]
+    paths = [root / "runs/cartpole" / f"{role}_{place}" for place in ("apart", "learner")]
+    for path, place in zip(paths, ("apart", "learner"), strict=True):
+        finish(train(cluster, root, path.name, 5, *words, f"roles.{role}={place}"), path, 5)
+    assert differing_tensors(*map(latest_checkpoint, paths)) == []
+    assert differing_rows(*map(rows_of, paths), 0) == []
 
 
 def evaluations(path):

@@ -8,11 +8,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from robot_rl.errors import ExitCode, UserError
 from robot_rl.experiment.launchers import exit_codes
@@ -36,6 +36,11 @@ from robot_rl.metrics.rows import to_stderr
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 POLL_S = 0.2
+SERVICES = ("reference", "teacher")
+"""Frozen policies that a run may have evaluated by a process of their own."""
+LEARNER = "learner"
+PLACES = (LEARNER, "apart")
+"""Where a service is: with the learner, or a process of its own."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -56,6 +61,13 @@ class Ray(Launcher):
         eval_every: Iterations between two evaluations while it trains (`roles.eval.every=`); 0: none.
         eval_episodes: Episodes of each (`roles.eval.episodes=`).
         eval_cpus: Cores of what evaluates (`roles.eval.cpus=`); 0: one that is not reserved.
+        reference: "learner" evaluates the reference policy, or a process "apart" (`roles.reference=`).
+        reference_cpus: Cores of that process (`roles.reference.cpus=`); 0: one that is not reserved.
+        reference_gpus: GPUs of it, parts of one, too.
+        teacher: The same of the teacher (`roles.teacher=`).
+        teacher_cpus: The same.
+        teacher_gpus: The same.
+        prior: "learner" has the motion prior (`roles.prior=`); it cannot be apart.
     """
 
     min_nodes: int = 0
@@ -70,6 +82,13 @@ class Ray(Launcher):
     eval_every: int = 0
     eval_episodes: int = EPISODES
     eval_cpus: int = 0
+    reference: str = LEARNER
+    reference_cpus: int = 0
+    reference_gpus: float = 0.0
+    teacher: str = LEARNER
+    teacher_cpus: int = 0
+    teacher_gpus: float = 0.0
+    prior: str = LEARNER
 
     name: ClassVar[str] = "ray"
     unused: ClassVar[tuple[str, ...]] = ("time", "partition")
@@ -92,11 +111,16 @@ class Ray(Launcher):
             "roles.eval.every": (self.eval_every, 0, 100_000_000),
             "roles.eval.episodes": (self.eval_episodes, 1, MAX_EPISODES),
             "roles.eval.cpus": (self.eval_cpus, 0, 4096),
+            "roles.reference.cpus": (self.reference_cpus, 0, 4096),
+            "roles.reference.gpus": (self.reference_gpus, 0, 1024),
+            "roles.teacher.cpus": (self.teacher_cpus, 0, 4096),
+            "roles.teacher.gpus": (self.teacher_gpus, 0, 1024),
         }
         for name, (value, low, high) in limits.items():
             if not low <= value <= high:
                 raise UserError(f"{name}={value}: must be at least {low} and at most {high}")
         self._check_simulators()
+        self._check_services()
         for name, value, default in (("episodes", self.eval_episodes, EPISODES), ("cpus", self.eval_cpus, 0)):
             if value != default and not self.eval_every:
                 raise UserError(f"roles.eval.{name}={value}: nothing is evaluated; give roles.eval.every=<iterations>")
@@ -125,6 +149,32 @@ class Ray(Launcher):
                 f"roles.sim.engines={_listed(self.sim_engines)}: has {engines} engines, which the simulators take in "
                 f"turn; roles.sim.count={self.sims} must be a multiple of them"
             )
+
+    def _check_services(self) -> None:
+        """Raise UserError where a service is placed where it cannot be."""
+        for name in (*SERVICES, "prior"):
+            place = getattr(self, name)
+            if place not in PLACES:
+                raise UserError(f"roles.{name}={place}: must be {' or '.join(PLACES)}")
+        if self.prior != LEARNER:
+            raise UserError(
+                f"roles.prior={self.prior}: its discriminator learns from each rollout, with the policy; leave it at "
+                "the learner"
+            )
+        for name in SERVICES:
+            for kind in ("cpus", "gpus"):
+                value = getattr(self, f"{name}_{kind}")
+                if value and getattr(self, name) == LEARNER:
+                    raise UserError(f"roles.{name}.{kind}={value:g}: is for roles.{name}=apart; add it")
+
+    def _services(self) -> dict[str, dict[str, float]]:
+        """Return what the processes of the services that are apart need, by Ray's names."""
+        found = {}
+        for name in SERVICES:
+            if getattr(self, name) != LEARNER:
+                gpus, cpus = (float(getattr(self, f"{name}_{kind}")) for kind in ("gpus", "cpus"))
+                found[name] = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})
+        return found
 
     @property
     def is_elastic(self) -> bool:
@@ -162,6 +212,8 @@ class Ray(Launcher):
         """Train the runs and return the exit code; or submit jobs, and return when they are submitted."""
         if jobs.is_job_address(self.address):
             return self._submit(runs)
+        for run in runs:
+            _check_has_services(run, self._services())
         cfg = self._group(folder)
         connect(self.address)
         try:
@@ -189,6 +241,7 @@ class Ray(Launcher):
                 engines=tuple(self.sim_engines),
             ),
             evaluator=EvaluatorCfg(every=self.eval_every, episodes=self.eval_episodes, cpus=self.eval_cpus),
+            services=self._services(),
             folder=folder / f"ray-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}",
         )
 
@@ -211,13 +264,18 @@ class Ray(Launcher):
 
     def _check_roles(self, nodes: list[Node], cfg: GroupCfg) -> None:
         """Raise UserError where all roles together need more than the cluster has."""
-        need = cfg.need["CPU"] * cfg.min_nodes * cfg.ranks + self.eval_cpus
-        cores = sum(node.total.get("CPU", 0.0) for node in nodes)
-        if self.eval_cpus and need > cores:
-            raise UserError(
-                f"roles.eval.cpus={self.eval_cpus}: with it the run needs {need:g} CPU, the cluster has {cores:g}; "
-                "give fewer"
-            )
+        size = cfg.min_nodes * cfg.ranks
+        extra = {"eval.cpus": ("CPU", float(self.eval_cpus))}
+        for name, need in cfg.services.items():
+            extra |= {f"{name}.{'cpus' if key == 'CPU' else 'gpus'}": (key, size * n) for key, n in need.items()}
+        for name, (key, amount) in extra.items():
+            need = cfg.need.get(key, 0.0) * size + amount
+            has = sum(node.total.get(key, 0.0) for node in nodes)
+            if amount and need > has:
+                raise UserError(
+                    f"roles.{name}={amount / (1 if name == 'eval.cpus' else size):g}: with it the run needs {need:g} "
+                    f"{key}, the cluster has {has:g}; give fewer"
+                )
         if not self.sims:
             return
         learners = "the learner" if self.size == 1 else f"{self.size} learners"
@@ -234,6 +292,8 @@ class Ray(Launcher):
         used |= {"min_nodes": self.min_nodes, "max_failures": self.max_failures}
         used |= {"sims": self.sims, "sim_cpus": self.sim_cpus, "sim_gpus": self.sim_gpus, "sim_least": self.sim_least}
         used |= {"sim_engines": _listed(self.sim_engines)}
+        for name in (*SERVICES, *(f"{name}_{kind}" for name in SERVICES for kind in ("cpus", "gpus"))):
+            used[name] = getattr(self, name)
         used |= {"eval_every": self.eval_every, "eval_episodes": self.eval_episodes, "eval_cpus": self.eval_cpus}
         for run in runs:
             job = jobs.submit(self.address, run, used)
@@ -253,6 +313,15 @@ class Ray(Launcher):
         """End a job, whose processes save and exit."""
         address, _, name = job.rpartition(":")
         jobs.stop(f"http://{address}", name)
+
+
+def _check_has_services(run: FrozenRun, services: Mapping[str, Any]) -> None:
+    """Raise UserError where a run has no policy of a service that is apart."""
+    tree = run.run_dir.read_config()["config"] if services else {}
+    for name in services:
+        settings = tree.get(name) or {}
+        if not (settings.get("run") or settings.get("policy")):
+            raise UserError(f"roles.{name}=apart: the run has none; give {name}.run=<run>, or leave this out")
 
 
 class Stop:
@@ -299,7 +368,7 @@ def _stopping(runs: Sequence[FrozenRun]) -> Iterator[Stop]:
 
 def _train_all(runs: Sequence[FrozenRun], cfg: GroupCfg, stop: Stop, most: int) -> list[int]:
     """Train runs, as many at once as there is room for and at most so many, and return their exit codes."""
-    if len(runs) > 1 and cfg.size == 1 and not cfg.sims.count and not cfg.evaluator.every:
+    if len(runs) > 1 and cfg.size == 1 and not cfg.sims.count and not cfg.evaluator.every and not cfg.services:
         from robot_rl.experiment.ray_runs.sweep import train_each
 
         return train_each(runs, cfg, stop.is_requested, most)

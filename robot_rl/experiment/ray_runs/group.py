@@ -50,6 +50,7 @@ class GroupCfg:
         folder: Where Ray Train keeps its own files while the run is trained.
         sims: Its simulators.
         evaluator: What evaluates its policy meanwhile.
+        services: What the processes of services that are apart need, by Ray's names.
     """
 
     nodes: int
@@ -61,6 +62,7 @@ class GroupCfg:
     folder: Path
     sims: SimulatorsCfg = field(default_factory=SimulatorsCfg)
     evaluator: EvaluatorCfg = field(default_factory=EvaluatorCfg)
+    services: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -143,6 +145,7 @@ def _fit(run: FrozenRun, cfg: GroupCfg, size: int, log: Path) -> None:
         is_elastic=cfg.is_elastic,
         sims=dataclasses.asdict(cfg.sims) if cfg.sims.count else {},
         evaluations=dataclasses.asdict(cfg.evaluator) if cfg.evaluator.every else {},
+        services=cfg.services,
     )
     name = f"{run.run_dir.run_id}-{time.time_ns()}"
     trainer = _make_trainer_class()(

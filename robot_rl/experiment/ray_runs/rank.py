@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from robot_rl.errors import ExitCode, Interrupted, PeerError
+from robot_rl.errors import ExitCode, Interrupted, PeerError, UserError
 from robot_rl.experiment.launchers.exit_codes import find_code
 from robot_rl.experiment.ray_runs.cluster import count, is_leaving, list_nodes
 
@@ -55,6 +55,7 @@ class RankCfg:
         is_elastic: Whether the group may be of another size than the one before.
         sims: The fields of a `robot_rl.experiment.ray_runs.simulators.SimulatorsCfg`; empty: there are none.
         evaluations: Those of a `robot_rl.experiment.ray_runs.evaluator.EvaluatorCfg`; empty: there are none.
+        services: What the processes of "reference" or "teacher" need, by Ray's names; empty: they are not apart.
     """
 
     run: str
@@ -66,6 +67,7 @@ class RankCfg:
     is_elastic: bool = False
     sims: Mapping[str, Any] = field(default_factory=dict)
     evaluations: Mapping[str, Any] = field(default_factory=dict)
+    services: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 class Watcher:
@@ -139,29 +141,58 @@ def train_rank(settings: Mapping[str, Any]) -> int:
         if is_first:
             wait_for_lock(run_dir.metrics_file, LOCK_S)
         make_env = _remote(cfg, watcher.is_requested) if cfg.sims else None
-        with _evaluating(cfg, is_first=is_first) as attendant:
+        with contextlib.closing(Helpers(cfg, is_first=is_first)) as attendant:
             own: dict[str, Any] = {"make_env": make_env, "attendant": attendant, "stop": watcher.is_requested}
             train_frozen(run_dir, is_elastic=cfg.is_elastic, **own, **options)
+            attendant.finish()
 
     with output_to(Path(cfg.log)), Watcher(cfg, node_id, is_first=is_first) as watcher:
         run_as_rank(lambda: work(watcher), lambda: watcher.reason)
     return int(ExitCode.DONE)
 
 
-@contextlib.contextmanager
-def _evaluating(cfg: RankCfg, *, is_first: bool) -> Iterator[Any]:
-    """Give what has the policy evaluated while it is trained, and wait for it at the end; None where nothing has."""
-    if not cfg.evaluations or not is_first:
-        yield None
-        return
-    from robot_rl.experiment.evaluations import Evaluations
-    from robot_rl.experiment.ray_runs.evaluator import EvaluatorCfg, RayEvaluator
+class Helpers:
+    """The other processes that have a part in a learner's training: services, and what evaluates."""
 
-    own = EvaluatorCfg(**cfg.evaluations)
-    evaluator = RayEvaluator(own, cfg.run, trust="trust" in cfg.options)
-    with contextlib.closing(Evaluations(evaluator, own.every, Path(cfg.run))) as evaluations:
-        yield evaluations.attend
-        evaluations.finish()
+    def __init__(self, cfg: RankCfg, *, is_first: bool) -> None:
+        """Start what evaluates; `is_first` says whether the learner is the first of its group."""
+        from robot_rl.experiment.evaluations import Evaluations
+        from robot_rl.experiment.ray_runs.evaluator import EvaluatorCfg, RayEvaluator
+
+        self._cfg, self._services = cfg, contextlib.ExitStack()
+        self._evaluations: Evaluations | None = None
+        if cfg.evaluations and is_first:
+            own = EvaluatorCfg(**cfg.evaluations)
+            evaluator = RayEvaluator(own, cfg.run, trust="trust" in cfg.options)
+            self._evaluations = Evaluations(evaluator, own.every, Path(cfg.run))
+
+    def equip(self, runner: Any) -> None:
+        """Let the services that are apart evaluate for a runner's objectives."""
+        from robot_rl.experiment.ray_runs.service import RayService
+
+        for name, need in self._cfg.services.items():
+            found = getattr(getattr(runner, "algorithm", None), "auxiliaries", ())
+            objective = next((part for part in found if part.name == name), None)
+            if objective is None:
+                raise UserError(f"roles.{name}=apart: learner={runner.cfg.name} has none; leave it out")
+            service = RayService(objective.frozen, name, need)
+            self._services.callback(service.close)
+            objective.serve(service)
+
+    def attend(self, session: Any) -> Mapping[str, float]:
+        """Return what the row of an iteration gets."""
+        return {} if self._evaluations is None else self._evaluations.attend(session)
+
+    def finish(self) -> None:
+        """Wait for the last evaluations."""
+        if self._evaluations is not None:
+            self._evaluations.finish()
+
+    def close(self) -> None:
+        """End the processes."""
+        self._services.close()
+        if self._evaluations is not None:
+            self._evaluations.close()
 
 
 def _remote(cfg: RankCfg, stop: Callable[[], bool]) -> Callable[[Any, Any], Any]:

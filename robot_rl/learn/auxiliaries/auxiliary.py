@@ -75,6 +75,9 @@ class Auxiliary(nn.Module):
     capturable: bool = False
     keeps_order: bool = False
 
+    def begin(self, rollout: Rollout) -> None:
+        """Begin what takes long and is not done here, before a rollout is learned from."""
+
     @torch.no_grad()
     def reward(self, rollout: Rollout) -> Tensor | None:
         """Return a reward (T, N) to add to the task's, or None."""

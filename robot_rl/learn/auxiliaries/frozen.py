@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -113,16 +114,30 @@ class FrozenPolicy:
         return torch.cat((mean, log_std.expand_as(mean)), dim=-1)
 
 
+class FrozenService(ABC):
+    """A frozen policy that is evaluated somewhere else, a rollout after the other."""
+
+    @abstractmethod
+    def begin(self, obs: Tensor) -> None:
+        """Begin to evaluate raw observations (T, N, D); nothing is waited for."""
+
+    @abstractmethod
+    def take(self) -> Tensor:
+        """Wait for the labels (T, N, L) of the observations, on the CPU (`FrozenPolicy.labels`)."""
+
+
 class FrozenObjective(Auxiliary):
     """An objective on the labels of a frozen policy, which are samples under the objective's name.
 
     Attributes:
         frozen: the policy.
         memory: (N, S) state of a recurrent policy in each world; None without one.
+        service: evaluates it instead of this process; None: this one does.
     """
 
     capturable = True
     keeps_order = True
+    service: FrozenService | None = None
 
     def __init__(self, frozen: FrozenPolicy, memory: Tensor | None) -> None:
         super().__init__()
@@ -131,7 +146,9 @@ class FrozenObjective(Auxiliary):
     @torch.no_grad()
     def labels(self, rollout: Rollout) -> Tensor:
         """Return the labels (T, N, L) of a rollout, whose `groups` have what the policy sees; advance its memory."""
-        obs, starts = torch.cat([rollout.groups[group][:-1] for group in self.groups], dim=-1), rollout.starts()
+        if self.service is not None:
+            return self.service.take().to(rollout.done.device)
+        obs, starts = self._seen(rollout), rollout.starts()
         if self.memory is None:
             return self.frozen.labels(obs, None, starts)
         parts = [
@@ -139,6 +156,30 @@ class FrozenObjective(Auxiliary):
             for columns, worlds in rollout.by_world()
         ]
         return torch.cat(parts, dim=1)
+
+    def begin(self, rollout: Rollout) -> None:
+        """Let a service begin with a rollout."""
+        if self.service is not None:
+            self.service.begin(self._seen(rollout))
+
+    def serve(self, service: FrozenService) -> None:
+        """Let a service evaluate the policy from now on.
+
+        Raises:
+            UserError: It acts in rollouts, or remembers, so that it cannot be evaluated a rollout at a time elsewhere.
+        """
+        if self.hook is not None:
+            raise UserError(
+                f"roles.{self.name}=apart: it acts in rollouts, where simulators evaluate it; give teacher.mix=0 "
+                "teacher.takeover=0, or leave it at the learner"
+            )
+        if self.memory is not None:
+            raise UserError(f"roles.{self.name}=apart: its policy remembers each world; leave it at the learner")
+        self.service = service
+
+    def _seen(self, rollout: Rollout) -> Tensor:
+        """Return the raw observations (T, N, D) that the policy sees."""
+        return torch.cat([rollout.groups[group][:-1] for group in self.groups], dim=-1)
 
     @torch.no_grad()
     def mirrored(self, samples: Mapping[str, Tensor], action: Mirror) -> dict[str, Tensor]:

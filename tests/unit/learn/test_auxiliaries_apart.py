@@ -9,6 +9,7 @@ from robot_rl.config import MemoryCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliary, RolloutHook
 from robot_rl.learn.auxiliaries.config import AmpCfg, ReferenceCfg, RndCfg
+from robot_rl.learn.auxiliaries.frozen import FrozenService
 from robot_rl.learn.auxiliaries.motions import write_motion
 from robot_rl.learn.runner import Runner, make_runner
 
@@ -62,6 +63,44 @@ def test_stale_rollouts_of_two_simulators_are_learned_from(make_point_env, with_
     with apart(make_point_env, with_objective, count=2, staleness=2, sleeps=(0.0, 0.004), observer=rows.append) as it:
         it.learn(8)
     assert rows[-1]["staleness/max"] > 0.0
+
+
+class Elsewhere(FrozenService):
+    """A service that evaluates a rollout when it is waited for."""
+
+    def __init__(self, frozen):
+        self.frozen, self.calls = frozen, []
+
+    def begin(self, obs):
+        self.calls.append("begin")
+        self.obs = obs.clone()
+
+    def take(self):
+        self.calls.append("take")
+        return self.frozen.labels(self.obs, None, torch.zeros(len(self.obs) + 1, self.obs.shape[1], dtype=torch.bool))
+
+
+def test_a_reference_that_a_service_evaluates_gives_the_same_bits(make_point_env, cfg, tmp_path):
+    Runner(make_point_env(), cfg, run_dir=tmp_path / "before").learn(1)
+    cfg, found = replace(cfg, reference=ReferenceCfg(run=str(tmp_path / "before"), weight=0.5)), []
+    for is_apart in (False, True):
+        runner = Runner(stateful(make_point_env), cfg)
+        (reference,) = runner.algorithm.auxiliaries
+        if is_apart:
+            reference.serve(Elsewhere(reference.frozen))
+        runner.learn(3)
+        found.append(runner.actor.state_dict())
+    assert all(torch.equal(tensor, found[1][name]) for name, tensor in found[0].items())
+    assert reference.service.calls == ["begin", "take"] * 3
+
+
+def test_a_policy_that_remembers_is_served_by_nobody(make_point_env, cfg, tmp_path):
+    before = replace(cfg, actor=replace(cfg.actor, memory=MemoryCfg(kind="gru", hidden=8, sequence=4)))
+    Runner(make_point_env(), before, run_dir=tmp_path / "before").learn(1)
+    cfg = replace(cfg, reference=ReferenceCfg(run=str(tmp_path / "before"), weight=0.5))
+    (reference,) = Runner(make_point_env(), cfg).algorithm.auxiliaries
+    with pytest.raises(UserError, match=r"roles\.reference=apart: its policy remembers each world"):
+        reference.serve(Elsewhere(reference.frozen))
 
 
 def test_an_objective_that_acts_with_what_it_learns_is_refused(make_point_env, cfg):

@@ -174,6 +174,8 @@ class PPO(Algorithm):
 
         `proximal` is the result of `make_proximal` for it.
         """
+        for auxiliary in self.auxiliaries:
+            auxiliary.begin(rollout)
         flat, is_decoupled = rollout.flat, proximal is not None and self.cfg.correction.objective == "decoupled"
         critic_in = self.critic.encode(rollout.critic_obs.flatten(0, 1)).unflatten(0, rollout.critic_obs.shape[:2])
         values, states = self.values(rollout, critic_in)
