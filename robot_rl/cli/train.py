@@ -64,6 +64,7 @@ launchers: where the processes of a run, or of each run of a sweep, are started 
   roles.sim.engines=[mujoco,mujoco_warp]             what they simulate with, in turn
   roles.sim.cpus=0  roles.sim.gpus=0                 of each simulator; roles.learner.cpus= and gpus= of the learner
   roles.eval.every=50  roles.eval.episodes=100       with launcher=ray: evaluations while it trains (docs/async.md)
+  roles.reference=apart  roles.teacher=apart         with launcher=ray: frozen policies in processes of their own
   launcher.time='04:00:00'  launcher.partition=      time limit and queue, where there are any
   robot-rl train task=go2_flat num_envs=8192 launcher=torchrun launcher.ranks=2
 

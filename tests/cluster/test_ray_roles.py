@@ -60,11 +60,6 @@ def done(path):
     return found[-1]["iteration"] if found else 0
 
 
-<<<<<<< HEAD
-def test_one_simulator_elsewhere_without_staleness_is_the_local_run(cluster, root):
-    finish(train(cluster, root, "apart", 12, "roles.sim.count=1"), root / "runs/cartpole/apart", 12)
-    command = [sys.executable, "-m", "robot_rl.cli.main", "train", *SMALL, WORLDS, "max_iterations=12", "run_id=here"]
-=======
 @pytest.mark.parametrize("words", [(), ("learner=flashsac", "flashsac.warm_up=2000", "flashsac.batch=64")])
 def test_one_simulator_elsewhere_without_staleness_is_the_local_run(cluster, root, words):
     names = ("apart", "here") if not words else ("apart_flashsac", "here_flashsac")
@@ -72,7 +67,6 @@ def test_one_simulator_elsewhere_without_staleness_is_the_local_run(cluster, roo
     finish(train(cluster, root, apart.name, 12, "roles.sim.count=1", *words), apart, 12)
     more = (*words, "max_iterations=12", f"run_id={here.name}")
     command = [sys.executable, "-m", "robot_rl.cli.main", "train", *SMALL, *more]
->>>>>>> cb637c42 (Evaluate a policy while it is trained, without waiting for it)
     subprocess.run(command, cwd=root, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     differing = differing_tensors(latest_checkpoint(apart), latest_checkpoint(here))
     own = ("env.", "random.noise", "random.hold", "worlds.noise")  # What acts is the simulator's.
@@ -161,23 +155,15 @@ def test_a_sweep_over_runs_with_simulators_of_several_engines(cluster, root):
         (("roles.sim.count=-1",), "roles.sim.count=-1: must be at least 0"),
         (("roles.sim.count=3",), "num_envs=64: must be a multiple of the 3 simulators"),
         (("roles.sim.count=2", "staleness.max=-1"), "staleness.max: -1 is out of range"),
-        (("roles.sim.count=2", "staleness.max=1", "learner=distill"), "staleness.max: 1, but learner=distill cannot"),
+        (("roles.sim.count=2", "staleness.max=1", "learner=rsl_rl"), "staleness.max: 1, but learner=rsl_rl cannot"),
         (("roles.sim.counts=2",), "did you mean 'roles.sim.count'"),
-<<<<<<< HEAD
         (
             ("roles.sim.count=2", "roles.sim.engines=[mujoco,mujok]"),
             "roles.sim.engines: engine='mujok': must be one of",
         ),
-=======
         (("roles.sim.count=2", "launcher.nodes=2"), "roles.sim.count=2: one process learns then"),
         (("roles.reference=apart",), "roles.reference=apart: the run has none; give reference.run=<run>"),
-        (("roles.teacher=elsewhere",), "roles.teacher=elsewhere: must be learner or apart"),
-        (("roles.teacher.cpus=2",), "roles.teacher.cpus=2: is for roles.teacher=apart; add it"),
-        (("roles.prior=apart",), "roles.prior=apart: its discriminator learns from each rollout"),
-        (("roles.eval.every=-5",), "roles.eval.every=-5: must be at least 0"),
-        (("roles.eval.episodes=5",), "roles.eval.episodes=5: nothing is evaluated; give roles.eval.every=<iterations>"),
         (("roles.eval.every=5", "roles.eval.cpus=9"), "roles.eval.cpus=9: with it the run needs 10 CPU, the cluster"),
->>>>>>> cb637c42 (Evaluate a policy while it is trained, without waiting for it)
     ],
 )
 def test_roles_that_cannot_be_are_one_line(cluster, root, words, line):

@@ -134,7 +134,8 @@ def train_rank(settings: Mapping[str, Any]) -> int:
     cfg = RankCfg(**settings)
     sys.argv = ["robot-rl", "worker", cfg.run]
     is_first = os.environ.get("RANK", "0") == "0"
-    run_dir, options = RunDir(Path(cfg.run)), dict.fromkeys(cfg.options, True)
+    run_dir = RunDir(Path(cfg.run))
+    options: dict[str, Any] = dict.fromkeys(cfg.options, True)
     node_id = ray.get_runtime_context().get_node_id()
 
     def work(watcher: Watcher) -> None:
@@ -142,8 +143,8 @@ def train_rank(settings: Mapping[str, Any]) -> int:
             wait_for_lock(run_dir.metrics_file, LOCK_S)
         make_env = _remote(cfg, watcher.is_requested) if cfg.sims else None
         with contextlib.closing(Helpers(cfg, is_first=is_first)) as attendant:
-            own: dict[str, Any] = {"make_env": make_env, "attendant": attendant, "stop": watcher.is_requested}
-            train_frozen(run_dir, is_elastic=cfg.is_elastic, **own, **options)
+            own = {"make_env": make_env, "attendant": attendant, "stop": watcher.is_requested}
+            train_frozen(run_dir, is_elastic=cfg.is_elastic, **options, **own)
             attendant.finish()
 
     with output_to(Path(cfg.log)), Watcher(cfg, node_id, is_first=is_first) as watcher:
