@@ -115,9 +115,8 @@ class RobotPool(Pool):
                 self._refused = line
                 self._say(f"the robot's binary refused a bundle, and goes on with the one before: {line}")
 
-    def begin(self, version: int, *, is_first: bool) -> None:
-        """Note that segments are wanted."""
-        self._base, self._issued = version, 1
+    def begin(self, version: int, staleness: int, *, is_first: bool) -> None:
+        """Do nothing: a robot runs anyway."""
 
     def take(self) -> list[Segment]:
         """Wait for the next segment, and return it with those before it, the newest last.
@@ -194,9 +193,21 @@ class RobotPool(Pool):
                 raise row
         return self._robot.report
 
-    def read_states(self) -> list[State]:
+    @property
+    def present(self) -> list[int]:
+        """Return the one robot."""
+        return [0]
+
+    def send(self, version: int, weights: Tensor) -> None:
+        """Do what `publish` does."""
+        self.publish(version, weights)
+
+    def read_state(self, index: int) -> State:
         """Return nothing: a robot has no state that could be loaded."""
-        return [{} for _ in range(self.count)]
+        return {}
+
+    def load_state(self, index: int, state: Mapping[str, Tensor]) -> None:
+        """Do nothing: a robot is where it is."""
 
     def submit(self, index: int, target: int, *, is_first: bool) -> None:
         """Do nothing: a robot runs anyway."""
@@ -205,19 +216,16 @@ class RobotPool(Pool):
         """Wait for a segment."""
         return 0, self._receive()
 
-    def replace(self, index: int, state: Mapping[str, Tensor]) -> None:
+    def restart(self, index: int) -> None:
         """Raise: there is one robot."""
         line = "a robot that ended cannot be replaced"
         raise UserError(line)
 
-    def abandon(self) -> None:
+    def give_up(self) -> None:
         """Do nothing: a robot runs anyway."""
 
     def allow(self) -> None:
         """Do nothing: a robot runs anyway."""
-
-    def load(self, states: Any) -> None:
-        """Do nothing: a robot is where it is."""
 
     def close(self) -> None:
         """End the robot's process."""

@@ -194,7 +194,8 @@ class OverlappedRunner(Runner):
         elif self._ahead.give_up():
             self._pop_metrics()
             worlds.unpack(Path("the worlds before"), self._rest, self.env, self._acting_worlds())
-            self.collector.noise.set_state(self._noise)
+            for name, stream in self.acting_streams().items():
+                stream.set_state(self._drawn[name])
             self.collector.leave()
 
     def _run(self, last: int, stop: StopRequest) -> dict[str, float]:

@@ -161,7 +161,6 @@ def test_a_sweep_over_runs_with_simulators_of_several_engines(cluster, root):
             ("roles.sim.count=2", "roles.sim.engines=[mujoco,mujok]"),
             "roles.sim.engines: engine='mujok': must be one of",
         ),
-        (("roles.sim.count=2", "launcher.nodes=2"), "roles.sim.count=2: one process learns then"),
         (("roles.reference=apart",), "roles.reference=apart: the run has none; give reference.run=<run>"),
         (("roles.eval.every=5", "roles.eval.cpus=9"), "roles.eval.cpus=9: with it the run needs 10 CPU, the cluster"),
     ],

@@ -101,7 +101,6 @@ def settings(**changes):
         (["launcher=ray", "roles.teacher=elsewhere"], "roles.teacher=elsewhere: must be learner or apart"),
         (["launcher=ray", "roles.teacher.cpus=2"], "roles.teacher.cpus=2: is for roles.teacher=apart; add it"),
         (["launcher=ray", "roles.prior=apart"], "roles.prior=apart: its discriminator learns from each rollout"),
-        (["launcher=ray", "roles.sim.count=2", "launcher.nodes=2"], "roles.sim.count=2: one process learns then"),
         (["staleness.max=1"], "staleness.max=1: has no effect where the learner simulates"),
         (["overlap=true", "learner=rsl_rl"], "overlap: true, but learner=rsl_rl cannot learn from an older"),
         (["~launcher"], "'~launcher': write launcher=<name>"),
