@@ -61,7 +61,8 @@ def test_only_noise_acts_until_the_learner_has_seen_enough(make_point_env, cfg):
         kept, update = [], session.algorithm.update
 
         def look(rollout, progress):
-            kept.append(((rollout.action == rollout.noise).all(-1), rollout.version.clone()))
+            is_noise = (rollout.action == rollout.noise).all(-1)
+            kept.append((is_noise[rollout.valid], rollout.version[rollout.valid]))  # Too old ones are zeros.
             return update(rollout, progress)
 
         session.algorithm.update = look
