@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError, suggest
 
@@ -83,8 +84,7 @@ def make_plant(task: Task, cfg: PlantCfg, folder: Path) -> tuple[Task, str]:
 
 def _loaded(task: Task, cfg: PlantCfg, folder: Path) -> tuple[Task, str]:
     """Return a task with a robot that carries a box on its base, a body of its own, and what it carries in words."""
-    import mujoco
-
+    mujoco: Any = importlib.import_module("mujoco")
     robot = task.robot
     if robot.base_body is None:
         raise UserError(f"plant=heavier: the robot of task={task.name} is bolted down, it carries nothing")
