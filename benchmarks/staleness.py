@@ -40,6 +40,7 @@ from robot_rl.learn.overlap import Ahead, OverlappedRunner
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.runner import Runner
 from robot_rl.learn.simulators.weights import pack, unpack
+from robot_rl.report.plot import Axis, path
 
 GOAL, WINDOW = 0.25, 10
 MARKS = (0.4, 0.35)
@@ -50,6 +51,7 @@ OBJECTIVES |= {"vtrace": {"ppo.correction.advantages": "vtrace"}}
 METRIC = "tracking/lin_vel_error"
 EVALUATED = f"evaluated {GOAL} m/s"
 KEPT = (METRIC, "staleness/mean", "staleness/effective", "staleness/divergence", "staleness/gated", "loss/clip_share")
+COLORS = ("#1f77b4", "#aec7e8", "#ff7f0e", "#ffbb78", "#2ca02c", "#98df8a", "#d62728", "#9467bd", "#111111")
 KNOWN = {"kinds": "0,1,1:none,4,4:none,16,16:none", "seeds": "1,2,3", "iterations": "240", "jobs": "1", "out": ""}
 
 
@@ -186,6 +188,29 @@ def smooth(values: list[float]) -> list[float]:
     return [statistics.fmean(values[max(0, k + 1 - WINDOW) : k + 1]) for k in range(len(values))]
 
 
+def plot(found: dict[str, dict[str, Any]]) -> str:
+    """Return the curves of the explored error over iterations as an SVG, a line a training."""
+    width, height, margin = 720, 380, 46
+    most = max(len(one["rows"]) for curves in found.values() for one in curves.values())
+    x, y = Axis(low=0.0, high=most, start=margin, end=width - 12), Axis(low=0.0, high=1.1, start=height - 42, end=24)
+    text = f'<text x="{margin}" y="15" font-size="13">go2_flat: linear error of explored steps [m/s]</text>'
+    parts = [text, f'<text x="{width / 2}" y="{height - 6}" font-size="12" text-anchor="middle">iterations</text>']
+    for value in (0.0, 0.25, 0.5, 0.75, 1.0):
+        parts.append(f'<text x="{margin - 6}" y="{y(value) + 4:.1f}" font-size="11" text-anchor="end">{value:g}</text>')
+        parts.append(f'<path d="M{margin} {y(value):.1f}H{width - 12}" stroke="#ddd"/>')
+    for value in range(0, most + 1, 50):
+        parts.append(f'<text x="{x(value):.1f}" y="{height - 26}" font-size="11" text-anchor="middle">{value}</text>')
+    for k, (name, curves) in enumerate(sorted(found.items())):
+        color, dash = COLORS[k % len(COLORS)], ' stroke-dasharray="5 3"' if name.endswith("none") else ""
+        for one in curves.values():
+            errors = smooth([row[METRIC] for row in one["rows"]])
+            line = path([x(step + 1) for step in range(len(errors))], [y(min(error, 1.1)) for error in errors])
+            parts.append(f'<path d="{line}" fill="none" stroke="{color}" stroke-width="1.5"{dash}/>')
+        parts.append(f'<text x="{width - 170}" y="{40 + 15 * k}" font-size="12" fill="{color}">{name}</text>')
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">'
+    return f'{head}<rect width="100%" height="100%" fill="white"/>{"".join(parts)}</svg>\n'
+
+
 def main(arguments: list[str]) -> int:
     """Train what is missing, and write the file after each training."""
     options = read_words(arguments, KNOWN, whole=("iterations", "jobs"))
@@ -208,6 +233,7 @@ def main(arguments: list[str]) -> int:
             print(f"{kind}, seed {one[2]}: {GOAL} m/s after {goal_after(result['points'])} iterations", flush=True)
             if out is not None:
                 write_atomic(out, json.dumps(summary(found, options), indent=1) + "\n")
+                write_atomic(out.with_suffix(".svg"), plot(found))
     print(json.dumps(summary(found, options)["notes"], indent=1))
     return 0
 

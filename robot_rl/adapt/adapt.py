@@ -21,7 +21,7 @@ from robot_rl.adapt.pool import RobotPool
 from robot_rl.adapt.robot import RobotCfg, RobotProcess
 from robot_rl.adapt.steps import POLICY, Joiner
 from robot_rl.config import apply_overrides
-from robot_rl.errors import UserError
+from robot_rl.errors import Interrupted, UserError
 from robot_rl.sim2sim.commands import ActionReader
 
 if TYPE_CHECKING:
@@ -190,10 +190,10 @@ class Adaptation:
         with contextlib.ExitStack() as stack:
             template = stack.enter_context(contextlib.closing(self.train.make_env(num_envs=2)))
             robot = stack.enter_context(contextlib.closing(self._robot(bundle, "robot", **more)))
+            versions, reader = {identity: 0}, self._reader(bundle)
             pool = RobotPool(
                 robot,
-                Joiner(read_action=self._reader(bundle), version_of={identity: 0}, identity=identity),
-                self._tail(log),
+                Joiner(read_action=reader, version_of=versions, identity=identity, read_log=self._tail(log)),
                 actor=actor,
                 export=lambda policy, version, out: self._bundle(policy, version, out)[0],
                 follow=follow,
@@ -201,6 +201,7 @@ class Adaptation:
                 num_steps=self.train.learner.num_steps,
                 window=self.cfg.window,
             )
+            stack.callback(pool.close)
             worlds = RemoteWorlds(template, self.cfg.window, pool)
             learner: AsyncRunner = worlds.make_runner(self.train.learner, run_dir=path, seed=self.cfg.seed)
             load_actor(learner.actor, actor.state_dict())
@@ -208,7 +209,10 @@ class Adaptation:
             learner.settings = self.train.tree
             mean = Mean(learner.actor, self._show)
             learner._observers.append(mean)
-            learner.learn(self.cfg.iterations)
+            try:
+                learner.learn(self.cfg.iterations)
+            except Interrupted as stop:
+                raise Interrupted(None, learner.iteration, stop.signal, saved=False) from None
             load_actor(learner.actor, mean.weights)
             learner.save()
             self._bundle(learner.actor, learner.iteration, path / "policy")

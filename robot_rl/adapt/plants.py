@@ -25,6 +25,8 @@ PAYLOAD_SHARE = 1.0 / 3.0
 """Payload by default, as a share of the robot's own mass."""
 BOX = (0.1, 0.075, 0.05)
 """Half of the payload's length, width and height [m]."""
+PUSH = "push"
+"""The event that is left out: nobody pushes a robot that is to adapt."""
 REPLACED = {"weaker": "motor_strength", "slippery": "foot_friction"}
 """The randomization that a plant's own event takes the place of."""
 
@@ -57,7 +59,7 @@ class PlantCfg:
 
 
 def make_plant(task: Task, cfg: PlantCfg, folder: Path) -> tuple[Task, str]:
-    """Return a copy of a task with the plant in it, and what differs in words.
+    """Return a copy of a task with the plant in it, which nobody pushes, and what differs in words.
 
     Args:
         task: The task.
@@ -70,6 +72,7 @@ def make_plant(task: Task, cfg: PlantCfg, folder: Path) -> tuple[Task, str]:
     from robot_rl_envs.mdp import events
     from robot_rl_envs.task import Event
 
+    task = dataclasses.replace(task, events={k: one for k, one in task.events.items() if one.info.name != PUSH})
     if cfg.name == "nominal":
         return task, KINDS[cfg.name]
     if cfg.name == "heavier":

@@ -50,7 +50,6 @@ class RobotPool(Pool):
         self,
         robot: RobotProcess,
         joiner: Joiner,
-        read_log: Callable[[], list[Mapping[str, Any]]],
         *,
         actor: Actor,
         export: Callable[[Actor, int, Path], str],
@@ -64,7 +63,6 @@ class RobotPool(Pool):
         Args:
             robot: The robot.
             joiner: Joins its log and its plant.
-            read_log: Returns the events that the log has since the last call.
             actor: A policy of the same architecture as the one that acts.
             export: Writes the bundle of a policy of a version to a folder, and returns the bundle's identity.
             follow: The folder that the binary follows.
@@ -73,7 +71,7 @@ class RobotPool(Pool):
             window: Segments of a rollout.
         """
         super().__init__(window)
-        self._robot, self._joiner, self._read_log, self._export = robot, joiner, read_log, export
+        self._robot, self._joiner, self._export = robot, joiner, export
         self._actor = copy.deepcopy(actor).requires_grad_(False)
         self._follow, self._say, self._num_steps = follow, say, num_steps
         self._refused = ""
@@ -147,7 +145,6 @@ class RobotPool(Pool):
         if isinstance(row, BaseException):
             raise row
         self._joiner.add_row(row)
-        self._joiner.add_events(self._read_log())
         for step in self._joiner.take():
             self._steps.append(step)
             self.steps += 1
@@ -228,7 +225,8 @@ class RobotPool(Pool):
         """Do nothing: a robot runs anyway."""
 
     def close(self) -> None:
-        """End the robot's process."""
+        """End the robot's process, and read its log no more."""
+        self._joiner.read_log = list
         self._robot.close()
 
 

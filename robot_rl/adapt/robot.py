@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import json
 import signal
 import subprocess
@@ -206,6 +207,8 @@ def main(words: Sequence[str]) -> int:
     torch.set_num_threads(1)
     try:
         with contextlib.closing(make_session(cfg)) as session:
+            gc.collect()
+            gc.freeze()  # A collection that looks at everything takes longer than a state may be late.
             session.run(lambda: bool(stop))
             _write({"report": session.report()})
     except (UserError, PeerError, ValueError) as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,7 @@ class Joiner:
         read_action: From targets (J,) [rad or m], efforts (J,) and the command to a raw action (A,).
         version_of: The version of the policy in each bundle, by its identity.
         identity: The bundle that acts.
+        read_log: Returns the events that the log has since the last call.
         tolerance: An action that differs by more from the requested one was limited.
         skipped: Rows that were left out: not under the policy, or without a step in the log.
     """
@@ -64,15 +65,12 @@ class Joiner:
     read_action: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
     version_of: dict[str, int]
     identity: str
+    read_log: Callable[[], Iterable[Mapping[str, Any]]] = list
     tolerance: float = 1e-4
     skipped: int = 0
-    _acted: dict[int, dict[str, Any]] = None  # type: ignore[assignment]
-    _rows: deque[Mapping[str, Any]] = None  # type: ignore[assignment]
+    _acted: dict[int, dict[str, Any]] = field(default_factory=dict)
+    _rows: deque[Mapping[str, Any]] = field(default_factory=deque)
     _newest: int = 0
-
-    def __post_init__(self) -> None:
-        """Begin without any."""
-        self._acted, self._rows = {}, deque()
 
     def add_events(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Take events of the log, in its order (`robot_rl_runtime.LogTail`)."""
@@ -97,7 +95,8 @@ class Joiner:
         self._rows.append(row)
 
     def take(self) -> list[Step]:
-        """Return the steps that are complete, in order."""
+        """Read the log, and return the steps that are complete, in order."""
+        self.add_events(self.read_log())
         found = []
         while self._rows:
             row = self._rows[0]

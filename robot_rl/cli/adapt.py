@@ -105,7 +105,8 @@ def show(result: Mapping[str, Any], words: str) -> int:
     faults = [fault["fault"] for part in (before, robot, after) for fault in part["faults"]]
     falls = sum(part["falls"] for part in (before, robot, after))
     print(f"  safety limits: {', '.join(faults) or 'none was touched'}; {falls} falls")
-    taken = [one for one in result["bundles"] if "refused" not in one]
-    print(f"  {len(taken)} bundles acted, {len(result['bundles']) - len(taken)} were refused")
+    refused = sum(bool(one["refused"]) for one in result["bundles"])
+    acted = sum(one["first_step"] is not None for one in result["bundles"])
+    print(f"  {acted} bundles acted, {refused} were refused")
     print(f"  {'better' if better else 'NOT better: keep the old one'}; robot-rl sim2sim run={words}")
     return 0 if better and not faults else 1

@@ -4,7 +4,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -44,6 +44,24 @@ class Attendant(Protocol):
 
 Stop = Callable[[], bool]
 """Asked after each iteration of a process: whether the training shall stop; one process that says so is enough."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Surroundings:
+    """What a launcher adds to the training of a process.
+
+    Attributes:
+        stop: Asked after each iteration whether the training shall stop, for a process that gets no signals.
+        make_env: Makes its worlds, where they are not simulated by this process.
+        attendant: Looks at the runner after each iteration.
+    """
+
+    stop: Stop | None = None
+    make_env: MakeEnv | None = None
+    attendant: Attendant | None = None
+
+
+NOTHING = Surroundings()
 COMMANDS = ("export", "eval", "video", "report", "play")
 """Commands for a run."""
 
@@ -81,9 +99,7 @@ def train_frozen(
     allow_resize: bool = False,
     fresh_worlds: bool = False,
     is_elastic: bool = False,
-    stop: Stop | None = None,
-    make_env: MakeEnv | None = None,
-    attendant: Attendant | None = None,
+    around: Surroundings = NOTHING,
 ) -> None:
     """Train a run as one of its processes, with the settings that its run.yaml has: begin it, or go on with it.
 
@@ -94,9 +110,7 @@ def train_frozen(
         fresh_worlds: Reset the worlds.
         is_elastic: The processes may be more or fewer than at first; where they do not divide the worlds evenly, as
             many of them are trained as they do.
-        stop: Asked after each iteration whether the training shall stop, for a process that gets no signals.
-        make_env: Makes its worlds, where they are not simulated by this process.
-        attendant: Looks at the runner after each iteration.
+        around: What a launcher adds.
 
     Raises:
         UserError: Something requested is not available, or run.yaml is missing or was changed by hand.
@@ -111,7 +125,7 @@ def train_frozen(
     if ranks.first(lambda: is_trained(run_dir)):
         kept = _divisible(resolve_inputs(load(run_dir, trust=trust)), ranks, is_elastic)
         options = {"allow_resize": allow_resize or is_elastic, "fresh_worlds": fresh_worlds}
-        go_on(run_dir, kept, ranks, is_requeued=True, stop=stop, make_env=make_env, attendant=attendant, **options)
+        go_on(run_dir, kept, ranks, is_requeued=True, around=around, **options)
         return
     cfg = _divisible(resolve_inputs(cfg), ranks, is_elastic)
 
@@ -124,7 +138,7 @@ def train_frozen(
             raise
         return lock
 
-    _begin(cfg, ranks, adopt, stop=stop, make_env=make_env, attendant=attendant)
+    _begin(cfg, ranks, adopt, around=around)
 
 
 def _divisible(cfg: TrainCfg, ranks: Ranks, is_elastic: bool) -> TrainCfg:
@@ -140,9 +154,7 @@ def _begin(
     ranks: Ranks,
     make_lock: Callable[[dict[str, Any]], RunLock],
     *,
-    stop: Stop | None = None,
-    make_env: MakeEnv | None = None,
-    attendant: Attendant | None = None,
+    around: Surroundings = NOTHING,
 ) -> RunDir:
     """Train a new run; `make_lock` locks its directory, with what describes the task in its run.yaml."""
     weights = good_checkpoint(cfg.init_from.path) if cfg.init_from else None
@@ -152,7 +164,7 @@ def _begin(
             runner.load(weights, weights_only=True)
 
     with contextlib.ExitStack() as stack:
-        env = stack.enter_context(contextlib.closing(_worlds(cfg, ranks, make_env)))
+        env = stack.enter_context(contextlib.closing(_worlds(cfg, ranks, around.make_env)))
         locks: list[RunLock] = []
 
         def begin() -> str:
@@ -161,7 +173,7 @@ def _begin(
 
         signals.ending.phase = signals.UNWIND  # A directory without results is left as it was found.
         run_dir = RunDir(Path(ranks.first(begin)))
-        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, stop=stop, attendant=attendant)
+        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, around=around)
     if ranks.is_first:
         _show_what_next(run_dir, cfg)
     return run_dir
@@ -180,8 +192,7 @@ def _learn(
     *,
     locks: Sequence[RunLock],
     begun: Callable[[Any], None] = lambda _: None,
-    stop: Stop | None = None,
-    attendant: Attendant | None = None,
+    around: Surroundings = NOTHING,
 ) -> None:
     """Run the remaining iterations; the first process shows the progress and writes the metrics."""
     from robot_rl.learn.runner import make_runner
@@ -196,13 +207,13 @@ def _learn(
             options["observer"] = stack.enter_context(progress)
         else:
             options["observer"] = print_notices(env, ranks.rank)
-        if stop is not None:
+        if (stop := around.stop) is not None:
             options["observer"] = (options["observer"], lambda _: stop())
         with as_user_error():
             runner = make_runner(env, cfg.learner, **options)
-            if attendant is not None:
-                attendant.equip(runner)
-                runner.attendant = attendant.attend
+            if around.attendant is not None:
+                around.attendant.equip(runner)
+                runner.attendant = around.attendant.attend
             prepare(runner)
         runner.settings = cfg.tree
         for lock in locks:  # Removes rows after the checkpoint.
@@ -306,9 +317,7 @@ def go_on(
     allow_resize: bool = False,
     fresh_worlds: bool = False,
     is_requeued: bool = False,
-    stop: Stop | None = None,
-    make_env: MakeEnv | None = None,
-    attendant: Attendant | None = None,
+    around: Surroundings = NOTHING,
 ) -> None:
     """Continue a run from its newest intact checkpoint.
 
@@ -319,9 +328,7 @@ def go_on(
         allow_resize: Divide the worlds again where their number or that of the processes is another.
         fresh_worlds: Reset the worlds.
         is_requeued: It is no error that all iterations are done.
-        stop: Asked after each iteration whether the training shall stop.
-        make_env: Makes the worlds, where they are not simulated by this process.
-        attendant: Looks at the runner after each iteration.
+        around: What a launcher adds.
 
     Raises:
         GiveUpError: The run has no intact checkpoint.
@@ -348,7 +355,7 @@ def go_on(
         ranks.first(note)
 
     with contextlib.ExitStack() as stack:
-        env = stack.enter_context(contextlib.closing(_worlds(cfg, ranks, make_env)))
+        env = stack.enter_context(contextlib.closing(_worlds(cfg, ranks, around.make_env)))
         locks: list[RunLock] = []
 
         def acquire() -> None:
@@ -357,7 +364,7 @@ def go_on(
                 raise UserError(f"{run_dir.path}: another process trained it meanwhile; give the same command again")
 
         ranks.first(acquire)
-        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, begun=begun, stop=stop, attendant=attendant)
+        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, begun=begun, around=around)
     if ranks.is_first:
         _show_what_next(run_dir, cfg)
 

@@ -128,7 +128,7 @@ def train_rank(settings: Mapping[str, Any]) -> int:
     import ray
 
     from robot_rl.experiment.run_dir import RunDir
-    from robot_rl.experiment.training import train_frozen
+    from robot_rl.experiment.training import Surroundings, train_frozen
     from robot_rl.metrics.rows import wait_for_lock
 
     cfg = RankCfg(**settings)
@@ -143,8 +143,8 @@ def train_rank(settings: Mapping[str, Any]) -> int:
             wait_for_lock(run_dir.metrics_file, LOCK_S)
         make_env = _remote(cfg, watcher.is_requested) if cfg.sims else None
         with contextlib.closing(Helpers(cfg, is_first=is_first)) as attendant:
-            own = {"make_env": make_env, "attendant": attendant, "stop": watcher.is_requested}
-            train_frozen(run_dir, is_elastic=cfg.is_elastic, **options, **own)
+            around = Surroundings(make_env=make_env, attendant=attendant, stop=watcher.is_requested)
+            train_frozen(run_dir, is_elastic=cfg.is_elastic, around=around, **options)
             attendant.finish()
 
     with output_to(Path(cfg.log)), Watcher(cfg, node_id, is_first=is_first) as watcher:

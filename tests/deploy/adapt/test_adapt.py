@@ -26,9 +26,8 @@ def test_a_robot_adapts_while_it_walks(adapted, capsys):
     assert found["robot"]["faults"] == []
     assert found["steps"] >= 6 * 500
     assert found["updates"] == 5
-    taken = [one for one in found["bundles"] if "refused" not in one]
-    assert len(taken) == len(found["bundles"])
-    assert len(taken) >= 4
+    assert not [one["refused"] for one in found["bundles"] if one["refused"]]
+    assert sum(one["first_step"] is not None for one in found["bundles"]) >= 4
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [row["iteration"] for row in rows] == [1, 2, 3, 4, 5]
     assert rows[0]["staleness/plain_ratio"] == pytest.approx(0.0, abs=1e-3)

@@ -44,9 +44,10 @@ def test_a_plant_takes_the_place_of_its_randomization(name, tmp_path):
     assert [one.info.name for one in task.events.values()].count(own.info.name) == 1
 
 
-def test_the_nominal_plant_is_the_task(tmp_path):
+def test_the_nominal_plant_is_the_task_without_pushes(tmp_path):
     task = get_task("go2_flat")
-    assert make_plant(task, PlantCfg(), tmp_path)[0] is task
+    plant, _ = make_plant(task, PlantCfg(), tmp_path)
+    assert plant.events == {name: one for name, one in task.events.items() if name != "push"}
     assert set(KINDS) == {"nominal", "heavier", "weaker", "slippery"}
 
 

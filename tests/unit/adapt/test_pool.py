@@ -59,9 +59,11 @@ def make_pool(actor, tmp_path):
             exported.append((version, out, pack(policy)))
             return "one"
 
-        joiner = Joiner(read_action=lambda q, tau, command: q, version_of={"zero": 0}, identity="zero")
+        joiner = Joiner(
+            read_action=lambda q, tau, command: q, version_of={"zero": 0}, identity="zero", read_log=robot.read
+        )
         how = {"num_steps": 4, "window": 2, "say": (said if said is not None else []).append} | options
-        pool = RobotPool(robot, joiner, robot.read, actor=actor, export=export, follow=tmp_path, **how)
+        pool = RobotPool(robot, joiner, actor=actor, export=export, follow=tmp_path, **how)
         pool.publish(0, pack(actor))
         return pool, exported
 
