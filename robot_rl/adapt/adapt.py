@@ -67,7 +67,7 @@ class AdaptCfg:
 
     plant: PlantCfg = field(default_factory=PlantCfg)
     minutes: float = 10.0
-    explore: float = 0.2
+    explore: float = 0.15
     segment_s: float = 20.0
     window: int = 5
     measure_s: float = 60.0

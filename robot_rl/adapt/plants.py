@@ -21,7 +21,7 @@ KINDS = {
 }
 """Names of the plants, and what differs."""
 STRENGTH, FRICTION = 0.75, 0.35
-PAYLOAD_SHARE = 1.0 / 3.0
+PAYLOAD_SHARE = 1.0 / 6.0
 """Payload by default, as a share of the robot's own mass."""
 BOX = (0.1, 0.075, 0.05)
 """Half of the payload's length, width and height [m]."""
@@ -37,7 +37,7 @@ class PlantCfg:
 
     Attributes:
         name: One of `KINDS`.
-        payload: Mass that the robot carries [kg]; 0: a third of its own. Only of the heavier plant.
+        payload: Mass that the robot carries [kg]; 0: a sixth of its own. Only of the heavier plant.
         payload_at: Where, in the frame of its base [m].
     """
 

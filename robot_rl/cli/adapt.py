@@ -30,10 +30,10 @@ class Options(PolicyOptions):
     """Options of robot-rl adapt."""
 
     plant: str = option("heavier", "the robot, below")
-    payload: float = option(0.0, "of plant=heavier: the mass that it carries [kg]; 0: a third of its own")
+    payload: float = option(0.0, "of plant=heavier: the mass that it carries [kg]; 0: a sixth of its own")
     payload_at: str = option("0.15,0,0.05", "of plant=heavier: where, in the frame of the robot's base [m]")
     minutes: float = option(10.0, "how long the robot explores [min]", least=1.0, most=1440.0)
-    explore: float = option(0.2, "standard deviation of the exploration, of the raw action", least=0.01, most=2.0)
+    explore: float = option(0.15, "standard deviation of the exploration, of the raw action", least=0.01, most=2.0)
     segment: float = option(20.0, "weights are published as often [s]", least=1.0, most=600.0)
     window: int = option(5, "so many segments are learned from at once", least=1, most=100)
     measure: float = option(60.0, "how long it follows commands before and after [s]", least=5.0, most=3600.0)

@@ -32,8 +32,8 @@ def test_a_payload_is_a_body_of_its_own(tmp_path):
         plain.close()
 
 
-def test_a_payload_is_a_third_of_the_robot_by_default(tmp_path):
-    assert "5.1 kg" in make_plant(get_task("go2_flat"), PlantCfg(name="heavier"), tmp_path)[1]
+def test_a_payload_is_a_sixth_of_the_robot_by_default(tmp_path):
+    assert "2.5 kg" in make_plant(get_task("go2_flat"), PlantCfg(name="heavier"), tmp_path)[1]
 
 
 @pytest.mark.parametrize("name", ["weaker", "slippery"])
