@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from robot_rl.adapt.plants import PlantCfg, make_plant
+from robot_rl.adapt.plants import PlantCfg, check_plant, make_plant
 from robot_rl.adapt.pool import RobotPool
 from robot_rl.adapt.robot import RobotCfg, RobotProcess
 from robot_rl.adapt.steps import POLICY, Joiner
@@ -44,6 +44,8 @@ SIMULATED, ROLLOUT, RATE = 256, 24, 1e-3
 """Worlds, steps of a rollout and step size with which the critic is fitted."""
 AVERAGED = 0.8
 """The policy that is kept is a running mean of those that acted, with this decay."""
+GROUPS = ("actor_groups", "critic_groups")
+"""Settings of the learner that a policy's run has in common with its adaptation."""
 SEEN = 1e12
 """Observations that the actor's normalizer has seen: what follows does not move it."""
 
@@ -90,21 +92,29 @@ class Adaptation:
     """
 
     def __init__(
-        self, source: PolicySource, words: Mapping[str, Any], cfg: AdaptCfg, say: Callable[[str], None] = print
+        self,
+        source: PolicySource,
+        changes: Mapping[str, Any],
+        cfg: AdaptCfg,
+        *,
+        root: str = "runs",
+        say: Callable[[str], None] = print,
     ) -> None:
         """Find the policy.
 
         Args:
             source: The policy.
-            words: "policy", "run", "root" and "changes" that it was found by.
+            changes: Changed settings of the learner, by dotted name; those of the task are the source's already.
             cfg: The settings.
+            root: The directory of all runs.
             say: Called with lines for the user.
 
         Raises:
             UserError: Its network is not a plain perceptron, or something requested is not available.
         """
-        self.cfg, self._say, self._words = cfg, say, dict(words)
-        self._weights, self.train = prepare(source, words, cfg)
+        self.cfg, self._say = cfg, say
+        self._steps: Callable[[], int] = int
+        self._weights, self.train = prepare(source, changes, cfg, root)
         self.run_dir: RunDir
 
     def run(self) -> dict[str, Any]:
@@ -161,8 +171,8 @@ class Adaptation:
         folder = self.run_dir.path / name
         folder.mkdir(parents=True, exist_ok=True)
         plant = asdict(self.cfg.plant)
-        given = self._words | {"plant": plant, "bundle": str(bundle.resolve()), "folder": str(folder.resolve())}
-        given |= {"seed": self.cfg.seed, "settings": self.cfg.settings}
+        given = {"run": str(self.run_dir.path.resolve()), "plant": plant, "bundle": str(bundle.resolve())}
+        given |= {"folder": str(folder.resolve()), "seed": self.cfg.seed, "settings": self.cfg.settings}
         return RobotProcess(RobotCfg(**given, **more))
 
     def _measure(self, bundle: Path, name: str) -> dict[str, Any]:
@@ -202,13 +212,19 @@ class Adaptation:
                 window=self.cfg.window,
             )
             stack.callback(pool.close)
+            if not self.cfg.keep_log:
+                stack.callback(log.unlink, missing_ok=True)
+            self._steps = lambda: pool.steps
+            mean = Mean(self._show, lambda: pool.steps >= self.cfg.minutes * 60.0 / self.train.task.sim.step_dt)
             worlds = RemoteWorlds(template, self.cfg.window, pool)
-            learner: AsyncRunner = worlds.make_runner(self.train.learner, run_dir=path, seed=self.cfg.seed)
+            learner: AsyncRunner = worlds.make_runner(
+                self.train.learner, run_dir=path, seed=self.cfg.seed, observer=mean
+            )
+            pool.is_stopping = lambda: learner.is_stopping
             load_actor(learner.actor, actor.state_dict())
             learner.critic.load_state_dict(critic)
             learner.settings = self.train.tree
-            mean = Mean(learner.actor, self._show)
-            learner._observers.append(mean)
+            mean.begin(learner.actor)
             try:
                 learner.learn(self.cfg.iterations)
             except Interrupted as stop:
@@ -218,8 +234,6 @@ class Adaptation:
             self._bundle(learner.actor, learner.iteration, path / "policy")
             robot.request_stop()
             report = pool.finish()
-            if not self.cfg.keep_log:
-                log.unlink(missing_ok=True)
         return {
             "minutes": self.cfg.minutes,
             "steps": pool.steps,
@@ -242,7 +256,7 @@ class Adaptation:
         return lambda: tail.read(["/policy", "/command", "/event"])
 
     def _show(self, row: Mapping[str, float]) -> None:
-        minutes = (row["iteration"] + self.cfg.window - 1) * self.cfg.segment_s / 60.0
+        minutes = self._steps() * self.train.task.sim.step_dt / 60.0
         errors = ", ".join(f"{name.partition('/')[2]} {row[name]:.3f}" for name in ERRORS if name in row)
         age, effective = row["staleness/mean"], row["staleness/effective"]
         line = f"{minutes:5.1f} min: {errors}, reward {row['robot/reward']:.2f}; {age:.1f} versions behind, effective "
@@ -253,60 +267,74 @@ ERRORS = ("robot/lin_vel_error", "robot/yaw_vel_error")
 
 
 class Mean:
-    """An observer that keeps a running mean of the policies."""
+    """An observer that keeps a running mean of the policies, and ends the training when the time is over."""
 
-    def __init__(self, actor: Actor, show: Callable[[Mapping[str, float]], None]) -> None:
+    def __init__(self, show: Callable[[Mapping[str, float]], None], is_over: Callable[[], bool]) -> None:
+        """Take what shows a row, and what says whether the time is over."""
+        self._show, self._is_over = show, is_over
+        self._actor: Any = None
+        self.weights: dict[str, Any] = {}
+
+    def begin(self, actor: Actor) -> None:
         """Begin with a policy."""
-        self._actor, self._show = actor, show
-        self.weights = copy.deepcopy(actor.state_dict())
+        self._actor, self.weights = actor, copy.deepcopy(actor.state_dict())
 
-    def __call__(self, row: dict[str, float]) -> None:
-        """Take the policy after an update."""
+    def __call__(self, row: dict[str, float]) -> bool:
+        """Take the policy after an update; return whether the time is over."""
         self._show(row)
         for name, tensor in self._actor.state_dict().items():
             if tensor.is_floating_point():
                 self.weights[name].lerp_(tensor, 1.0 - AVERAGED)
             else:
                 self.weights[name].copy_(tensor)
+        return self._is_over()
 
 
-def prepare(source: PolicySource, words: Mapping[str, Any], cfg: AdaptCfg) -> tuple[dict[str, Any], TrainCfg]:
+def prepare(
+    source: PolicySource, changes: Mapping[str, Any], cfg: AdaptCfg, root: str
+) -> tuple[dict[str, Any], TrainCfg]:
     """Return the weights of a policy's network, and the settings of a learner of that network.
 
-    Raises:
-        UserError: The network is not a plain perceptron, the task has no native simulation, or a setting is invalid.
-    """
-    from robot_rl.experiment.bundle_teacher import find_teacher
-    from robot_rl.experiment.settings import change, default_tree, resolve
-    from robot_rl.learn.checkpoints.checkpoint import load_checkpoint
+    Task and rewards are those of the policy's run; of a bundle without one those of the task, with the changes.
 
-    if source.cfg.task.robots:
-        raise UserError(f"task={source.cfg.task.name}: a team does not adapt; name a policy of one robot")
-    checkpoint, _ = find_teacher(str(source.find_bundle()), Path(words["root"]))
-    tensors, meta = load_checkpoint(checkpoint)
-    network = meta["learner"]["actor"]
-    num_steps = round(cfg.segment_s / source.cfg.task.sim.step_dt)
+    Raises:
+        UserError: The network is not a plain perceptron, the robot does not fit the plant, or a setting is invalid.
+    """
+    from robot_rl.experiment.bundle_teacher import bundle_actor
+    from robot_rl.experiment.settings import change, default_tree, resolve
+
+    task, before = source.cfg.task, source.cfg.tree
+    if task.robots:
+        raise UserError(f"task={task.name}: a team does not adapt; name a policy of one robot")
+    check_plant(task, cfg.plant)
+    defaults = source.cfg.source.defaults(source.cfg.reference, "cpu")
+    tree = default_tree(source.cfg.reference, "cpu", "ppo")
+    tree |= {key: before[key] for key in (*defaults.settings, *GROUPS) if key in before and key != "metrics"}
+    given = {key: value for key, value in changes.items() if key.partition(".")[0] not in defaults.settings}
+    change(tree, given)  # A name that does not exist is refused before anything is done.
+    tensors, network = bundle_actor(source.find_bundle())
     own = {
         **LEARNER,
         "device": "cpu",
         "engine": "mujoco",
         "seed": cfg.seed,
-        "root": words["root"],
-        "num_steps": num_steps,
+        "root": root,
+        "num_steps": round(cfg.segment_s / task.sim.step_dt),
         "max_iterations": cfg.iterations,
         "staleness.max": cfg.window + 2,
         "actor.hidden": network["hidden"],
         "actor.activation": network["activation"],
         **{f"actor.{name}": cfg.explore for name in ("init_std", "min_std", "max_std")},
     }
-    train = resolve(change(default_tree(source.cfg.reference, "cpu"), {**own, **words["changes"]}))
-    return {name.removeprefix("actor."): tensor for name, tensor in tensors.items()}, train
+    return tensors, resolve(change(tree, {**own, **given}))
 
 
 @torch.no_grad()
 def load_actor(actor: Actor, weights: Mapping[str, Any]) -> None:
     """Give an actor the weights of another of the same architecture, but for the deviation, and keep its normalizer."""
     own = {name: tensor for name, tensor in weights.items() if not name.startswith("distribution.")}
-    actor.load_state_dict(own, strict=False)
+    missing, unknown = actor.load_state_dict(own, strict=False)
+    if wrong := [name for name in missing if not name.startswith("distribution.")] + unknown:
+        raise UserError(f"actor: the task's network is of another kind than the policy's ({wrong[0]}); set actor.*")
     if actor.normalizer is not None:
         actor.normalizer.count.fill_(int(SEEN))

@@ -54,8 +54,14 @@ class PlantCfg:
             raise UserError(f"payload={self.payload:g}: is for plant=heavier; leave one of them out")
         if not 0.0 <= self.payload <= 1000.0:
             raise UserError(f"payload={self.payload:g}: must be in [0, 1000] kg")
-        if max(abs(value) for value in self.payload_at) > 2.0:
+        if not all(abs(value) <= 2.0 for value in self.payload_at):
             raise UserError(f"payload_at={self.payload_at}: must be within 2 m of the base")
+
+
+def check_plant(task: Task, cfg: PlantCfg) -> None:
+    """Raise UserError where a task's robot cannot be such a plant."""
+    if cfg.name == "heavier" and task.robot.base_body is None:
+        raise UserError(f"plant=heavier: the robot of task={task.name} is bolted down, it carries nothing")
 
 
 def make_plant(task: Task, cfg: PlantCfg, folder: Path) -> tuple[Task, str]:
@@ -72,6 +78,7 @@ def make_plant(task: Task, cfg: PlantCfg, folder: Path) -> tuple[Task, str]:
     from robot_rl_envs.mdp import events
     from robot_rl_envs.task import Event
 
+    check_plant(task, cfg)
     task = dataclasses.replace(task, events={k: one for k, one in task.events.items() if one.info.name != PUSH})
     if cfg.name == "nominal":
         return task, KINDS[cfg.name]
@@ -89,8 +96,7 @@ def _loaded(task: Task, cfg: PlantCfg, folder: Path) -> tuple[Task, str]:
     """Return a task with a robot that carries a box on its base, a body of its own, and what it carries in words."""
     mujoco: Any = importlib.import_module("mujoco")
     robot = task.robot
-    if robot.base_body is None:
-        raise UserError(f"plant=heavier: the robot of task={task.name} is bolted down, it carries nothing")
+    assert robot.base_body is not None
     spec = mujoco.MjSpec.from_file(str(robot.model))
     mass = cfg.payload or round(PAYLOAD_SHARE * float(spec.compile().body_subtreemass[0]), 1)
     box = spec.body(robot.base_body).add_body(name="payload", pos=cfg.payload_at)

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import itertools
 import queue
+import signal
 import threading
 import time
 from collections import deque
@@ -21,7 +22,7 @@ from robot_rl.adapt.steps import Joiner, Step
 from robot_rl.errors import UserError
 from robot_rl.files import write_atomic
 from robot_rl.learn.networks.actor_critic import Actor
-from robot_rl.learn.simulators.pool import Pool, State
+from robot_rl.learn.simulators.pool import Pool, State, StoppedError
 from robot_rl.learn.simulators.simulator import Segment
 from robot_rl.learn.simulators.weights import unpack
 
@@ -42,6 +43,7 @@ class RobotPool(Pool):
     segments in a rollout, each time with the weights of how old it is.
 
     Attributes:
+        is_stopping: Asked, while nothing arrives, whether the training shall stop.
         limited: Steps so far in which the safety layer changed what the policy requested.
         steps: Steps so far.
     """
@@ -82,6 +84,7 @@ class RobotPool(Pool):
         self._announced: dict[int, float] = {}
         self._taken_at = 0.0
         self.limited, self.steps = 0, 0
+        self.is_stopping: Callable[[], bool] = bool
         threading.Thread(target=self._listen, name="robot-rl-robot", daemon=True).start()
 
     def _listen(self) -> None:
@@ -89,7 +92,7 @@ class RobotPool(Pool):
         try:
             for row in self._robot.rows():
                 self._rows.put(row)
-            self._rows.put(RobotEndedError())
+            self._rows.put(RobotEndedError("the robot's process ended before its time"))
         except Exception as error:
             self._rows.put(error)
 
@@ -125,7 +128,9 @@ class RobotPool(Pool):
         """
         while True:
             self._newest.append(self._receive())
-            if len(self._newest) == self.count:
+            while not self._rows.empty():  # A learner that is slower than the robot leaves none waiting.
+                self._collect()
+            if len(self._newest) == self.count and len(self._steps) < self._num_steps:
                 return list(self._newest)
 
     def _receive(self) -> Segment:
@@ -137,7 +142,9 @@ class RobotPool(Pool):
         return self._segment(steps)
 
     def _collect(self) -> None:
-        """Wait for news of the robot, and take them."""
+        """Wait for news of the robot, and take them; raise StoppedError where the training shall stop."""
+        if self.is_stopping():
+            raise StoppedError(None, 0, signal.SIGINT, saved=False)
         try:
             row = self._rows.get(timeout=POLL_S)
         except queue.Empty:
@@ -188,6 +195,7 @@ class RobotPool(Pool):
         while not isinstance(row := self._rows.get(), RobotEndedError):
             if isinstance(row, BaseException):
                 raise row
+        self._look_for_refusals()
         return self._robot.report
 
     @property

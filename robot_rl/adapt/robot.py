@@ -44,7 +44,7 @@ class RobotCfg:
     """What a robot is built from; plain values, for another process.
 
     Attributes:
-        policy, run, root, changes: Which policy, for its task (`robot_rl.experiment.policies.find_policy`).
+        run: Directory of the run that has the settings of task and learner.
         plant: Fields of a `PlantCfg`.
         bundle: The bundle to begin with.
         folder: Directory for the binary's report and the plant's model.
@@ -55,10 +55,7 @@ class RobotCfg:
         settings: Further settings of the binary.
     """
 
-    policy: str = ""
-    run: str = ""
-    root: str = "runs"
-    changes: dict[str, Any] = field(default_factory=dict)
+    run: str
     plant: dict[str, Any] = field(default_factory=dict)
     bundle: str
     folder: str
@@ -139,12 +136,11 @@ class Observed(Session):
 
 def make_session(cfg: RobotCfg) -> Observed:
     """Build the session of a robot; see `Session` for what it raises."""
-    from robot_rl.experiment.policies import find_policy
+    from robot_rl.experiment.run_dir import RunDir
+    from robot_rl.experiment.settings import load
 
-    source = find_policy(
-        cfg.run, cfg.policy, cfg.root, {**cfg.changes, "device": "cpu", "engine": "mujoco"}, trust=True
-    )
-    task = dataclasses.replace(source.cfg.task, episode_length_s=DAY_S)
+    train = load(RunDir(Path(cfg.run)), trust=True)
+    task = dataclasses.replace(train.task, episode_length_s=DAY_S)
     task, _ = make_plant(task, PlantCfg(**cfg.plant), Path(cfg.folder))
     settings = dict(cfg.settings)
     if cfg.explore:
@@ -156,7 +152,7 @@ def make_session(cfg: RobotCfg) -> Observed:
         log=cfg.log,
         arguments=("--follow", cfg.follow) if cfg.follow else (),
     )
-    return Observed(task, Path(cfg.bundle), session, Path(cfg.folder), learner=source.cfg.learner)
+    return Observed(task, Path(cfg.bundle), session, Path(cfg.folder), learner=train.learner)
 
 
 class RobotProcess:
@@ -165,7 +161,9 @@ class RobotProcess:
     def __init__(self, cfg: RobotCfg) -> None:
         """Start the process."""
         words = [sys.executable, "-m", "robot_rl.adapt.robot", json.dumps(asdict(cfg))]
-        self._process = subprocess.Popen(tied(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        # In a session of its own: Ctrl-C is the learner's, which ends the robot in order.
+        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
+        self._process = subprocess.Popen(tied(words), start_new_session=True, **how)
         self.report: dict[str, Any] = {}
 
     def rows(self) -> Iterator[Mapping[str, Any]]:

@@ -10,7 +10,7 @@ plants:
 The robot first follows commands for `measure` seconds. Then it explores for `minutes`: the binary adds noise to the
 policy's actions, PPO learns from its log meanwhile, and newer weights reach it as a bundle, which the binary checks and
 takes between two control steps, or refuses. The robot never waits for the learner. At the end it follows the same
-commands again. The run's directory has the new policy's bundle (`policy/`), the robot's log and adapt.json.
+commands again. The run's directory has the new policy's bundle (`policy/`) and adapt.json.
 
 Numbers of the task and the learner can be set by name, such as ppo.learning_rate=1e-4. Exits with 0 where the policy
 then tracks better and nothing stopped the robot, else with 1.
@@ -64,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError(f"{line}; give more, or fewer by window=")
     options.refuse_unsupported("sim2sim")
     settings = read_settings(options.settings)
-    source = options.find_policy({})
+    source = options.find_policy({**changes, "device": "cpu", "engine": "mujoco"})
     load_runtime()
     cfg = AdaptCfg(
         plant=plant,
@@ -78,8 +78,7 @@ def run(arguments: Sequence[str]) -> int:
         settings=settings,
         keep_log=options.keep_log,
     )
-    words = {"policy": options.policy, "run": options.run, "root": options.root, "changes": changes}
-    adaptation = Adaptation(source, words, cfg, lambda line: print(line, flush=True))
+    adaptation = Adaptation(source, changes, cfg, root=options.root, say=lambda line: print(line, flush=True))
     return show(adaptation.run(), adaptation.run_dir.words)
 
 

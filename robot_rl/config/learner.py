@@ -54,7 +54,7 @@ class LearnerCfg:
         graph: on a GPU record the steps of a rollout as one CUDA graph, and those of the update as others, and replay
             them: "auto" (where possible), "on" (refused where a rollout cannot be), "off".
         overlap: simulate the next rollout while this one is learned from, with the policy before: one iteration stale.
-        staleness: how old samples may be, where simulators are apart from the learner (`roles.sim.count=`).
+        staleness: how old samples may be that are learned from, where those who act do not wait for the learner.
         stagger_episodes: start the worlds at random times of their first episode, so that time-outs do not coincide.
         actor_groups: observation groups that the actor sees.
         critic_groups: observation groups that the critic sees.

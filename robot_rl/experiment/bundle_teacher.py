@@ -59,6 +59,25 @@ def find_teacher(name: str, root: Path) -> tuple[Path, "Bundle"]:
     return path, bundle
 
 
+def bundle_actor(directory: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
+    """Return the tensors of a bundle's actor by their names in its state, and the settings of its network.
+
+    Raises:
+        UserError: The bundle is damaged, or its network is not a plain perceptron.
+    """
+    from robot_rl_deploy.bundle import read_bundle
+    from robot_rl_deploy.policy import open_session
+
+    with as_user_error():
+        bundle = read_bundle(directory)
+        open_session(bundle)
+    try:
+        tensors, meta = _checkpoint(bundle, f"policy={directory}")
+    except UserError as error:
+        raise UserError(str(error).replace("; name a run", "; name another policy")) from None
+    return {name.removeprefix("actor."): tensor for name, tensor in tensors.items()}, meta["learner"]["actor"]
+
+
 def _checkpoint(bundle: "Bundle", where: str) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
     """Return the tensors and the description of a checkpoint with the bundle's policy, compared with its golden."""
     import torch

@@ -165,6 +165,11 @@ class Session(ABC):
         """The newest checkpoint that is on the disk; None before the first."""
         return self._saver.durable
 
+    @property
+    def is_stopping(self) -> bool:
+        """Return whether a signal requests the end of the training."""
+        return self._request.requested
+
     def save(self, *, wait: bool = True) -> Path | None:
         """Write a checkpoint into the run's directory and return its path; None if the run has no directory.
 

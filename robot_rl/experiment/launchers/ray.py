@@ -276,11 +276,10 @@ class Ray(Launcher):
                     f"roles.{name}={amount / (1 if name == 'eval.cpus' else size):g}: with it the run needs {need:g} "
                     f"{key}, the cluster has {has:g}; give fewer"
                 )
-        if not self.sims:
-            return
         learners = "the learner" if self.size == 1 else f"{self.size} learners"
+        learners += ", services and evaluation" if extra and cfg.services else ""
         for key, (need, has) in roles_room(nodes, cfg).items():
-            if need > has:
+            if self.sims and need > has:
                 sims, name = cfg.sims.fewest, "least" if self.sim_least else "count"
                 raise UserError(
                     f"roles.sim.{name}={sims}: {learners} and {sims} simulators need {need:g} {key}, the cluster has "
@@ -319,7 +318,9 @@ def _check_has_services(run: FrozenRun, services: Mapping[str, Any]) -> None:
     """Raise UserError where a run has no policy of a service that is apart."""
     tree = run.run_dir.read_config()["config"] if services else {}
     for name in services:
-        settings = tree.get(name) or {}
+        if name not in tree:
+            raise UserError(f"roles.{name}=apart: learner={tree.get('learner')} has none; leave it out")
+        settings = tree[name] or {}
         if not (settings.get("run") or settings.get("policy")):
             raise UserError(f"roles.{name}=apart: the run has none; give {name}.run=<run>, or leave this out")
 
@@ -390,13 +391,18 @@ def roles_room(nodes: list[Node], cfg: GroupCfg, *, whole: bool = False) -> dict
         whole: With all simulators, not only as many as a training needs to begin.
     """
     sims = cfg.sims.count if whole else cfg.sims.fewest
-    need = {key: cfg.size * cfg.need.get(key, 0.0) + sims * cfg.sims.need.get(key, 0.0) for key in ("CPU", "GPU")}
-    return {key: (amount, sum(node.total.get(key, 0.0) for node in nodes)) for key, amount in need.items()}
+    own = {"CPU": float(cfg.evaluator.cpus) if cfg.evaluator.every else 0.0}
+    found = {}
+    for key in ("CPU", "GPU"):
+        services = sum(need.get(key, 0.0) for need in cfg.services.values())
+        need = cfg.size * (cfg.need.get(key, 0.0) + services) + sims * cfg.sims.need.get(key, 0.0) + own.get(key, 0.0)
+        found[key] = (need, sum(node.total.get(key, 0.0) for node in nodes))
+    return found
 
 
 def runs_at_once(nodes: list[Node], cfg: GroupCfg) -> int:
-    """Return for how many runs at once a cluster has room, with all their simulators; at least 1."""
-    if not cfg.sims.count:
+    """Return for how many runs at once a cluster has room, with all that belongs to them; at least 1."""
+    if not cfg.sims.count and not cfg.services and not cfg.evaluator.cpus:
         return max(1, room(nodes, cfg.need, total=True) // cfg.size)
     found = [int(has // need) for need, has in roles_room(nodes, cfg, whole=True).values() if need]
     return max(1, min(found))

@@ -74,7 +74,9 @@ class EvaluatorProcess:
 
         torch.set_num_threads(cpus)
         self._run_dir = RunDir(Path(run))
-        self._cfg = dataclasses.replace(load(self._run_dir, trust=trust), num_threads=cpus)
+        self._cfg = dataclasses.replace(
+            load(self._run_dir, {"device": "cpu", "engine": "auto"}, trust=trust), num_threads=cpus
+        )
         self._episodes = episodes
 
     def evaluate(self, weights: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> dict[str, float]:
@@ -134,7 +136,9 @@ class RayEvaluator(Evaluator):
         except exceptions.RayTaskError as error:
             raise error.as_instanceof_cause() from None
         except exceptions.RayError as error:
-            raise EvaluatorLostError(type(error).__name__) from None
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            has_reason = getattr(error, "actor_init_failed", False) and lines
+            raise EvaluatorLostError(lines[-1] if has_reason else type(error).__name__) from None
 
     def replace(self) -> None:
         """Start another one."""

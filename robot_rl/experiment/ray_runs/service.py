@@ -14,6 +14,8 @@ from robot_rl.experiment.ray_runs.simulators import SHARED_CPU, to_tensors
 from robot_rl.learn.auxiliaries.frozen import FrozenPolicy, FrozenService
 from robot_rl.metrics.rows import to_stderr
 
+WAIT_S = 60.0
+"""A line is printed each time a service was waited for so long [s]."""
 MOST_FAILURES = 3
 """How often a service may be lost without having evaluated anything."""
 
@@ -85,6 +87,8 @@ class RayService(FrozenService):
 
         while True:
             try:
+                while not ray.wait([self._ref], timeout=WAIT_S)[0]:
+                    to_stderr(f"waits for the service of the {self._name}, or for room for it")
                 found = ray.get(self._ref)
                 self._failures = 0
                 return torch.from_numpy(np.array(found))

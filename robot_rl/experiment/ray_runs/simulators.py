@@ -257,7 +257,14 @@ class RayPool(Pool):
                 except BuildError as error:
                     raise UserError(f"roles.sim: a simulator cannot be built ({error.line})") from None
                 except LostError as error:
-                    self._lose(error)
+                    self._lose_early(error)
+
+    def _lose_early(self, error: LostError) -> None:
+        """Start a simulator again that was lost before the training begins; raise UserError where that is no use."""
+        try:
+            self._lose(error)
+        except LostError as last:
+            raise UserError(f"roles.sim.least={self.least}: simulator {self.first + error.index} {last.line}") from None
 
     def _look(self) -> None:
         """Raise StoppedError where the training shall stop.
@@ -350,7 +357,13 @@ class RayPool(Pool):
         check_facts(self.first + index, facts, {"task": self._order.task, "engine": self.engines[index], **_versions()})
         if self._weights is not None:
             self._actors[index].publish.remote(*self._weights)
-        self.join(index)
+        try:
+            self.join(index)
+        except LostError:
+            raise
+        except (KeyError, ValueError) as error:
+            line = f"simulator {self.first + index} cannot go on from its worlds ({error}); give fresh_worlds=true"
+            raise UserError(line) from None
 
     def send(self, version: int, weights: Tensor) -> None:
         """Put the weights into the object store, from which every simulator takes them."""

@@ -59,7 +59,8 @@ def _train(
                 continue
             to_stderr(f"{runs[index].run_dir.words}: exit code {codes[index]}")
             if rest and not is_stopping():
-                waiting[submit(runs[rest[0]])] = rest.pop(0)
+                following = rest.pop(0)
+                waiting[submit(runs[following])] = following
         if is_stopping():
             for ref in waiting:  # Those that have not begun.
                 ray.cancel(ref)
