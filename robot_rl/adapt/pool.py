@@ -83,6 +83,7 @@ class RobotPool(Pool):
         self._rows: queue.SimpleQueue[Mapping[str, Any] | BaseException] = queue.SimpleQueue()
         self._announced: dict[int, float] = {}
         self._taken_at = 0.0
+        self._end: BaseException | None = None
         self.limited, self.steps = 0, 0
         self.is_stopping: Callable[[], bool] = bool
         threading.Thread(target=self._listen, name="robot-rl-robot", daemon=True).start()
@@ -128,7 +129,9 @@ class RobotPool(Pool):
         """
         while True:
             self._newest.append(self._receive())
-            while not self._rows.empty():  # A learner that is slower than the robot leaves none waiting.
+            while (
+                self._end is None and not self._rows.empty()
+            ):  # A learner that is slower than the robot leaves none waiting.
                 self._collect()
             if len(self._newest) == self.count and len(self._steps) < self._num_steps:
                 return list(self._newest)
@@ -143,6 +146,8 @@ class RobotPool(Pool):
 
     def _collect(self) -> None:
         """Wait for news of the robot, and take them; raise StoppedError where the training shall stop."""
+        if self._end is not None:
+            raise self._end
         if self.is_stopping():
             raise StoppedError(None, 0, signal.SIGINT, saved=False)
         try:
@@ -150,7 +155,8 @@ class RobotPool(Pool):
         except queue.Empty:
             return
         if isinstance(row, BaseException):
-            raise row
+            self._end = row
+            return
         self._joiner.add_row(row)
         for step in self._joiner.take():
             self._steps.append(step)
@@ -192,9 +198,11 @@ class RobotPool(Pool):
 
     def finish(self) -> dict[str, Any]:
         """Wait until the robot's process, which was requested to stop, has ended; return its report."""
-        while not isinstance(row := self._rows.get(), RobotEndedError):
-            if isinstance(row, BaseException):
-                raise row
+        while self._end is None:
+            if isinstance(row := self._rows.get(), BaseException):
+                self._end = row
+        if not isinstance(self._end, RobotEndedError):
+            raise self._end
         self._look_for_refusals()
         return self._robot.report
 

@@ -1,6 +1,8 @@
 """A robot as a simulator of the learner, with a robot that is played from memory."""
 
 import json
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from robot_rl.adapt.steps import Joiner
 from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.networks.actor_critic import Actor
+from robot_rl.learn.simulators.pool import StoppedError
 from robot_rl.learn.simulators.weights import pack
 from tests.unit.adapt.test_steps import acted, row, sent
 
@@ -21,7 +24,7 @@ class PlayedRobot:
     """Rows and events of steps 10, 20, ...; from `swap` on the bundle "one" acts."""
 
     def __init__(self, count, swap=None, problem=""):
-        self.report, self.problem = {"binary": {}}, problem
+        self.report, self.problem, self._allowed = {"binary": {}}, problem, threading.Semaphore(0)
         self._rows = [row(10 * (k + 1)) for k in range(count)]
         self.events = []
         for k in range(count):
@@ -29,8 +32,15 @@ class PlayedRobot:
                 self.events.append({"topic": "/event", "bundle": "one", "text": "swap"})
             self.events += [acted(10 * (k + 1)), sent(10 * (k + 1))]
 
+    def play(self, count):
+        """Let it take so many steps."""
+        self._allowed.release(count)
+
     def rows(self):
-        yield from self._rows
+        for one in self._rows:
+            self._allowed.acquire()
+            yield one
+        self._allowed.acquire()
         if self.problem:
             raise UserError(self.problem)
 
@@ -72,10 +82,13 @@ def make_pool(actor, tmp_path):
 
 def test_a_rollout_is_the_newest_segments(make_pool):
     """Each is learned from as often as a rollout has segments; its row of metrics counts once."""
-    pool, _ = make_pool(PlayedRobot(12))
+    robot = PlayedRobot(12)
+    pool, _ = make_pool(robot)
+    robot.play(8)
     first, second = pool.take()
     assert [one.tensors["actor_obs"][0, 0, 0].item() for one in (first, second)] == [10.0, 50.0]
     assert second.metrics["robot/reward"] == 0.25
+    robot.play(4)
     again, third = pool.take()
     assert again is second
     assert again.metrics == {}
@@ -85,11 +98,13 @@ def test_a_rollout_is_the_newest_segments(make_pool):
 
 def test_log_probabilities_are_those_of_the_policy_that_acted(make_pool, actor):
     """A Gaussian with deviation STD around the mean of version 0 before the swap, of version 1 after it."""
-    pool, exported = make_pool(PlayedRobot(4, swap=2), window=1)
+    robot = PlayedRobot(4, swap=2)
+    pool, exported = make_pool(robot, window=1)
     before = [parameter.clone() for parameter in actor.parameters()]
     with torch.no_grad():
         actor.body.layers[-1].bias.add_(0.3)
     pool.publish(1, pack(actor))
+    robot.play(4)
     (segment,) = pool.take()
     assert segment.tensors["version"][:, 0].tolist() == [0, 0, 1, 1]
     assert [version for version, _, _ in exported] == [1]
@@ -124,8 +139,28 @@ def test_a_refused_bundle_is_reported_once(make_pool, actor, tmp_path):
 
 
 def test_a_robot_that_ends_too_early_is_an_error(make_pool):
-    pool, _ = make_pool(PlayedRobot(2, problem="robot-rl-infer ended with 4: state_age"))
+    robot = PlayedRobot(2, problem="robot-rl-infer ended with 4: state_age")
+    pool, _ = make_pool(robot)
+    robot.play(3)
     with pytest.raises(UserError, match="robot-rl-infer ended with 4: state_age"):
+        pool.take()
+
+
+def test_a_learner_that_is_slower_than_the_robot_takes_what_is_newest(make_pool):
+    robot = PlayedRobot(40)
+    pool, _ = make_pool(robot)
+    robot.play(38)
+    while pool._rows.qsize() < 38:
+        time.sleep(0.001)
+    first, second = pool.take()
+    assert [one.tensors["actor_obs"][0, 0, 0].item() for one in (first, second)] == [290.0, 330.0]
+    assert pool.steps == 38
+
+
+def test_a_stop_is_noticed_while_nothing_arrives(make_pool):
+    pool, _ = make_pool(PlayedRobot(4))
+    pool.is_stopping = lambda: True
+    with pytest.raises(StoppedError):
         pool.take()
 
 
