@@ -47,7 +47,7 @@ def make_session(make_point_env, cfg):
     yield make
     for pool in pools:
         pool.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("robot-rl-simulate")]
+    assert not [thread for pool in pools for thread in pool._threads if thread.is_alive()]
 
 
 def tensors(folder):
