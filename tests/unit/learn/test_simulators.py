@@ -1,7 +1,6 @@
 """Simulators apart from the learner: the bits of synchronous training, bounded staleness, stragglers, losses."""
 
 import signal
-import threading
 import time
 from dataclasses import replace
 
