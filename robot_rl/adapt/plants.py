@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.errors import UserError, suggest
 
 if TYPE_CHECKING:
-    from robot_rl_envs.task import Task
+    from robot_rl_envs.task import Command, Task
 
 KINDS = {
     "nominal": "as in training, with its randomization",
@@ -21,7 +21,7 @@ KINDS = {
 }
 """Names of the plants, and what differs."""
 STRENGTH, FRICTION = 0.75, 0.35
-PAYLOAD_SHARE = 1.0 / 6.0
+PAYLOAD_SHARE = 1.0 / 3.0
 """Payload by default, as a share of the robot's own mass."""
 BOX = (0.1, 0.075, 0.05)
 """Half of the payload's length, width and height [m]."""
@@ -37,13 +37,16 @@ class PlantCfg:
 
     Attributes:
         name: One of `KINDS`.
-        payload: Mass that the robot carries [kg]; 0: a sixth of its own. Only of the heavier plant.
+        payload: Mass that the robot carries [kg]; 0: a third of its own. Only of the heavier plant.
         payload_at: Where, in the frame of its base [m].
+        speed: Share of the range of the task's velocity commands that the robot is given: one that carries what no
+            training had is not to be driven to its limits.
     """
 
     name: str = "nominal"
     payload: float = 0.0
     payload_at: tuple[float, float, float] = (0.15, 0.0, 0.05)
+    speed: float = 0.6
 
     def __post_init__(self) -> None:
         """Check the name, and that the rest belongs to it."""
@@ -56,6 +59,8 @@ class PlantCfg:
             raise UserError(f"payload={self.payload:g}: must be in [0, 1000] kg")
         if not all(abs(value) <= 2.0 for value in self.payload_at):
             raise UserError(f"payload_at={self.payload_at}: must be within 2 m of the base")
+        if not 0.0 < self.speed <= 1.0:
+            raise UserError(f"speed={self.speed:g}: must be above 0 and at most 1")
 
 
 def check_plant(task: Task, cfg: PlantCfg) -> None:
@@ -65,7 +70,7 @@ def check_plant(task: Task, cfg: PlantCfg) -> None:
 
 
 def make_plant(task: Task, cfg: PlantCfg, folder: Path) -> tuple[Task, str]:
-    """Return a copy of a task with the plant in it, which nobody pushes, and what differs in words.
+    """Return a copy of a task with the plant in it, which nobody pushes or drives fast, and what differs in words.
 
     Args:
         task: The task.
@@ -79,7 +84,8 @@ def make_plant(task: Task, cfg: PlantCfg, folder: Path) -> tuple[Task, str]:
     from robot_rl_envs.task import Event
 
     check_plant(task, cfg)
-    task = dataclasses.replace(task, events={k: one for k, one in task.events.items() if one.info.name != PUSH})
+    own, commands = task.events.items(), {name: _slower(one, cfg.speed) for name, one in task.commands.items()}
+    task = dataclasses.replace(task, commands=commands, events={k: one for k, one in own if one.info.name != PUSH})
     if cfg.name == "nominal":
         return task, KINDS[cfg.name]
     if cfg.name == "heavier":
@@ -90,6 +96,14 @@ def make_plant(task: Task, cfg: PlantCfg, folder: Path) -> tuple[Task, str]:
         event, words = Event(events.foot_friction, lo=FRICTION, hi=FRICTION), f"feet have a friction of {FRICTION:g}"
     kept = {name: one for name, one in task.events.items() if one.info.name != REPLACED[cfg.name]}
     return dataclasses.replace(task, events={**kept, "plant": event}), words
+
+
+def _slower(command: Command, share: float) -> Command:
+    """Return a velocity command with so much of its range; any other one as it is."""
+    if "vx_lo" not in command.params:
+        return command
+    ranged = {name: share * value for name, value in command.params.items() if name.endswith(("_lo", "_hi"))}
+    return type(command)(command.fn, resample_s=command.resample_s, team=command.team, **{**command.params, **ranged})
 
 
 def _loaded(task: Task, cfg: PlantCfg, folder: Path) -> tuple[Task, str]:

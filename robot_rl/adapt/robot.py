@@ -209,6 +209,7 @@ def main(words: Sequence[str]) -> int:
             gc.freeze()  # A collection that looks at everything takes longer than a state may be late.
             session.run(lambda: bool(stop))
             _write({"report": session.report()})
+            gc.unfreeze()
     except (UserError, PeerError, ValueError) as error:
         _write({"problem": " ".join(str(error).split())})
         return 1

@@ -30,8 +30,9 @@ class Options(PolicyOptions):
     """Options of robot-rl adapt."""
 
     plant: str = option("heavier", "the robot, below")
-    payload: float = option(0.0, "of plant=heavier: the mass that it carries [kg]; 0: a sixth of its own")
+    payload: float = option(0.0, "of plant=heavier: the mass that it carries [kg]; 0: a third of its own")
     payload_at: str = option("0.15,0,0.05", "of plant=heavier: where, in the frame of the robot's base [m]")
+    speed: float = option(0.6, "share of the range of the task's velocity commands that it is given")
     minutes: float = option(10.0, "how long the robot explores [min]", least=1.0, most=1440.0)
     explore: float = option(0.15, "standard deviation of the exploration, of the raw action", least=0.01, most=2.0)
     segment: float = option(20.0, "weights are published as often [s]", least=1.0, most=600.0)
@@ -58,7 +59,9 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.sim2sim.binary import load_runtime
 
     options, changes = read(Options, arguments)
-    plant = PlantCfg(name=options.plant, payload=options.payload, payload_at=_point(options.payload_at))
+    plant = PlantCfg(
+        name=options.plant, payload=options.payload, payload_at=_point(options.payload_at), speed=options.speed
+    )
     if 60.0 * options.minutes < options.window * options.segment:
         line = f"minutes={options.minutes:g}: is less than {options.window} segments of {options.segment:g} s"
         raise UserError(f"{line}; give more, or fewer by window=")

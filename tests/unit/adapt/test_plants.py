@@ -32,8 +32,8 @@ def test_a_payload_is_a_body_of_its_own(tmp_path):
         plain.close()
 
 
-def test_a_payload_is_a_sixth_of_the_robot_by_default(tmp_path):
-    assert "2.5 kg" in make_plant(get_task("go2_flat"), PlantCfg(name="heavier"), tmp_path)[1]
+def test_a_payload_is_a_third_of_the_robot_by_default(tmp_path):
+    assert "5.1 kg" in make_plant(get_task("go2_flat"), PlantCfg(name="heavier"), tmp_path)[1]
 
 
 @pytest.mark.parametrize("name", ["weaker", "slippery"])
@@ -47,6 +47,8 @@ def test_a_plant_takes_the_place_of_its_randomization(name, tmp_path):
 def test_the_nominal_plant_is_the_task_without_pushes(tmp_path):
     task = get_task("go2_flat")
     plant, _ = make_plant(task, PlantCfg(), tmp_path)
+    assert plant.commands["velocity"].params["vx_hi"] == pytest.approx(0.6 * task.commands["velocity"].params["vx_hi"])
+    assert plant.commands["velocity"].params["standing"] == task.commands["velocity"].params["standing"]
     assert plant.events == {name: one for name, one in task.events.items() if name != "push"}
     assert set(KINDS) == {"nominal", "heavier", "weaker", "slippery"}
 
@@ -58,6 +60,8 @@ def test_the_nominal_plant_is_the_task_without_pushes(tmp_path):
         ({"name": "weaker", "payload": 2.0}, "payload=2: is for plant=heavier"),
         ({"name": "heavier", "payload": -1.0}, r"payload=-1: must be in \[0, 1000\] kg"),
         ({"name": "heavier", "payload_at": (3.0, 0.0, 0.0)}, "must be within 2 m of the base"),
+        ({"name": "heavier", "payload_at": (float("nan"), 0.0, 0.0)}, "must be within 2 m of the base"),
+        ({"speed": 1.5}, "speed=1.5: must be above 0 and at most 1"),
     ],
 )
 def test_bad_plants_are_refused(given, words):
