@@ -1,0 +1,51 @@
+"""Sweeps whose runs have one process each, on a cluster that is played from memory."""
+
+import itertools
+import sys
+import types
+
+import pytest
+
+from robot_rl.errors import ExitCode
+from robot_rl.experiment.launchers.launcher import FrozenRun
+from robot_rl.experiment.ray_runs.group import GroupCfg
+from robot_rl.experiment.ray_runs.sweep import train_each
+from robot_rl.experiment.run_dir import RunDir
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """What was submitted, in order, and the most tasks that there were at once; the oldest task is done first."""
+    found = types.SimpleNamespace(submitted=[], most=0, codes={})
+    numbers = itertools.count()
+
+    def submit(path, options, log):
+        found.submitted.append(path.rpartition("/")[2])
+        return next(numbers), found.submitted[-1]
+
+    def wait(refs, timeout):
+        found.most = max(found.most, len(refs))
+        return [min(refs)], []
+
+    def get(ref):
+        return found.codes.get(ref[1], [0]).pop(0) if found.codes.get(ref[1]) else 0
+
+    fake = types.ModuleType("ray")
+    fake.remote = lambda **_: lambda function: types.SimpleNamespace(remote=submit)
+    fake.wait, fake.get, fake.cancel = wait, get, lambda ref: None
+    fake.exceptions = types.ModuleType("ray.exceptions")
+    fake.exceptions.RayError = fake.exceptions.TaskCancelledError = type("RayError", (Exception,), {})
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    monkeypatch.setitem(sys.modules, "ray.exceptions", fake.exceptions)
+    return found
+
+
+@pytest.mark.parametrize(("at_once", "most"), [(1, 1), (2, 2), (9, 4)])
+def test_each_run_is_trained_once_and_so_many_at_a_time(cluster, at_once, most, tmp_path):
+    names = ["a", "b", "c", "d"]
+    runs = [FrozenRun(run_dir=RunDir(tmp_path / name)) for name in names]
+    cluster.codes = {"b": [int(ExitCode.REQUEUE), 0], "c": [3]}
+    cfg = GroupCfg(nodes=1, min_nodes=1, ranks=1, cpus=1, gpus=0.0, max_failures=0, folder=tmp_path)
+    assert train_each(runs, cfg, lambda: False, at_once) == [0, 0, 3, 0]
+    assert cluster.most == most
+    assert sorted(cluster.submitted) == ["a", "b", "b", "c", "d"]
