@@ -1,4 +1,4 @@
-"""Sweeps whose runs have one process each, on a cluster that is played from memory."""
+"""Sweeps whose runs have one process each, on a cluster that is played from memory; room for all roles of a run."""
 
 import itertools
 import sys
@@ -8,7 +8,10 @@ import pytest
 
 from robot_rl.errors import ExitCode
 from robot_rl.experiment.launchers.launcher import FrozenRun
+from robot_rl.experiment.launchers.ray import roles_room, runs_at_once
+from robot_rl.experiment.ray_runs.evaluator import EvaluatorCfg
 from robot_rl.experiment.ray_runs.group import GroupCfg
+from robot_rl.experiment.ray_runs.simulators import SimulatorsCfg
 from robot_rl.experiment.ray_runs.sweep import train_each
 from robot_rl.experiment.run_dir import RunDir
 
@@ -49,3 +52,22 @@ def test_each_run_is_trained_once_and_so_many_at_a_time(cluster, at_once, most, 
     assert train_each(runs, cfg, lambda: False, at_once) == [0, 0, 3, 0]
     assert cluster.most == most
     assert sorted(cluster.submitted) == ["a", "b", "b", "c", "d"]
+
+
+def test_all_roles_of_a_run_count_for_the_room_that_it_needs(tmp_path):
+    """2 learners of 1 core with a teacher of 2 cores each, 4 simulators of 1, an evaluation of 3: 13 cores of 40."""
+    cfg = GroupCfg(
+        nodes=1,
+        min_nodes=1,
+        ranks=2,
+        cpus=1,
+        gpus=0.0,
+        max_failures=0,
+        folder=tmp_path,
+        sims=SimulatorsCfg(count=4, cpus=1),
+        evaluator=EvaluatorCfg(every=5, cpus=3),
+        services={"teacher": {"CPU": 2.0}},
+    )
+    nodes = [types.SimpleNamespace(total={"CPU": 20.0, "GPU": 1.0})] * 2
+    assert roles_room(nodes, cfg) == {"CPU": (13.0, 40.0), "GPU": (0.0, 2.0)}
+    assert runs_at_once(nodes, cfg) == 3
