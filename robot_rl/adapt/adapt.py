@@ -42,6 +42,8 @@ LEARNER: dict[str, Any] = {
 """Settings of the learner: small steps, and no symmetry that a payload would break."""
 SIMULATED, ROLLOUT, RATE = 256, 24, 1e-3
 """Worlds, steps of a rollout and step size with which the critic is fitted."""
+WORLDS = 64
+"""Worlds of the plant in which the policies before and after are compared."""
 AVERAGED = 0.8
 """The policy that is kept is a running mean of those that acted, with this decay."""
 GROUPS = ("actor_groups", "critic_groups")
@@ -69,7 +71,7 @@ class AdaptCfg:
 
     plant: PlantCfg = field(default_factory=PlantCfg)
     minutes: float = 10.0
-    explore: float = 0.15
+    explore: float = 0.2
     segment_s: float = 20.0
     window: int = 5
     measure_s: float = 60.0
@@ -129,9 +131,10 @@ class Adaptation:
         self._say(f"plant={self.cfg.plant.name}: {words} -> {path}")
         runner, critic = self._fit()
         actor = copy.deepcopy(runner.actor)
-        before = self._measure(self._bundle(actor, 0, path / "follow" / "000000")[1], "before")
+        first = self._bundle(actor, 0, path / "follow" / "000000")[1]
+        before = self._measure(first, "before") | {"evaluated": self._evaluate(first)}
         found = self._learn(actor, critic)
-        after = self._measure(path / "policy", "after")
+        after = self._measure(path / "policy", "after") | {"evaluated": self._evaluate(path / "policy")}
         result = {"plant": asdict(self.cfg.plant), "words": words, "before": before, "after": after} | found
         write_json(path / "adapt.json", result)
         return result
@@ -188,6 +191,15 @@ class Adaptation:
         shown = ", ".join(f"{key} {found[key]:.3f}" for key in sums)
         self._say(f"{name}: {found['policy_s']:g} s, {shown}, {found['falls']} falls, {len(found['faults'])} faults")
         return found
+
+    def _evaluate(self, bundle: Path) -> dict[str, float]:
+        """Return the means of the metrics in many worlds of the plant: a minute of one robot is a rough measure."""
+        from robot_rl.evaluate import EVALUATION_SEED, evaluate_run, evaluation_task
+
+        task = evaluation_task(make_plant(self.train.task, self.cfg.plant, self.run_dir.path / "plant")[0])
+        worlds = self.train.worlds(WORLDS, EVALUATION_SEED)
+        found = evaluate_run(lambda: self.train.source.make_env(task, worlds), policy=None, bundle=bundle)["onnx"]
+        return {name: value["mean"] for name, value in found.items() if value is not None}
 
     def _learn(self, actor: Actor, critic: Mapping[str, Any]) -> dict[str, Any]:
         """Let the robot explore, and learn from it; write the bundle; return what happened."""
