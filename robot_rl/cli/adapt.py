@@ -10,7 +10,7 @@ plants:
 The robot first follows commands for `measure` seconds. Then it explores for `minutes`: the binary adds noise to the
 policy's actions, PPO learns from its log meanwhile, and newer weights reach it as a bundle, which the binary checks and
 takes between two control steps, or refuses. The robot never waits for the learner. At the end it follows the same
-commands again, and both policies are compared in 64 worlds of the plant. The run's directory has the new policy's bundle
+commands again, and both policies are compared in 64 worlds of the plant. The run has the new policy's bundle
 (`policy/`) and adapt.json.
 
 Numbers of the task and the learner can be set by name, such as ppo.learning_rate=1e-4. Exits with 0 where the policy
