@@ -65,7 +65,7 @@ def test_one_simulator_elsewhere_without_staleness_is_the_local_run(cluster, roo
     names = ("apart", "here") if not words else ("apart_flashsac", "here_flashsac")
     apart, here = (root / "runs/cartpole" / name for name in names)
     finish(train(cluster, root, apart.name, 12, "roles.sim.count=1", *words), apart, 12)
-    more = (*words, "max_iterations=12", f"run_id={here.name}")
+    more = (*words, WORLDS, "max_iterations=12", f"run_id={here.name}")
     command = [sys.executable, "-m", "robot_rl.cli.main", "train", *SMALL, *more]
     subprocess.run(command, cwd=root, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     differing = differing_tensors(latest_checkpoint(apart), latest_checkpoint(here))
