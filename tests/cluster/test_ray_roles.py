@@ -197,9 +197,9 @@ def evaluations(path):
 
 def test_evaluations_change_no_bit_and_are_those_of_robot_rl_eval(cluster, root):
     more = ("roles.eval.every=10", "roles.eval.episodes=8", "keep_checkpoints=0")
-    path, plain = (root / "runs/cartpole" / name for name in ("judged", "plain"))
+    path, plain = (root / "runs/cartpole" / name for name in ("judged", "not_judged"))
     found = finish(train(cluster, root, "judged", 40, *more), path, 40)
-    finish(train(cluster, root, "plain", 40), plain, 40)
+    finish(train(cluster, root, "not_judged", 40), plain, 40)
     assert differing_tensors(latest_checkpoint(path), latest_checkpoint(plain)) == []
     results = evaluations(path)
     assert results[-1]["iteration"] == 40  # The last one is waited for.
