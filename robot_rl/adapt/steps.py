@@ -84,7 +84,7 @@ class Joiner:
                 self.identity = str(event["bundle"])
 
     def _sent(self, event: Mapping[str, Any]) -> None:
-        """Note what was sent of the policy's step, whose record comes right before its command's."""
+        """Note what was sent of the policy's step; its record comes right before that of its command."""
         sequence = int(event["state_sequence"])
         self._newest = max(self._newest, sequence)
         if (step := self._acted.get(sequence)) is not None and "sent" not in step:

@@ -96,7 +96,7 @@ class Evaluations:
     def attend(self, session: Any) -> dict[str, float]:
         """Look for a result and begin what is due, after an iteration; return what the iteration's row gets.
 
-        That is nothing, or of a result "eval/<metric>", "eval/iteration" whose policy it was, and "eval/skipped", the
+        That is nothing, or of a result "eval/<metric>", "eval/iteration", that of the policy, and "eval/skipped", the
         evaluations that were skipped since the result before.
 
         Args:

@@ -34,7 +34,7 @@ class EvaluatorCfg:
 
 @dataclass(kw_only=True, slots=True)
 class LivePolicy:
-    """A policy whose weights were sent, as `robot_rl.experiment.policies.PolicySource` has a run's.
+    """A policy of weights that were sent, as `robot_rl.experiment.policies.PolicySource` has a run's.
 
     Attributes:
         cfg: The run's settings.

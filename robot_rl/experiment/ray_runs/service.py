@@ -111,7 +111,7 @@ class RayService(FrozenService):
 
 
 def _on_cpu(policy: Any) -> Any:
-    """Return a policy whose network is a copy on the CPU."""
+    """Return a policy with a copy of its network on the CPU."""
     import copy
 
     found = copy.copy(policy)

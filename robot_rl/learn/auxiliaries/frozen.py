@@ -145,7 +145,7 @@ class FrozenObjective(Auxiliary):
 
     @torch.no_grad()
     def labels(self, rollout: Rollout) -> Tensor:
-        """Return the labels (T, N, L) of a rollout, whose `groups` have what the policy sees; advance its memory."""
+        """Return the labels (T, N, L) of a rollout; its `groups` have what the policy sees. Advance its memory."""
         if self.service is not None:
             return self.service.take().to(rollout.done.device)
         obs, starts = self._seen(rollout), rollout.starts()
