@@ -65,6 +65,7 @@ PARTS = {
     "rollout": Part(70, 20, "<= 1.15x the time of physics"),
     "walk": Part(120, 30, "<= 30 s of training"),
     "update": Part(50, 15, ">= 2x rsl_rl's (512-256-128, 4096 worlds)"),
+    "overlap": Part(60, 20, "<= 0.9x the time of one after the other"),
     "mjlab": Part(120, 30, ">= 3x mjlab's"),
     "memory": Part(50, 20, ""),
     "predicted": Part(70, 30, ""),

@@ -29,6 +29,7 @@ from robot_rl.machine import machine_facts, package_versions
 
 ROOT = Path(__file__).resolve().parents[1]
 ENV_GOAL, ROLLOUT_GOAL, WALK_GOAL_S, UPDATE_GOAL, MJLAB_GOAL, PARITY_GOAL = 1.10, 1.15, 30.0, 2.0, 3.0, 1e-3
+OVERLAP_GOAL = 0.9
 LARGE, SMALL = (512, 256, 128), (128, 128, 128)
 ROLLOUT_WARM_UP = 3
 """A rollout without a graph, one that is recorded, one that is replayed."""
@@ -47,6 +48,7 @@ class Sizes:
         repeats: timed blocks.
         seeds: of the trainings of "walk".
         every: iterations between evaluations of "walk".
+        overlap: iterations of a training of "overlap".
         changes: settings that are not the task's own.
     """
 
@@ -59,6 +61,7 @@ class Sizes:
     every: int
     update: tuple[int, ...]
     networks: tuple[tuple[int, ...], ...]
+    overlap: int
     mjlab: int
     memory: tuple[int, ...]
     parity: int
@@ -80,6 +83,7 @@ GPU = Sizes(
     every=20,
     update=(4096, 1024),
     networks=(LARGE, SMALL),
+    overlap=20,
     mjlab=4096,
     memory=(64, 2048, 8192),
     parity=64,
@@ -95,6 +99,7 @@ TOY = Sizes(
     every=2,
     update=(8,),
     networks=((16, 16),),
+    overlap=2,
     mjlab=4,
     memory=(4, 8, 16),
     parity=4,
@@ -213,6 +218,20 @@ def measure_update(sizes: Sizes, report: Report) -> None:
         found = "; ".join(f"{one['network']}, {one['rollout']}: {one['ratio']:.2f}x" for one in comparisons)
         is_met = comparisons[0]["ratio"] >= UPDATE_GOAL
         report.save(f"as fast as rsl_rl's: {found}", met=is_met, comparisons=comparisons, notes=result["notes"])
+
+
+def measure_overlap(sizes: Sizes, report: Report) -> None:
+    """Time iterations that simulate while they learn, compared with one after the other."""
+    from robot_rl.bench.overlap import compare
+
+    found: list[dict[str, float]] = []
+    cfg = sizes.configure("go2_flat", sizes.rollout)
+    for _ in range(3):
+        found.append(compare(cfg.make_env, cfg.learner, sizes.overlap, seed=1))
+        middle = {name: statistics.median(one[name] for one in found) for name in found[0]}
+        times = ", ".join(f"{1e3 * middle[f'{name}_s']:.1f} ms" for name in ("async", "sync", "simulate", "learn"))
+        headline = f"an iteration, in turn, simulating, learning: {times}; {middle['ratio']:.2f}x"
+        report.save(headline, met=middle["ratio"] <= OVERLAP_GOAL, medians=middle, trainings=found)
 
 
 def measure_mjlab(sizes: Sizes, report: Report) -> None:

@@ -34,6 +34,7 @@ class Collector:
         noise: source of the actions' random numbers, on the environment's device.
         memory: (N, S) state of a recurrent policy in each world; None without one.
         recorded: the rollouts that are replayed from a graph; None if there are none.
+        why_not_recorded: why there are none, in words.
     """
 
     def __init__(
@@ -79,7 +80,8 @@ class Collector:
         if reason and cfg.graph == "on":
             raise UserError(f"graph=on: {reason}; use graph=auto")
         self.recorded: RecordedRollout | None = None
-        if not reason and cfg.graph != "off":
+        self.why_not_recorded = reason or ("graph=off" if cfg.graph == "off" else "")
+        if not self.why_not_recorded:
             recorder = CudaRecorder(self._device, with_loops=True)
             self.recorded = RecordedRollout(
                 env, cfg.num_steps, self._walk_recorded, recorder, is_required=cfg.graph == "on"

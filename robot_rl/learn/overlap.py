@@ -1,4 +1,4 @@
-"""Simulates the next rollout in a thread while this one is learned from.
+"""Simulates the next rollout while this one is learned from: in a thread, on a GPU on a stream of its own.
 
 Each rollout but the first is then by the policy of the iteration before: one version stale, and no more. Nothing
 depends on which of the two ends first, so the same seed gives the same bits, and a resumed run is the run: a checkpoint
@@ -10,10 +10,10 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from rsl_rl.env import VecEnv
@@ -42,8 +42,74 @@ class GivenUpError(RuntimeError):
     """The rollout is no longer needed."""
 
 
+class Flight(Protocol):
+    """Work that was submitted."""
+
+    def result(self) -> float:
+        """Wait for its end, and return how long it took [s]; raise what it raised."""
+        ...
+
+    def exception(self) -> BaseException | None:
+        """Wait for its end, and return what it raised."""
+        ...
+
+
+class Executor(Protocol):
+    """Runs work that reports its seconds while its caller goes on; `concurrent.futures` has others."""
+
+    def submit(self, work: Callable[[], float], /) -> Flight:
+        """Begin work."""
+        ...
+
+    def shutdown(self) -> None:
+        """Wait for all work, and take no more."""
+        ...
+
+
+class StreamExecutor:
+    """Launches work on a CUDA stream of its own, at once; the device runs it while the caller goes on.
+
+    The work sees what the caller's stream was given before. Its caller sees what it did after `Flight.result`.
+    """
+
+    def __init__(self, device: torch.device, is_ready: Callable[[], bool]) -> None:
+        """Take a device; while `is_ready` returns False, work runs on the caller's stream."""
+        self._stream, self._is_ready = torch.cuda.Stream(device), is_ready
+
+    def submit(self, work: Callable[[], float], /) -> Flight:
+        """Launch work; what it raises while it is launched is raised here."""
+        current = torch.cuda.current_stream(self._stream.device)
+        stream = self._stream if self._is_ready() else current
+        stream.wait_stream(current)
+        flight = _Launched(work)
+        with torch.cuda.stream(stream):
+            flight.begin.record()
+            work()
+            flight.end.record()
+        return flight
+
+    def shutdown(self) -> None:
+        """Wait for all work."""
+        self._stream.synchronize()
+
+
+class _Launched:
+    """Work on a stream. Memory that it reads stays allocated as long as this does, since it is from another stream."""
+
+    def __init__(self, work: Callable[[], float]) -> None:
+        self._work = work
+        self.begin, self.end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def result(self) -> float:
+        self.end.synchronize()
+        return self.begin.elapsed_time(self.end) / 1000.0
+
+    def exception(self) -> None:
+        self.end.synchronize()
+
+
 class Ahead:
-    """A rollout that a thread simulates, by a policy of its own.
+    """A rollout that is simulated while its caller goes on, by a policy of its own.
 
     Attributes:
         actor: The policy that simulates; a copy.
@@ -51,32 +117,36 @@ class Ahead:
         rollout: The newest rollout that was taken.
     """
 
-    def __init__(self, collector: Collector, actor: Actor) -> None:
+    def __init__(self, collector: Collector, actor: Actor, executor: StreamExecutor | None = None) -> None:
+        """Simulate on the stream of an executor; in a thread without one."""
         self._collector = collector
         self.actor = copy.deepcopy(actor).requires_grad_(False)
         self.version = torch.full((), -1, dtype=torch.int64)
         self.rollout = copy.deepcopy(collector.rollout)
-        self._future: Future[float] | None = None
+        self._flight: Flight | None = None
         self._is_unwanted = threading.Event()
-        self._pool = ThreadPoolExecutor(1, "robot-rl-simulate")
-        if not getattr(collector.env, "uses_cores", True):
-            self._limit_threads()
+        self._can_end_early = executor is None
+        self._executor: Executor = executor or self._make_thread(getattr(collector.env, "uses_cores", True))
 
-    def _limit_threads(self) -> None:
-        """Let torch use one thread where the policy acts, and as many as before elsewhere.
+    @staticmethod
+    def _make_thread(uses_cores: bool) -> ThreadPoolExecutor:
+        """Return a thread. If the engine leaves the cores, torch uses one of them in it, elsewhere as many as before.
 
         With a second team of threads there would be more of them than cores, whereupon OpenMP lets all of them sleep at
         each barrier. That suits an engine that needs the cores; without one the update takes a third longer.
         """
-        threads = torch.get_num_threads()
-        # A thread takes over the number when it is first asked for it.
-        self._pool.submit(lambda: (torch.set_num_threads(1), torch.get_num_threads())).result()
-        torch.set_num_threads(threads)
+        thread = ThreadPoolExecutor(1, "robot-rl-simulate")
+        if not uses_cores:
+            threads = torch.get_num_threads()
+            # A thread takes over the number when it is first asked for it.
+            thread.submit(lambda: (torch.set_num_threads(1), torch.get_num_threads())).result()
+            torch.set_num_threads(threads)
+        return thread
 
     @property
     def is_flying(self) -> bool:
         """Return whether a rollout is being simulated, or was and is not taken yet."""
-        return self._future is not None
+        return self._flight is not None
 
     def become(self, actor: Actor, version: int) -> None:
         """Take over a policy, for the next rollout."""
@@ -88,24 +158,26 @@ class Ahead:
     def launch(self, policy: Any) -> None:
         """Simulate a rollout by a snapshot, with the policy that was taken over."""
         policy.follow(self.actor, int(self.version))
-        act = policy.act
+        if self._can_end_early:
+            policy.act = self._while_wanted(policy.act)
+        self._flight = self._executor.submit(lambda: self._simulate(policy))
 
+    def _while_wanted(self, act: Callable[..., Tensor]) -> Callable[..., Tensor]:
         def act_while_wanted(*arguments: Any) -> Tensor:
             if self._is_unwanted.is_set():
                 raise GivenUpError
             return act(*arguments)
 
-        policy.act = act_while_wanted
-        self._future = self._pool.submit(self._simulate, policy)
+        return act_while_wanted
 
     def take(self) -> Rollout:
         """Wait for the rollout, and return a copy of it, which the next call overwrites.
 
         A recurrent critic's state stays that after the rollout before.
         """
-        assert self._future is not None
-        self._future.result()
-        self._future = None
+        assert self._flight is not None
+        self._flight.result()
+        self._flight = None
         self.rollout.begin()
         self.rollout.take(self._collector.rollout)
         return self.rollout
@@ -113,12 +185,12 @@ class Ahead:
     def give_up(self) -> bool:
         """End the rollout, if there is one, after the step that it takes; return whether the worlds are within it.
 
-        One that is complete already stays, to be taken.
+        One that is complete already stays, to be taken; so does one of a GPU, which ends no graph early.
         """
-        if self._future is None:
+        if self._flight is None:
             return False
         self._is_unwanted.set()
-        is_given_up = isinstance(self._future.exception(), GivenUpError)  # Waits.
+        is_given_up = isinstance(self._flight.exception(), GivenUpError)  # Waits.
         self._is_unwanted.clear()
         if is_given_up:
             self.forget()
@@ -126,16 +198,16 @@ class Ahead:
 
     def forget(self) -> None:
         """Forget the rollout, which nothing simulates any more."""
-        self._future = None
+        self._flight = None
 
     def wait(self) -> float:
         """Wait for the rollout, if there is one, so that nothing uses the worlds; return how long it took [s]."""
-        is_there = self._future is not None and self._future.exception() is None
-        return self._future.result() if self._future is not None and is_there else 0.0
+        is_there = self._flight is not None and self._flight.exception() is None
+        return self._flight.result() if self._flight is not None and is_there else 0.0
 
     def close(self) -> None:
-        """End the thread, after its rollout."""
-        self._pool.shutdown()
+        """End what simulates, after its rollout."""
+        self._executor.shutdown()
 
     def _simulate(self, policy: Any) -> float:
         begin = time.perf_counter()
@@ -154,19 +226,30 @@ class OverlappedRunner(Runner):
     def __init__(self, env: VecEnv, cfg: LearnerCfg, **options: Any) -> None:
         """Build the algorithm and allocate two rollouts; the options are those of `Session`."""
         super().__init__(env, cfg, **options)
-        if self.device.type == "cuda":
-            raise UserError("overlap: true, but both sides would share the GPU; use roles.sim.count= with launcher=ray")
         if not all(hook.is_separable for hook in self.algorithm.spec().hooks):
             raise UserError(
                 f"overlap: true, but an auxiliary objective of learner={cfg.name} acts in rollouts with what it learns"
             )
         self._learn_watch = Stopwatch(self.device)
-        self._ahead = Ahead(self.collector, self.algorithm.actor)
+        self._ahead = Ahead(self.collector, self.algorithm.actor, self._make_executor())
         self._rest: dict[str, Tensor] = {}
         self._is_noted = False
         self._apart = (0.0, 0.0)
         self._count = 0
         self._drawn: dict[str, Tensor] = {}
+
+    def _make_executor(self) -> StreamExecutor | None:
+        """Return what simulates beside the update on a GPU; None where it is a thread.
+
+        Only a rollout in one graph can be launched beside: Warp's own launches are on a stream of Warp's.
+        """
+        if self.device.type != "cuda":
+            return None
+        recorded = self.collector.recorded
+        if recorded is None:
+            reason = self.collector.why_not_recorded
+            raise UserError(f"overlap: true, but on a GPU only a rollout in one CUDA graph can overlap: {reason}")
+        return StreamExecutor(self.device, lambda: recorded.is_recorded)
 
     def learn(self, max_iterations: int | None = None) -> dict[str, float]:
         """Train as `Session.learn` does; on return nothing uses the worlds."""

@@ -198,7 +198,8 @@ class AsyncRunner(Runner):
                 part = one.tensors[name]
                 tensor[:, first : first + part.shape[1]].copy_(part)
                 first += part.shape[1]
-        rollout.frozen = segments[-1].frozen
+        frozen = segments[-1].frozen
+        rollout.frozen = None if frozen is None else frozen.to(self.device)
         rollout.blocks = tuple((one.index * one.num_worlds, one.num_worlds) for one in segments)
         age = self.iteration - rollout.version
         is_old = age > self._staleness

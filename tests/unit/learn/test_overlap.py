@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import time
+from concurrent.futures import Future
 from dataclasses import replace
 
 import pytest
@@ -182,3 +183,26 @@ def test_the_efficiency_is_the_share_of_the_shorter_side_that_is_hidden():
     row = {"perf/simulate_apart_s": 3.0, "perf/learn_apart_s": 1.0, "perf/overlap_efficiency": 0.75}
     assert describe_overlap([row] * 3).startswith("simulate 3 s and learn 1 s apart; overlap efficiency 0.75")
     assert describe_overlap([]) == ""
+
+
+class AtOnce:
+    """Runs work when it is submitted, as a GPU's executor launches it."""
+
+    def submit(self, work):
+        done = Future()
+        done.set_result(work())
+        return done
+
+    def shutdown(self):
+        pass
+
+
+@pytest.mark.parametrize("first", [2, 4])
+def test_work_that_is_launched_at_once_is_that_of_a_thread(make_point_env, cfg, tmp_path, monkeypatch, first):
+    """Of an executor that ends nothing early, a run that stops keeps the rollout."""
+    train(stateful(make_point_env), cfg, tmp_path / "thread")
+    monkeypatch.setattr(OverlappedRunner, "_make_executor", lambda self: AtOnce())
+    train(stateful(make_point_env), cfg, tmp_path / "at once", first)
+    found = train(stateful(make_point_env), cfg, tmp_path / "at once")
+    expected = load_checkpoint(latest_checkpoint(tmp_path / "thread"))[0]
+    assert all(torch.equal(tensor, found[name]) for name, tensor in expected.items())
