@@ -15,7 +15,7 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Snapshot
 from robot_rl.learn.auxiliaries.auxiliary import RolloutHook
 from robot_rl.learn.dims import Dims
-from robot_rl.learn.graphs import CudaRecorder, RecordedRollout, why_not_recorded
+from robot_rl.learn.graphs import FIRST, CudaRecorder, RecordedRollout, why_not_recorded
 from robot_rl.learn.networks.layout import ObservationLayout, make_layout
 from robot_rl.learn.rollout import Rollout, RolloutSpec, make_rollout
 from robot_rl.learn.timing import Stopwatch
@@ -82,7 +82,8 @@ class Collector:
         self.recorded: RecordedRollout | None = None
         self.why_not_recorded = reason or ("graph=off" if cfg.graph == "off" else "")
         if not self.why_not_recorded:
-            recorder = CudaRecorder(self._device, with_loops=True)
+            # Beside an update, whose large kernels fill the device, these small ones would wait one by one.
+            recorder = CudaRecorder(self._device, with_loops=True, priority=FIRST)
             self.recorded = RecordedRollout(
                 env, cfg.num_steps, self._walk_recorded, recorder, is_required=cfg.graph == "on"
             )

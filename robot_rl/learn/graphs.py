@@ -25,6 +25,9 @@ from robot_rl.learn.algorithm import Snapshot
 from robot_rl.learn.auxiliaries.auxiliary import RolloutHook
 from robot_rl.learn.rollout import Rollout
 
+FIRST = -1
+"""Priority of a stream that the device takes kernels from before those of 0."""
+
 Walk = Callable[[TensorDict, Snapshot], TensorDict]
 """Takes the steps of a rollout from observations with a policy, and returns the observations after them."""
 
@@ -32,7 +35,7 @@ Walk = Callable[[TensorDict, Snapshot], TensorDict]
 class CudaRecorder:
     """Runs and records on a stream of its own; each recording is a graph with memory of its own."""
 
-    def __init__(self, device: torch.device, *, with_loops: bool = False) -> None:
+    def __init__(self, device: torch.device, *, with_loops: bool = False, priority: int = 0) -> None:
         """Take a device.
 
         Args:
@@ -40,8 +43,9 @@ class CudaRecorder:
             with_loops: what is recorded has loops of Warp's that end by a value of the device. Warp interrupts the
                 recording for them, after which torch takes it for another one, and would hand out memory that is not
                 the graph's: this thread's memory then comes from a pool of its own.
+            priority: of what is recorded; the less, the sooner the device takes it.
         """
-        self._stream = torch.cuda.Stream(device)
+        self._stream = torch.cuda.Stream(device, priority=priority)
         self._pools: list[torch.cuda.MemPool] | None = [] if with_loops else None
 
     def run(self, work: Callable[[], None]) -> None:

@@ -24,6 +24,7 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import carried
 from robot_rl.learn.checkpoints import worlds
 from robot_rl.learn.collector import Collector
+from robot_rl.learn.graphs import FIRST
 from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.rollout import Rollout
@@ -74,7 +75,7 @@ class StreamExecutor:
 
     def __init__(self, device: torch.device, is_ready: Callable[[], bool]) -> None:
         """Take a device; while `is_ready` returns False, work runs on the caller's stream."""
-        self._stream, self._is_ready = torch.cuda.Stream(device), is_ready
+        self._stream, self._is_ready = torch.cuda.Stream(device, priority=FIRST), is_ready
 
     def submit(self, work: Callable[[], float], /) -> Flight:
         """Launch work; what it raises while it is launched is raised here."""
