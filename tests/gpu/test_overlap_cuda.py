@@ -19,12 +19,9 @@ pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 
 NETWORK = NetworkCfg(hidden=(256, 256))
 PPO = PPOLearnerCfg(num_steps=12, actor=NETWORK, critic=NETWORK, ppo=PPOCfg(epochs=3, minibatches=4), overlap=True)
-CASES = {
-    "ppo": PPO,
-    "flashsac": FlashSACLearnerCfg(
-        num_steps=3, flashsac=FlashSACCfg(batch=256, replay=40_000, warm_up=0, bins=11), overlap=True
-    ),
-}
+FLASHSAC = FlashSACLearnerCfg(
+    num_steps=3, flashsac=FlashSACCfg(batch=256, replay=40_000, warm_up=0, bins=11), overlap=True
+)
 
 
 class InTurn(StreamExecutor):
@@ -47,22 +44,29 @@ def make(cfg=PPO, in_turn=False, num_envs=2048, **options):
     return session
 
 
-def assert_alike(one, two):
+def farthest(one, two):
+    """The largest difference of a number between two sessions, relative to the numbers of its tensor."""
     found = {**two._networks(), **two.env.state_dict()}
-    for name, expected in {**one._networks(), **one.env.state_dict()}.items():
-        if expected.is_floating_point():
-            torch.testing.assert_close(found[name], expected, rtol=1e-3, atol=1e-4, msg=name)
+    pairs = [(found[name], tensor) for name, tensor in {**one._networks(), **one.env.state_dict()}.items()]
+    return max(
+        float((there - here).abs().max() / here.abs().mean().clamp(min=1e-3))
+        for there, here in pairs
+        if here.is_floating_point()
+    )
 
 
-@pytest.mark.parametrize("case", list(CASES))
-def test_beside_the_update_is_as_before_it(case):
-    """Races would show: what one side reads is overwritten by the other, or its memory is given out again."""
-    beside, before = make(CASES[case]), make(CASES[case], in_turn=True)
-    for session in (beside, before):
-        session.learn(6)
+@pytest.mark.parametrize("cfg", [PPO, FLASHSAC], ids=["ppo", "flashsac"])
+def test_beside_the_update_is_as_before_it(cfg):
+    """Races would show: what one side reads is overwritten by the other, or its memory is given out again.
+
+    The device adds up in any order, which two runs without overlap show.
+    """
+    beside, before, again = make(cfg), make(cfg, in_turn=True), make(cfg, in_turn=True)
+    for session in (beside, before, again):
+        session.learn(4)
         assert session.collector.recorded.problem == ""
         assert session.collector.recorded.is_recorded
-    assert_alike(before, beside)
+    assert farthest(before, beside) <= 1e-3 + 10.0 * farthest(before, again)
 
 
 def test_a_resumed_run_is_the_run(tmp_path):

@@ -69,7 +69,8 @@ class CameraSensor:
         # A CPU can check: without a new image in any world nothing has to be rendered.
         self._slots = None if device.startswith("cuda") else self._shots.slot.numpy()
         self._commands = {part.first: self._record(part, target, flat) for part in self._views.parts}
-        self._views.parts[0].render()  # compiled here, once, before threads or a graph need it
+        with wp.ScopedDevice(device):  # Warp's default device may be another one.
+            self._views.parts[0].render()  # compiled here, once, before threads or a graph need it
 
     def _make_lens(self, seed: int, world_offset: int) -> Any:
         camera, model, lens = self.group.camera, self._views.model, Lens()
