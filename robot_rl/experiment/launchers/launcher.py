@@ -89,7 +89,7 @@ class Launcher(ABC):
         read_seconds(self.time, "launcher.time")
         if self.partition and not PARTITION.fullmatch(self.partition):
             raise UserError(f"launcher.partition={self.partition}: must be of letters, digits and _ . , : @ + / -")
-        if self.gpus and self.ranks_a_node > self.gpus:
+        if self.gpus and self.ranks_a_node > max(1, self.gpus):
             raise UserError(
                 f"launcher.ranks={self.ranks}: more processes than launcher.gpus={self.gpus} on a machine; each has a "
                 "GPU of its own"
@@ -108,7 +108,7 @@ class Launcher(ABC):
     @property
     def ranks_a_node(self) -> int:
         """Return the processes on each machine."""
-        return self.ranks or max(1, self.gpus)
+        return self.ranks or max(1, int(self.gpus))
 
     @property
     def simulators(self) -> int:

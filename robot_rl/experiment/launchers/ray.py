@@ -48,6 +48,7 @@ class Ray(Launcher):
     """Groups of Ray Train's workers.
 
     Attributes:
+        gpus: GPUs of each machine, or a part of one for one process: simulators may have the rest.
         min_nodes: Machines at least; with fewer than `nodes` the run goes on with those that are left; 0: all.
         address: host:port of the cluster; auto: the one on this machine, else one that lasts as long as the command;
             http://host:port of a dashboard: submit a job and return.
@@ -70,6 +71,7 @@ class Ray(Launcher):
         prior: "learner" has the motion prior (`roles.prior=`); it cannot be apart.
     """
 
+    gpus: float = 0  # pyright: ignore[reportIncompatibleVariableOverride]  # Others give whole ones only.
     min_nodes: int = 0
     address: str = "auto"
     max_failures: int = 3
@@ -97,6 +99,10 @@ class Ray(Launcher):
     def __post_init__(self) -> None:
         """Raise UserError where a setting is out of range."""
         Launcher.__post_init__(self)
+        if self.gpus > 1 and self.gpus % 1:
+            raise UserError(f"launcher.gpus={self.gpus}: must be a whole number, or a part of one GPU")
+        if self.gpus == int(self.gpus):
+            self.gpus = int(self.gpus)
         if not 0 <= self.min_nodes <= self.nodes:
             raise UserError(
                 f"launcher.min_nodes={self.min_nodes}: must be at least 1 and at most launcher.nodes={self.nodes}"
