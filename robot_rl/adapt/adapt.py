@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from robot_rl.adapt.plants import PlantCfg, check_plant, make_plant
-from robot_rl.adapt.pool import RobotPool
 from robot_rl.adapt.robot import RobotCfg, RobotProcess
+from robot_rl.adapt.source import RobotSource
 from robot_rl.adapt.steps import POLICY, Joiner
 from robot_rl.config import apply_overrides
 from robot_rl.errors import Interrupted, UserError
@@ -66,12 +66,12 @@ class AdaptCfg:
         fit: Iterations in simulation in which the critic is fitted.
         seed: Of robot and learner.
         settings: Settings of the binary.
-        keep_log: Keep the robot's log of the exploration, some 80 MB a minute.
+        keep_log: Keep the robot's log of the exploration, some 30 MB a minute.
     """
 
     plant: PlantCfg = field(default_factory=PlantCfg)
     minutes: float = 10.0
-    explore: float = 0.2
+    explore: float = 0.15
     segment_s: float = 20.0
     window: int = 5
     measure_s: float = 60.0
@@ -213,7 +213,7 @@ class Adaptation:
             template = stack.enter_context(contextlib.closing(self.train.make_env(num_envs=2)))
             robot = stack.enter_context(contextlib.closing(self._robot(bundle, "robot", **more)))
             versions, reader = {identity: 0}, self._reader(bundle)
-            pool = RobotPool(
+            pool = RobotSource(
                 robot,
                 Joiner(read_action=reader, version_of=versions, identity=identity, read_log=self._tail(log)),
                 actor=actor,

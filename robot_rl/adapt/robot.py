@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from robot_rl.config import LearnerCfg
 
+PIPE_BYTES = 1 << 20
+"""Of the pipe to the learner: eight seconds of rows, so that a robot does not wait for a learner that is busy."""
 KEPT_NOTES = 1000
 """So many notes of commands are kept: hours of them would fill the memory."""
 
@@ -163,7 +165,7 @@ class RobotProcess:
         words = [sys.executable, "-m", "robot_rl.adapt.robot", json.dumps(asdict(cfg))]
         # In a session of its own: Ctrl-C is the learner's, which ends the robot in order.
         how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
-        self._process = subprocess.Popen(tied(words), start_new_session=True, **how)
+        self._process = subprocess.Popen(tied(words), start_new_session=True, pipesize=PIPE_BYTES, **how)
         self.report: dict[str, Any] = {}
 
     def rows(self) -> Iterator[Mapping[str, Any]]:

@@ -35,13 +35,13 @@ class Options(PolicyOptions):
     payload_at: str = option("0.15,0,0.05", "of plant=heavier: where, in the frame of the robot's base [m]")
     speed: float = option(0.6, "share of the range of the task's velocity commands that it is given")
     minutes: float = option(10.0, "how long the robot explores [min]", least=1.0, most=1440.0)
-    explore: float = option(0.2, "standard deviation of the exploration, of the raw action", least=0.01, most=2.0)
+    explore: float = option(0.15, "standard deviation of the exploration, of the raw action", least=0.01, most=2.0)
     segment: float = option(20.0, "weights are published as often [s]", least=1.0, most=600.0)
     window: int = option(5, "so many segments are learned from at once", least=1, most=100)
     measure: float = option(60.0, "how long it follows commands before and after [s]", least=5.0, most=3600.0)
     fit: int = option(30, "iterations in simulation, with 256 worlds, that fit the critic", least=1, most=10_000)
     settings: str = option("", "settings of the binary, such as limits.tilt_rad:0.8")
-    keep_log: bool = option(False, "keep the log of the exploration, robot.mcap, some 80 MB a minute")
+    keep_log: bool = option(False, "keep the log of the exploration, robot.mcap, some 30 MB a minute")
     seed: int = option(1, "of robot and learner", least=0, most=MAX_SEED)
 
 

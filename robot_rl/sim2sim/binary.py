@@ -20,7 +20,9 @@ from robot_rl.processes import tied
 
 STOP_S = 5.0
 NICENESS = -15
-"""Niceness of threads that keep time."""
+"""Niceness of threads that keep time, where no real-time priority is permitted."""
+REALTIME = 50
+"""Real-time priority (SCHED_FIFO) of threads that keep time; the binary's are 70 and 80."""
 
 
 def load_runtime() -> Any:
@@ -42,13 +44,20 @@ def load_runtime() -> Any:
 
 @contextlib.contextmanager
 def high_priority() -> Iterator[None]:
-    """Raise the priority of this thread, where that is permitted; a robot does not wait for other programs."""
+    """Raise the priority of this thread, as far as permitted; a robot does not wait for other programs."""
     before = os.getpriority(os.PRIO_PROCESS, 0)
-    with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
+    is_realtime = False
+    with contextlib.suppress(AttributeError, OSError):  # Not Linux, or not permitted.
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(REALTIME))
+        is_realtime = True
+    if not is_realtime:
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
     try:
         yield
     finally:
+        if is_realtime:
+            os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
         with contextlib.suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, 0, before)
 

@@ -321,7 +321,9 @@ class Ray(Launcher):
 
 
 def _check_has_services(run: FrozenRun, services: Mapping[str, Any]) -> None:
-    """Raise UserError where a run has no policy of a service that is apart."""
+    """Raise UserError where a run has no policy of a service that is apart, or one that acts."""
+    from robot_rl.learn.auxiliaries.frozen import ACTS
+
     tree = run.run_dir.read_config()["config"] if services else {}
     for name in services:
         if name not in tree:
@@ -329,6 +331,8 @@ def _check_has_services(run: FrozenRun, services: Mapping[str, Any]) -> None:
         settings = tree[name] or {}
         if not (settings.get("run") or settings.get("policy")):
             raise UserError(f"roles.{name}=apart: the run has none; give {name}.run=<run>, or leave this out")
+        if settings.get("mix") or settings.get("takeover"):
+            raise UserError(f"roles.{name}=apart: {ACTS}")
 
 
 class Stop:

@@ -22,6 +22,8 @@ from robot_rl.learn.networks.symmetry import Mirror
 from robot_rl.learn.policy import Policy, make_policy
 from robot_rl.learn.rollout import Rollout
 
+ACTS = "it acts in rollouts, where simulators evaluate it; give teacher.mix=0 teacher.takeover=0, or leave it there"
+"""Why a teacher cannot be evaluated a rollout at a time elsewhere."""
 MIN_DEVIATION = 1e-3
 """Least deviation that errors are measured in [action units]."""
 
@@ -169,10 +171,7 @@ class FrozenObjective(Auxiliary):
             UserError: It acts in rollouts, or remembers, so that it cannot be evaluated a rollout at a time elsewhere.
         """
         if self.hook is not None:
-            raise UserError(
-                f"roles.{self.name}=apart: it acts in rollouts, where simulators evaluate it; give teacher.mix=0 "
-                "teacher.takeover=0, or leave it at the learner"
-            )
+            raise UserError(f"roles.{self.name}=apart: {ACTS}")
         if self.memory is not None:
             raise UserError(f"roles.{self.name}=apart: its policy remembers each world; leave it at the learner")
         self.service = service

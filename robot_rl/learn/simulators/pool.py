@@ -35,7 +35,67 @@ class StoppedError(Interrupted):
     """The training shall stop, while no segment arrives."""
 
 
-class Pool(ABC):
+class Source(ABC):
+    """Where a learner's segments come from.
+
+    Attributes:
+        count: Segments of a rollout.
+        engines: What each of those that send them simulates with; empty names where that is not known.
+        states: The state of the worlds of each after its newest segment that was taken; empty where there is none.
+        lost: How often one was lost.
+    """
+
+    def __init__(self, count: int, engines: Sequence[str] = ()) -> None:
+        self.count, self.lost = count, 0
+        self.engines = list(engines) or [""] * count
+        self.states: list[State] = [{} for _ in range(count)]
+
+    @property
+    @abstractmethod
+    def present(self) -> list[int]:
+        """Return those that are there."""
+
+    @abstractmethod
+    def publish(self, version: int, weights: Tensor) -> None:
+        """Give them the weights (B,) uint8 of `robot_rl.learn.simulators.weights.pack`."""
+
+    @abstractmethod
+    def take(self) -> list[Segment]:
+        """Wait for the segments of a rollout and return them.
+
+        Raises:
+            StoppedError: The training shall stop, while nothing arrives.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End them."""
+
+    def begin(self, version: int, staleness: int, *, is_first: bool) -> None:  # noqa: B027  (a robot runs anyway)
+        """Let them begin segments for the update from a version, whose weights are published already.
+
+        Args:
+            version: The version.
+            staleness: By how many versions the policy that acts may be older than the one that learns.
+            is_first: Nothing was learned yet.
+        """
+
+    def load(self, states: Sequence[State], new: Iterable[int] = ()) -> None:  # noqa: B027  (a robot has no state)
+        """Let them go on from states; segments that are under way are thrown away.
+
+        Args:
+            states: A state for each; empty ones for those that begin where they are.
+            new: Those whose worlds were never stepped, and begin at random times of their episodes.
+        """
+
+    def rest(self) -> None:  # noqa: B027
+        """Let them go back to the end of their newest segments that were taken, and begin no others."""
+
+    def abandon(self) -> None:  # noqa: B027
+        """Let them give up their segments; nothing is begun until weights are published."""
+
+
+class Pool(Source):
     """Simulators that each work on one segment at a time.
 
     A rollout is `count` segments, of any of the simulators that are there, in the order in which they arrive: none
@@ -48,17 +108,14 @@ class Pool(ABC):
         first: The number of its first simulator in the run, for lines: of several learners each has a pool.
         least: How many have to be there before the training begins; with fewer it does not go on without one that is
             lost again and again.
-        engines: What each simulates with; empty names where that is not known.
-        states: The state of each simulator's worlds after its newest segment that was taken; empty: it was never there.
-        lost: How often one was lost.
+        states: As in `Source`; empty where a simulator was never there.
         missing: Those that are not there: they were lost, or are not built yet.
     """
 
     def __init__(self, count: int, least: int = 0, engines: Sequence[str] = ()) -> None:
-        self.count, self.first, self.least, self.lost = count, 0, least or count, 0
-        self.engines = list(engines) or [""] * count
+        super().__init__(count, engines)
+        self.first, self.least = 0, least or count
         self.missing: set[int] = set()
-        self.states: list[State] = [{} for _ in range(count)]
         self._version, self._staleness, self._has_begun = -1, 0, False
         self._base, self._issued = 0, 0
         self._arrived: list[Segment] = []
@@ -109,15 +166,6 @@ class Pool(ABC):
     def allow(self) -> None:
         """Let the simulators work again."""
 
-    @abstractmethod
-    def close(self) -> None:
-        """End the simulators."""
-
-    @property
-    def has_begun(self) -> bool:
-        """Return whether segments were begun that `rest` has not thrown away."""
-        return self._has_begun
-
     @property
     def present(self) -> list[int]:
         """Return the simulators that are there."""
@@ -130,31 +178,24 @@ class Pool(ABC):
         self._fill()
 
     def begin(self, version: int, staleness: int, *, is_first: bool) -> None:
-        """Let the simulators begin segments for the update from a version, whose weights are published already.
-
-        Args:
-            version: The version.
-            staleness: By how many versions the policy that acts may be older than the one that learns.
-            is_first: Nothing was learned yet.
-        """
+        """Let the simulators begin segments; see `Source`."""
         self._base, self._issued, self._staleness, self._has_begun = version, 0, staleness, True
         if is_first:
             self._firsts = set(range(self.count))
         self._fill()
 
     def load(self, states: Sequence[State], new: Iterable[int] = ()) -> None:
-        """Let the simulators go on from states; segments that are under way are thrown away.
-
-        Args:
-            states: A state for each; empty ones for those that begin where they are.
-            new: Those whose worlds were never stepped, and begin at random times of their episodes.
-        """
+        """Let the simulators go on from states; see `Source`."""
         self.states = [dict(state) or self.states[index] for index, state in enumerate(states)]
         self._firsts = set(new) | {index for index in self._firsts if not states[index]}
-        self.rest()
+        self._go_back()
 
     def rest(self) -> None:
         """Let the simulators go back to the end of their newest segments that were taken."""
+        if self._has_begun:
+            self._go_back()
+
+    def _go_back(self) -> None:
         self.abandon()
         while self._working:
             self._advance()

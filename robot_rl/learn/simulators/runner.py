@@ -18,7 +18,7 @@ from robot_rl.learn.checkpoints import worlds
 from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.rollout import Rollout
 from robot_rl.learn.runner import Runner
-from robot_rl.learn.simulators.pool import Pool, StoppedError
+from robot_rl.learn.simulators.pool import Source, StoppedError
 from robot_rl.learn.simulators.simulator import Segment
 from robot_rl.learn.simulators.weights import pack
 from robot_rl.metrics.iteration import merge_rows
@@ -37,7 +37,7 @@ class RemoteWorlds(VecEnv):
         notices: Lines of their environments for the user.
     """
 
-    def __init__(self, template: Any, num_envs: int, pool: Pool) -> None:
+    def __init__(self, template: Any, num_envs: int, pool: Source) -> None:
         """Take a pool.
 
         Args:
@@ -131,8 +131,7 @@ class AsyncRunner(Runner):
 
     def _rest(self) -> None:
         """Let the simulators go back to the end of their last segments that were learned from."""
-        if self._pool.has_begun:
-            self._pool.rest()
+        self._pool.rest()
 
     def _publish(self) -> None:
         begin, self._published_at = time.perf_counter(), time.time()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from robot_rl.adapt.pool import fill, metrics_of
+from robot_rl.adapt.source import fill, metrics_of
 from robot_rl.adapt.steps import PATIENCE, Joiner
 
 

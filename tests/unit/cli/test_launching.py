@@ -69,7 +69,10 @@ def settings(**changes):
             "'roles.sim.cont=2': is no setting of a role; did you mean 'roles.sim.c",
         ),
         (["launcher=ray", "roles.learner.gpus=1", "launcher.gpus=1"], "are the same setting; leave one of them out"),
+        (["launcher=ray", "roles.learner.gpus=1.5"], ".gpus=1.5: must be a whole number, or a part of one GPU"),
+        (["launcher=ray", "launcher.gpus=0.5", "launcher.ranks=2"], "launcher.ranks=2: more processes than launcher.g"),
         (["launcher=ray", "roles.sim.count=x"], "roles.sim.count=x: must be a whole number"),
+        (["launcher=ray", "roles.sim.count=-1"], "roles.sim.count=-1: must be at least 0"),
         (
             ["launcher=ray", "roles.sim.count=3", "launcher.nodes=2"],
             "roles.sim.count=3: must be a multiple of the 2 processes that learn",

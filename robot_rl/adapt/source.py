@@ -19,10 +19,9 @@ from torch import Tensor
 
 from robot_rl.adapt.robot import RobotProcess
 from robot_rl.adapt.steps import Joiner, Step
-from robot_rl.errors import UserError
 from robot_rl.files import write_atomic
 from robot_rl.learn.networks.actor_critic import Actor
-from robot_rl.learn.simulators.pool import Pool, State, StoppedError
+from robot_rl.learn.simulators.pool import Source, StoppedError
 from robot_rl.learn.simulators.simulator import Segment
 from robot_rl.learn.simulators.weights import unpack
 
@@ -35,7 +34,7 @@ class RobotEndedError(RuntimeError):
     """The robot's time is over."""
 
 
-class RobotPool(Pool):
+class RobotSource(Source):
     """One robot, from which a rollout is its newest segments.
 
     A segment is a number of steps under the policy, one after the other; where steps are missing in between, such as
@@ -117,9 +116,6 @@ class RobotPool(Pool):
                 self._refused = line
                 self._say(f"the robot's binary refused a bundle, and goes on with the one before: {line}")
 
-    def begin(self, version: int, staleness: int, *, is_first: bool) -> None:
-        """Do nothing: a robot runs anyway."""
-
     def take(self) -> list[Segment]:
         """Wait for the next segment, and return it with those before it, the newest last.
 
@@ -175,7 +171,7 @@ class RobotPool(Pool):
         for version in sorted(set(versions)):
             unpack(self._policies[version], self._actor)
             rows = torch.tensor([index for index, own in enumerate(versions) if own == version])
-            params = self._actor.distribution.params(self._actor._advance(tensors["actor_obs"][rows, 0], None))
+            params = self._actor.params(tensors["actor_obs"][rows, 0])
             out.append((rows, params[0]))
             log_prob.append((rows, self._actor.distribution.log_prob(tensors["action"][rows, 0], params)))
             frozen = self._actor.distribution.snapshot()
@@ -210,35 +206,6 @@ class RobotPool(Pool):
     def present(self) -> list[int]:
         """Return the one robot."""
         return [0]
-
-    def send(self, version: int, weights: Tensor) -> None:
-        """Do what `publish` does."""
-        self.publish(version, weights)
-
-    def read_state(self, index: int) -> State:
-        """Return nothing: a robot has no state that could be loaded."""
-        return {}
-
-    def load_state(self, index: int, state: Mapping[str, Tensor]) -> None:
-        """Do nothing: a robot is where it is."""
-
-    def submit(self, index: int, target: int, *, is_first: bool) -> None:
-        """Do nothing: a robot runs anyway."""
-
-    def receive(self) -> tuple[int, Segment | None]:
-        """Wait for a segment."""
-        return 0, self._receive()
-
-    def restart(self, index: int) -> None:
-        """Raise: there is one robot."""
-        line = "a robot that ended cannot be replaced"
-        raise UserError(line)
-
-    def give_up(self) -> None:
-        """Do nothing: a robot runs anyway."""
-
-    def allow(self) -> None:
-        """Do nothing: a robot runs anyway."""
 
     def close(self) -> None:
         """End the robot's process, and read its log no more."""

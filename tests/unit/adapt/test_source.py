@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from robot_rl.adapt.pool import RobotPool
+from robot_rl.adapt.source import RobotSource
 from robot_rl.adapt.steps import Joiner
 from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
@@ -60,7 +60,7 @@ def actor():
 
 @pytest.fixture
 def make_pool(actor, tmp_path):
-    """make_pool(robot): its pool, and the versions that were exported."""
+    """make_pool(robot): its source, and the versions that were exported."""
 
     def make(robot, said=None, **options):
         exported = []
@@ -73,9 +73,9 @@ def make_pool(actor, tmp_path):
             read_action=lambda q, tau, command: q, version_of={"zero": 0}, identity="zero", read_log=robot.read
         )
         how = {"num_steps": 4, "window": 2, "say": (said if said is not None else []).append} | options
-        pool = RobotPool(robot, joiner, actor=actor, export=export, follow=tmp_path, **how)
-        pool.publish(0, pack(actor))
-        return pool, exported
+        source = RobotSource(robot, joiner, actor=actor, export=export, follow=tmp_path, **how)
+        source.publish(0, pack(actor))
+        return source, exported
 
     return make
 
@@ -83,29 +83,29 @@ def make_pool(actor, tmp_path):
 def test_a_rollout_is_the_newest_segments(make_pool):
     """Each is learned from as often as a rollout has segments; its row of metrics counts once."""
     robot = PlayedRobot(12)
-    pool, _ = make_pool(robot)
+    source, _ = make_pool(robot)
     robot.play(8)
-    first, second = pool.take()
+    first, second = source.take()
     assert [one.tensors["actor_obs"][0, 0, 0].item() for one in (first, second)] == [10.0, 50.0]
     assert second.metrics["robot/reward"] == 0.25
     robot.play(4)
-    again, third = pool.take()
+    again, third = source.take()
     assert again is second
     assert again.metrics == {}
     assert third.tensors["actor_obs"][0, 0, 0].item() == 90.0
-    assert pool.steps == 12
+    assert source.steps == 12
 
 
 def test_log_probabilities_are_those_of_the_policy_that_acted(make_pool, actor):
     """A Gaussian with deviation STD around the mean of version 0 before the swap, of version 1 after it."""
     robot = PlayedRobot(4, swap=2)
-    pool, exported = make_pool(robot, window=1)
+    source, exported = make_pool(robot, window=1)
     before = [parameter.clone() for parameter in actor.parameters()]
     with torch.no_grad():
         actor.body.layers[-1].bias.add_(0.3)
-    pool.publish(1, pack(actor))
+    source.publish(1, pack(actor))
     robot.play(4)
-    (segment,) = pool.take()
+    (segment,) = source.take()
     assert segment.tensors["version"][:, 0].tolist() == [0, 0, 1, 1]
     assert [version for version, _, _ in exported] == [1]
     obs = segment.tensors["actor_obs"][:, 0]
@@ -121,47 +121,47 @@ def test_log_probabilities_are_those_of_the_policy_that_acted(make_pool, actor):
 
 
 def test_a_new_bundle_is_announced_by_one_line(make_pool, actor, tmp_path):
-    pool, exported = make_pool(PlayedRobot(4))
+    source, exported = make_pool(PlayedRobot(4))
     assert not (tmp_path / "next").exists()
-    pool.publish(3, pack(actor))
+    source.publish(3, pack(actor))
     assert (tmp_path / "next").read_text() == f"{exported[0][1]}\n"
     assert torch.equal(exported[0][2], pack(actor))
 
 
 def test_a_refused_bundle_is_reported_once(make_pool, actor, tmp_path):
     said = []
-    pool, _ = make_pool(PlayedRobot(4), said)
+    source, _ = make_pool(PlayedRobot(4), said)
     (tmp_path / "refused").write_text("/x/000001: the golden sequence differs\n")
     for version in (2, 3):
-        pool.publish(version, pack(actor))
+        source.publish(version, pack(actor))
     assert len(said) == 1
     assert said[0].endswith("/x/000001: the golden sequence differs")
 
 
 def test_a_robot_that_ends_too_early_is_an_error(make_pool):
     robot = PlayedRobot(2, problem="robot-rl-infer ended with 4: state_age")
-    pool, _ = make_pool(robot)
+    source, _ = make_pool(robot)
     robot.play(3)
     with pytest.raises(UserError, match="robot-rl-infer ended with 4: state_age"):
-        pool.take()
+        source.take()
 
 
 def test_a_learner_that_is_slower_than_the_robot_takes_what_is_newest(make_pool):
     robot = PlayedRobot(40)
-    pool, _ = make_pool(robot)
+    source, _ = make_pool(robot)
     robot.play(38)
-    while pool._rows.qsize() < 38:
+    while source._rows.qsize() < 38:
         time.sleep(0.001)
-    first, second = pool.take()
+    first, second = source.take()
     assert [one.tensors["actor_obs"][0, 0, 0].item() for one in (first, second)] == [290.0, 330.0]
-    assert pool.steps == 38
+    assert source.steps == 38
 
 
 def test_a_stop_is_noticed_while_nothing_arrives(make_pool):
-    pool, _ = make_pool(PlayedRobot(4))
-    pool.is_stopping = lambda: True
+    source, _ = make_pool(PlayedRobot(4))
+    source.is_stopping = lambda: True
     with pytest.raises(StoppedError):
-        pool.take()
+        source.take()
 
 
 def test_rows_are_plain_json():
