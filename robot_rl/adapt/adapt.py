@@ -213,7 +213,7 @@ class Adaptation:
             template = stack.enter_context(contextlib.closing(self.train.make_env(num_envs=2)))
             robot = stack.enter_context(contextlib.closing(self._robot(bundle, "robot", **more)))
             versions, reader = {identity: 0}, self._reader(bundle)
-            pool = RobotSource(
+            segments = RobotSource(
                 robot,
                 Joiner(read_action=reader, version_of=versions, identity=identity, read_log=self._tail(log)),
                 actor=actor,
@@ -223,16 +223,16 @@ class Adaptation:
                 num_steps=self.train.learner.num_steps,
                 window=self.cfg.window,
             )
-            stack.callback(pool.close)
+            stack.callback(segments.close)
             if not self.cfg.keep_log:
                 stack.callback(log.unlink, missing_ok=True)
-            self._steps = lambda: pool.steps
-            mean = Mean(self._show, lambda: pool.steps >= self.cfg.minutes * 60.0 / self.train.task.sim.step_dt)
-            worlds = RemoteWorlds(template, self.cfg.window, pool)
+            self._steps = lambda: segments.steps
+            mean = Mean(self._show, lambda: segments.steps >= self.cfg.minutes * 60.0 / self.train.task.sim.step_dt)
+            worlds = RemoteWorlds(template, self.cfg.window, segments)
             learner: AsyncRunner = worlds.make_runner(
                 self.train.learner, run_dir=path, seed=self.cfg.seed, observer=mean
             )
-            pool.is_stopping = lambda: learner.is_stopping
+            segments.is_stopping = lambda: learner.is_stopping
             load_actor(learner.actor, actor.state_dict())
             learner.critic.load_state_dict(critic)
             learner.settings = self.train.tree
@@ -240,16 +240,19 @@ class Adaptation:
             try:
                 learner.learn(self.cfg.iterations)
             except Interrupted as stop:
+                if learner.iteration:
+                    newest = max(follow.glob("[0-9]*"))
+                    self._say(f"to go on from its newest policy: policy={newest}")
                 raise Interrupted(None, learner.iteration, stop.signal, saved=False) from None
             load_actor(learner.actor, mean.weights)
             learner.save()
             self._bundle(learner.actor, learner.iteration, path / "policy")
             robot.request_stop()
-            report = pool.finish()
+            report = segments.finish()
         return {
             "minutes": self.cfg.minutes,
-            "steps": pool.steps,
-            "limited": pool.limited,
+            "steps": segments.steps,
+            "limited": segments.limited,
             "updates": learner.iteration,
             "bundles": report["binary"].get("bundles", []),
             "robot": {key: report[key] for key in ("policy_s", "falls", "faults", "late_ticks", "slipped_s")},
