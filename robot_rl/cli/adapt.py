@@ -64,8 +64,8 @@ def run(arguments: Sequence[str]) -> int:
         name=options.plant, payload=options.payload, payload_at=_point(options.payload_at), speed=options.speed
     )
     if 60.0 * options.minutes < options.window * options.segment:
-        line = f"minutes={options.minutes:g}: is less than {options.window} segments of {options.segment:g} s"
-        raise UserError(f"{line}; give more, or fewer by window=")
+        line = f"minutes={options.minutes:g}: is less than window={options.window} segments of"
+        raise UserError(f"{line} segment={options.segment:g} s; give more minutes, or less of the others")
     options.refuse_unsupported("sim2sim")
     settings = read_settings(options.settings)
     source = options.find_policy({**changes, "device": "cpu", "engine": "mujoco"})
@@ -109,9 +109,10 @@ def show(result: Mapping[str, Any], words: str) -> int:
         better = after["evaluated"]["lin_vel_error"] < before["evaluated"]["lin_vel_error"]
     faults = [fault["fault"] for part in (before, robot, after) for fault in part["faults"]]
     falls = sum(part["falls"] for part in (before, robot, after))
-    print(f"  safety limits: {', '.join(faults) or 'none was touched'}; {falls} falls")
+    print(f"  stopped by the safety layer: {', '.join(faults) or 'never'}; {falls} falls")
+    print(f"  actions that it limited: {100.0 * result['limited'] / max(result['steps'], 1):.1f} %")
     refused = sum(bool(one["refused"]) for one in result["bundles"])
-    acted = sum(one["first_step"] is not None for one in result["bundles"])
-    print(f"  {acted} bundles acted, {refused} were refused")
+    acted = sum(one["first_step"] is not None for one in result["bundles"]) - 1  # But for the one that it began with.
+    print(f"  {acted} newer bundles acted, {refused} were refused")
     print(f"  {'better' if better else 'NOT better: keep the old one'}; robot-rl sim2sim run={words}")
     return 0 if better and not faults else 1

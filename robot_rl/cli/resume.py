@@ -46,6 +46,9 @@ def run(arguments: Sequence[str]) -> int:
     words, launcher = read_launcher_words(arguments)
     options, changes = read(Options, words, first="run", every=True)
     run_dir = options.find_run()
+    if run_dir.read_config().get("command", [])[1:2] == ["adapt"]:
+        line = f"run={run_dir.run_id}: is an adaptation, whose robot is gone"
+        raise UserError(f"{line}; begin another from its newest policy: robot-rl adapt run={run_dir.words}")
     for key in ("task", "seed", "init_from", "run_id"):
         if key in changes:
             raise UserError(f"{key}={changes[key]}: cannot be changed in a run; start a new run with init_from=")

@@ -128,16 +128,19 @@ def run(arguments: Sequence[str]) -> int:
     if launcher is None or launcher.is_this_process:
         launch(words, job)
         return 0
-    from robot_rl.experiment.frozen import launch_all
+    from robot_rl.experiment.frozen import check_fits, launch_all
     from robot_rl.experiment.settings import resolve
 
     if "--cfg" not in words and "-c" not in words:
         launcher.prepare()
-    launcher.check()
     gpus = launcher.gpus if launcher.is_elsewhere else None
     jobs: list[dict[str, Any]] = []
     launch(words, jobs.append, gpus)
-    return launch_all([resolve(tree, gpus) for tree in jobs], launcher) if jobs else 0
+    cfgs = [resolve(tree, gpus) for tree in jobs]
+    for cfg in cfgs:  # Before a cluster is connected to, or started.
+        check_fits(cfg, launcher)
+    launcher.check()
+    return launch_all(cfgs, launcher) if cfgs else 0
 
 
 def _search(cfg: "SearchCfg", arguments: Sequence[str]) -> int:

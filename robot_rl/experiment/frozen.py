@@ -38,7 +38,7 @@ def launch_all(cfgs: Sequence[TrainCfg], launcher: Launcher) -> int:
             that was made for it is left.
     """
     for cfg in cfgs:
-        _check_fits(cfg, launcher)
+        check_fits(cfg, launcher)
     with contextlib.ExitStack() as undo:
         runs = [run for cfg in cfgs if not _is_done((run := freeze(cfg, launcher, undo)).run_dir)]
         code = launcher.launch(runs, _folder(runs[0])) if runs else 0
@@ -123,7 +123,7 @@ def resume_with(run_dir: RunDir, changed: Mapping[str, Any], launcher: Launcher,
     if not is_trained(run_dir) and (changed or LAUNCHER not in run_dir.read_config()):
         raise UserError(f"run={run_dir.run_id}: has no checkpoint to go on from; robot-rl train begins it again")
     cfg = resolve_inputs(load(run_dir, changed, trust="trust=true" in options))
-    _check_fits(cfg, launcher)
+    check_fits(cfg, launcher)
     refuse_locked(run_dir.metrics_file)
     if "allow_resize=true" not in options:
         _check_size(run_dir, cfg, launcher)
@@ -136,8 +136,9 @@ def resume_with(run_dir: RunDir, changed: Mapping[str, Any], launcher: Launcher,
     return code
 
 
-def _check_fits(cfg: TrainCfg, launcher: Launcher) -> None:
-    """Raise UserError where the processes do not divide the worlds, or cannot simulate them."""
+def check_fits(cfg: TrainCfg, launcher: Launcher) -> None:
+    """Raise UserError where a launcher does not suit a run, or its processes do not divide or simulate the worlds."""
+    launcher.check_settings(cfg.tree)
     num_envs = cfg.num_envs
     if num_envs % launcher.size:
         raise UserError(f"num_envs={num_envs}: must be a multiple of the {launcher.size} processes of the run")

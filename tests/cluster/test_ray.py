@@ -143,8 +143,8 @@ def test_a_sweep_is_as_many_runs_at_once_as_there_is_room_for(cluster, root):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("launcher.cpus=64",), "launcher.cpus=64: 1 processes with 64 CPU each do not fit into a cluster with 2"),
-        (("launcher.gpus=8",), "launcher.gpus=8: 1 processes with 8 GPU each do not fit into a cluster with 0"),
+        (("launcher.cpus=64",), "launcher.cpus=64: a process needs 64 CPU, the cluster has 2"),
+        (("launcher.gpus=8",), "launcher.gpus=8: a process needs 8 GPU, the cluster has 0"),
     ],
 )
 def test_more_than_the_cluster_has_is_one_line(cluster, root, words, line):

@@ -12,7 +12,7 @@ import json
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -94,6 +94,9 @@ class Launcher(ABC):
                 f"launcher.ranks={self.ranks}: more processes than launcher.gpus={self.gpus} on a machine; each has a "
                 "GPU of its own"
             )
+
+    def check_settings(self, tree: Mapping[str, Any]) -> None:  # noqa: B027  (most have no say in them)
+        """Raise UserError where a run with these settings does not suit the launcher's."""
 
     @property
     def is_elastic(self) -> bool:

@@ -197,6 +197,19 @@ class Ray(Launcher):
         """Return the engines that simulators have in the place of the run's own."""
         return self.sim_engines
 
+    def check_settings(self, tree: Mapping[str, Any]) -> None:
+        """Raise UserError where a run has no policy of a service that is apart, or one that acts."""
+        from robot_rl.learn.auxiliaries.frozen import ACTS
+
+        for name in self._services():
+            if name not in tree:
+                raise UserError(f"roles.{name}=apart: learner={tree.get('learner')} has none; leave it out")
+            settings = tree[name] or {}
+            if not (settings.get("run") or settings.get("policy")):
+                raise UserError(f"roles.{name}=apart: the run has none; give {name}.run=<run>, or leave this out")
+            if settings.get("mix") or settings.get("takeover"):
+                raise UserError(f"roles.{name}=apart: {ACTS}")
+
     def check(self) -> None:
         """Connect to the cluster; raise UserError where there is none, or it has too few GPUs or cores."""
         if "RANK" in os.environ:
@@ -218,8 +231,6 @@ class Ray(Launcher):
         """Train the runs and return the exit code; or submit jobs, and return when they are submitted."""
         if jobs.is_job_address(self.address):
             return self._submit(runs)
-        for run in runs:
-            _check_has_services(run, self._services())
         cfg = self._group(folder)
         connect(self.address)
         try:
@@ -255,16 +266,17 @@ class Ray(Launcher):
         """Raise UserError where the cluster, with nothing else on it, has no room for the least group."""
         cfg = self._group(Path())
         least = cfg.min_nodes * cfg.ranks
-        self._check_roles(nodes, cfg)
         if room(nodes, cfg.need, total=True) >= least:
+            self._check_roles(nodes, cfg)
             return
         for key, name in (("gpus", "GPU"), ("cpus", "CPU")):
             if name in cfg.need and sum(count(node.total, {name: cfg.need[name]}) for node in nodes) < least:
                 has = sum(node.total.get(name, 0.0) for node in nodes)
                 value = self.gpus if key == "gpus" else cfg.cpus
+                processes = "a process" if least == 1 else f"each of {least} processes"
                 raise UserError(
-                    f"launcher.{key}={value}: {least} processes with {cfg.need[name]:g} {name} each do not fit into a "
-                    f"cluster with {has:g}; give fewer, or launcher.nodes="
+                    f"launcher.{key}={value:g}: {processes} needs {cfg.need[name]:g} {name}, the cluster has {has:g}; "
+                    "give fewer, or launcher.nodes="
                 )
         raise UserError(f"launcher.nodes={self.nodes}: the cluster has no room for {least} processes; give fewer")
 
@@ -318,21 +330,6 @@ class Ray(Launcher):
         """End a job, whose processes save and exit."""
         address, _, name = job.rpartition(":")
         jobs.stop(f"http://{address}", name)
-
-
-def _check_has_services(run: FrozenRun, services: Mapping[str, Any]) -> None:
-    """Raise UserError where a run has no policy of a service that is apart, or one that acts."""
-    from robot_rl.learn.auxiliaries.frozen import ACTS
-
-    tree = run.run_dir.read_config()["config"] if services else {}
-    for name in services:
-        if name not in tree:
-            raise UserError(f"roles.{name}=apart: learner={tree.get('learner')} has none; leave it out")
-        settings = tree[name] or {}
-        if not (settings.get("run") or settings.get("policy")):
-            raise UserError(f"roles.{name}=apart: the run has none; give {name}.run=<run>, or leave this out")
-        if settings.get("mix") or settings.get("takeover"):
-            raise UserError(f"roles.{name}=apart: {ACTS}")
 
 
 class Stop:

@@ -22,7 +22,7 @@ from robot_rl.learn.networks.symmetry import Mirror
 from robot_rl.learn.policy import Policy, make_policy
 from robot_rl.learn.rollout import Rollout
 
-ACTS = "it acts in rollouts, where simulators evaluate it; give teacher.mix=0 teacher.takeover=0, or leave it there"
+ACTS = "the teacher acts in rollouts; give teacher.mix=0 teacher.takeover=0, or leave roles.teacher= out"
 """Why a teacher cannot be evaluated a rollout at a time elsewhere."""
 MIN_DEVIATION = 1e-3
 """Least deviation that errors are measured in [action units]."""
