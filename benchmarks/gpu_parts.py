@@ -226,7 +226,7 @@ def measure_overlap(sizes: Sizes, report: Report) -> None:
 
     found: list[dict[str, float]] = []
     cfg = sizes.configure("go2_flat", sizes.rollout)
-    for _ in range(3):
+    for _ in range(1 if sizes.device == "cpu" else 3):
         found.append(compare(cfg.make_env, cfg.learner, sizes.overlap, seed=1))
         middle = {name: statistics.median(one[name] for one in found) for name in found[0]}
         times = ", ".join(f"{1e3 * middle[f'{name}_s']:.1f} ms" for name in ("async", "sync", "simulate", "learn"))

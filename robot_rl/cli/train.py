@@ -134,12 +134,15 @@ def run(arguments: Sequence[str]) -> int:
     if "--cfg" not in words and "-c" not in words:
         launcher.prepare()
     gpus = launcher.gpus if launcher.is_elsewhere else None
+    if not launcher.is_elsewhere:
+        launcher.check()
     jobs: list[dict[str, Any]] = []
     launch(words, jobs.append, gpus)
     cfgs = [resolve(tree, gpus) for tree in jobs]
-    for cfg in cfgs:  # Before a cluster is connected to, or started.
-        check_fits(cfg, launcher)
-    launcher.check()
+    if launcher.is_elsewhere:  # What a cluster is not needed for is checked before it is connected to, or started.
+        for cfg in cfgs:
+            check_fits(cfg, launcher)
+        launcher.check()
     return launch_all(cfgs, launcher) if cfgs else 0
 
 
