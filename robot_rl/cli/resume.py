@@ -47,7 +47,7 @@ def run(arguments: Sequence[str]) -> int:
     options, changes = read(Options, words, first="run", every=True)
     run_dir = options.find_run()
     if run_dir.read_config().get("command", [])[1:2] == ["adapt"]:
-        line = f"run={run_dir.run_id}: is an adaptation, whose robot is gone"
+        line = f"run={run_dir.run_id}: is an adaptation, and its robot is gone"
         raise UserError(f"{line}; begin another from its newest policy: robot-rl adapt run={run_dir.words}")
     for key in ("task", "seed", "init_from", "run_id"):
         if key in changes:

@@ -35,6 +35,8 @@ def test_a_robot_adapts_while_it_walks(adapted, capsys):
     assert not (folder / "robot.mcap").exists()
     out = capsys.readouterr().out
     assert "newer bundles acted, 0 were refused" in out
+    assert main(["resume", f"run={folder.name}", f"root={folder.parents[1]}"]) == 2
+    assert "is an adaptation, and its robot is gone; begin another" in capsys.readouterr().err
     assert code == (0 if "NOT better" not in out and "stopped by the safety layer: never" in out else 1)
 
 
