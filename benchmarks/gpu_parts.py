@@ -230,7 +230,7 @@ def measure_overlap(sizes: Sizes, report: Report) -> None:
         found.append(compare(cfg.make_env, cfg.learner, sizes.overlap, seed=1))
         middle = {name: statistics.median(one[name] for one in found) for name in found[0]}
         times = ", ".join(f"{1e3 * middle[f'{name}_s']:.1f} ms" for name in ("async", "sync", "simulate", "learn"))
-        headline = f"an iteration, in turn, simulating, learning: {times}; {middle['ratio']:.2f}x"
+        headline = f"an iteration overlapped, in turn; of it simulation, update: {times}; {middle['ratio']:.2f}x"
         report.save(headline, met=middle["ratio"] <= OVERLAP_GOAL, medians=middle, trainings=found)
 
 

@@ -112,7 +112,7 @@ def show(result: Mapping[str, Any], words: str) -> int:
     print(f"  stopped by the safety layer: {', '.join(faults) or 'never'}; {falls} falls")
     print(f"  actions that it limited: {100.0 * result['limited'] / max(result['steps'], 1):.1f} %")
     refused = sum(bool(one["refused"]) for one in result["bundles"])
-    acted = sum(one["first_step"] is not None for one in result["bundles"]) - 1  # But for the one that it began with.
+    acted = sum(one["first_step"] is not None for one in result["bundles"][1:])  # It began with the first.
     print(f"  {acted} newer bundles acted, {refused} were refused")
     print(f"  {'better' if better else 'NOT better: keep the old one'}; robot-rl sim2sim run={words}")
     return 0 if better and not faults else 1

@@ -82,7 +82,7 @@ class Collector:
         self.recorded: RecordedRollout | None = None
         self.why_not_recorded = reason or ("graph=off" if cfg.graph == "off" else "")
         if not self.why_not_recorded:
-            # Beside an update, whose large kernels fill the device, these small ones would wait one by one.
+            # During an update its large kernels fill the device: each of these small ones would wait for them.
             recorder = CudaRecorder(self._device, with_loops=True, priority=FIRST)
             self.recorded = RecordedRollout(
                 env, cfg.num_steps, self._walk_recorded, recorder, is_required=cfg.graph == "on"

@@ -240,9 +240,9 @@ class OverlappedRunner(Runner):
         self._drawn: dict[str, Tensor] = {}
 
     def _make_executor(self) -> StreamExecutor | None:
-        """Return what simulates beside the update on a GPU; None where it is a thread.
+        """Return what simulates during the update on a GPU; None where it is a thread.
 
-        Only a rollout in one graph can be launched beside: Warp's own launches are on a stream of Warp's.
+        Only a rollout in one graph can run during it: Warp's own launches are on a stream of Warp's.
         """
         if self.device.type != "cuda":
             return None

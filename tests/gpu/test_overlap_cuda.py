@@ -1,4 +1,4 @@
-"""overlap=true on a CUDA device: a rollout in one graph runs beside the update, and is what it would be before it."""
+"""overlap=true on a CUDA device: a rollout in one graph runs during the update, and is what it would be before it."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ FLASHSAC = FlashSACLearnerCfg(
 
 
 class InTurn(StreamExecutor):
-    """Lets nothing run beside the work."""
+    """Lets nothing run during the work."""
 
     def submit(self, work):
         torch.cuda.synchronize()
@@ -56,17 +56,17 @@ def farthest(one, two):
 
 
 @pytest.mark.parametrize("cfg", [PPO, FLASHSAC], ids=["ppo", "flashsac"])
-def test_beside_the_update_is_as_before_it(cfg):
+def test_during_the_update_is_as_before_it(cfg):
     """Races would show: what one side reads is overwritten by the other, or its memory is given out again.
 
     The device adds up in any order, which two runs without overlap show.
     """
-    beside, before, again = make(cfg), make(cfg, in_turn=True), make(cfg, in_turn=True)
-    for session in (beside, before, again):
+    during, before, again = make(cfg), make(cfg, in_turn=True), make(cfg, in_turn=True)
+    for session in (during, before, again):
         session.learn(4)
         assert session.collector.recorded.problem == ""
         assert session.collector.recorded.is_recorded
-    assert farthest(before, beside) <= 1e-3 + 10.0 * farthest(before, again)
+    assert farthest(before, during) <= 1e-3 + 10.0 * farthest(before, again)
 
 
 def test_a_resumed_run_is_the_run(tmp_path):

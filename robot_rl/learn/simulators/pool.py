@@ -72,7 +72,7 @@ class Source(ABC):
         """End them."""
 
     def begin(self, version: int, staleness: int, *, is_first: bool) -> None:  # noqa: B027  (a robot runs anyway)
-        """Let them begin segments for the update from a version, whose weights are published already.
+        """Let them begin segments for the update from a version; its weights are published already.
 
         Args:
             version: The version.
@@ -85,7 +85,7 @@ class Source(ABC):
 
         Args:
             states: A state for each; empty ones for those that begin where they are.
-            new: Those whose worlds were never stepped, and begin at random times of their episodes.
+            new: Those with worlds that were never stepped; these begin at random times of their episodes.
         """
 
     def rest(self) -> None:  # noqa: B027
