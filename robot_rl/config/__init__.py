@@ -3,5 +3,15 @@
 from robot_rl.config.codec import apply_overrides, from_dict, to_dict
 from robot_rl.config.learner import LearnerCfg
 from robot_rl.config.networks import ConvCfg, MemoryCfg, NetworkCfg
+from robot_rl.config.precision import PrecisionCfg
 
-__all__ = ["ConvCfg", "LearnerCfg", "MemoryCfg", "NetworkCfg", "apply_overrides", "from_dict", "to_dict"]
+__all__ = [
+    "ConvCfg",
+    "LearnerCfg",
+    "MemoryCfg",
+    "NetworkCfg",
+    "PrecisionCfg",
+    "apply_overrides",
+    "from_dict",
+    "to_dict",
+]

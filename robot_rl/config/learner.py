@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from robot_rl.config.checks import check_choice, check_range
 from robot_rl.config.networks import NetworkCfg
+from robot_rl.config.precision import PrecisionCfg
 from robot_rl.errors import UserError
 
 SYMMETRIES = ("none", "augment", "network")
@@ -49,6 +50,7 @@ class LearnerCfg:
         critic: the value function's network.
         converter: "module:name" of a `robot_rl.learn.networks.arithmetic.Converter`, which replaces the arithmetic of
             the layers of actor and critic, such as fake quantization; empty: none.
+        precision: what actor and critic are rounded to in rollouts, update, evaluation and export.
         symmetry: "none", "augment" (mirrored samples join the batch) or "network" (mirror-equivariant networks).
         normalize_obs: normalize observations by their running mean and deviation.
         graph: on a GPU record the steps of a rollout as one CUDA graph, and those of the update as others, and replay
@@ -62,6 +64,8 @@ class LearnerCfg:
 
     presets: ClassVar[str] = ""
     """The learner for which tasks' own presets (`Task.learner`) are meant, where this one takes them over."""
+    quantizes: ClassVar[bool] = False
+    """Whether its networks have a form of less than float32 (`precision`)."""
     brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4}
     """Settings, by dotted name, with which an iteration does all that it ever does, but sooner."""
     uses_stale: ClassVar[bool] = False
@@ -78,6 +82,7 @@ class LearnerCfg:
     actor: NetworkCfg = field(default_factory=NetworkCfg)
     critic: NetworkCfg = field(default_factory=lambda: NetworkCfg(output_gain=1.0))
     converter: str = ""
+    precision: PrecisionCfg = field(default_factory=PrecisionCfg)
     symmetry: str = "none"
     normalize_obs: bool = True
     graph: str = "auto"
@@ -98,6 +103,7 @@ class LearnerCfg:
         check_range("max_quarantined", self.max_quarantined, 0.0, 1.0)
         check_choice("symmetry", self.symmetry, SYMMETRIES)
         check_choice("graph", self.graph, GRAPHS)
+        self._check_precision()
         for name in ("actor_groups", "critic_groups"):
             groups = tuple(getattr(self, name))
             setattr(self, name, groups)
@@ -138,6 +144,16 @@ class LearnerCfg:
     def make_algorithm(self, context: Any) -> Any:
         """Build the `robot_rl.learn.algorithm.Algorithm` for a `robot_rl.learn.algorithm.Context`."""
         raise NotImplementedError(f"learner={self.name}: {type(self).__name__} has no make_algorithm")
+
+    def _check_precision(self) -> None:
+        """Check that the networks can have the precision."""
+        if not self.precision.is_quantized:
+            return
+        shown = f"precision={self.precision.mode}"
+        if not self.quantizes:
+            raise UserError(f"{shown}: learner={self.name} has networks without such a form; use learner=ppo, or fp32")
+        if self.converter:
+            raise UserError(f"{shown} and converter={self.converter}: both replace the layers' arithmetic; leave one out")
 
     def _check_memory(self) -> None:
         """Check the sequences of the memories."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from robot_rl.config.precision import PrecisionCfg
 from robot_rl.errors import UserError
 
 MAX_SEED, MAX_ENVS, MAX_COUNT = 2**31 - 1, 2**20, 2**31 - 1
@@ -27,14 +28,23 @@ LEFT_OUT = _LeftOut()
 """Stands in changes for the value of a setting that is left out (`~key`)."""
 
 
+SHORT = {"precision": f"precision.{PrecisionCfg.SHORT}"}
+"""Groups that may be given one value, and the setting that it is then for."""
+
+
 def parse_word(word: str, shown: str = "") -> Any:
     """Return Hydra's parsed override of a word, which errors show as `shown` where that is given.
+
+    A value for one of the groups in `SHORT` is one for the setting that it stands for.
 
     Raises:
         UserError: Hydra's grammar cannot read it, or it has a package (`key@package`).
     """
     from hydra.errors import HydraException
 
+    group, equals, value = word.partition("=")
+    if group in SHORT and equals and not value.startswith("{"):
+        word = f"{SHORT[group]}={value}"
     try:
         override = _parser().parse_overrides([_quoted(word)])[0]
     except (HydraException, ValueError, RecursionError) as error:  # ValueError: a number with thousands of digits

@@ -25,6 +25,7 @@ from robot_rl.learn.dims import Dims, checked_mirrors, env_mirrors, make_dims, m
 from robot_rl.learn.episodes import EpisodeTracker
 from robot_rl.learn.health import QuarantineLimit
 from robot_rl.learn.interrupt import SIGNALS, GivenUp, StopRequest
+from robot_rl.learn.precision.loading import check_precision, with_grids
 from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.machine import package_versions
 from robot_rl.metrics.iteration import PARTS, merge_rows, overlap_share, time_parts
@@ -240,11 +241,13 @@ class Session(ABC):
         tensors, meta = load_checkpoint(path)
         settings = (meta.get("learner") or {}, to_dict(self.cfg))
         if weights_only:
+            tensors = with_grids(tensors, self._networks())
             check_shapes(path, tensors, self._networks(), settings)
             self._load_networks(tensors)
             self._loaded({})
             return
         counters = read_counters(path, meta)
+        check_precision(path, *settings)
         self._check(meta)
         own = worlds.read_own(path, meta, self.ranks) or worlds.under(tensors, f"rank{self.ranks.rank}.")
         tensors |= own

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from robot_rl.config import LearnerCfg, NetworkCfg
+from robot_rl.config import LearnerCfg, NetworkCfg, PrecisionCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.dims import Dims, Mirrors, checked_mirrors
 from robot_rl.learn.networks.arithmetic import Converter
@@ -21,6 +21,7 @@ from robot_rl.learn.networks.memory import Memory
 from robot_rl.learn.networks.mlp import Mlp
 from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.networks.symmetry import Mirror, SymmetricMlp
+from robot_rl.learn.precision.conversion import Quantizer, acting
 from robot_rl.plugins import load_reference
 
 
@@ -39,6 +40,11 @@ class ParallelMlps(nn.Module):
         """Replace the arithmetic of every layer."""
         for i, body in enumerate(self.bodies):
             cast("Mlp", body).convert(converter, f"{name}.{i}")
+
+    def quantize(self, quantizer: Quantizer, name: str, *, is_first: bool) -> None:
+        """Replace the arithmetic of every layer by a rounded one."""
+        for i, body in enumerate(self.bodies):
+            cast("Mlp", body).quantize(quantizer, f"{name}.{i}", is_first=is_first)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map encoded inputs (B, D) to outputs (B, K)."""
@@ -105,6 +111,13 @@ class Network(nn.Module):
     def convert(self, converter: Converter, name: str) -> None:
         """Replace the arithmetic of the perceptron's layers (`robot_rl.learn.networks.arithmetic`)."""
         self.body.convert(converter, f"{name}.body")
+
+    def quantize(self, quantizer: Quantizer, name: str) -> None:
+        """Replace the arithmetic of all layers by a rounded one, those of encoders and memory among them."""
+        self.encoders.quantize(quantizer, f"{name}.conv")
+        if self.memory is not None:
+            self.memory.quantize(quantizer, f"{name}.memory")
+        self.body.quantize(quantizer, name, is_first=self.memory is None)
 
     def encode(self, obs: Tensor) -> Tensor:
         """Return the input of `outputs` from raw observations (..., D): normalized, and in the perceptron's basis.
@@ -195,7 +208,8 @@ class Actor(Network):
             frozen: result of `Distribution.snapshot`; None computes it.
             state: (B, S) state of the memory; overwritten by the state after this step.
         """
-        out = self._advance(obs, state)
+        with acting(self):
+            out = self._advance(obs, state)
         return self.distribution.sample(self.distribution.params(out, frozen), noise), out
 
     def _advance(self, obs: Tensor, state: Tensor | None) -> Tensor:
@@ -283,7 +297,7 @@ class ExportedActor(nn.Module):
         normalizer = actor.normalizer or Normalizer(actor.obs_dim)
         self.register_buffer("mean", normalizer.mean.detach().cpu().clone())
         self.register_buffer("scale", normalizer.scale.detach().cpu().clone())
-        self.encoders = copy.deepcopy(actor.encoders).cpu()
+        self.encoders = actor.encoders.freeze()
         dense, mode = actor.body.dense(), actor.distribution.mode_of_out()
         self.body = dense if isinstance(mode, nn.Identity) else nn.Sequential(dense, mode)
 
@@ -362,10 +376,19 @@ def make_critic(
 
 
 def _converted(network: N, cfg: LearnerCfg, name: str) -> N:
-    """Return the network with the arithmetic of the configured converter."""
+    """Return the network with the arithmetic of the configured converter, or of the configured precision."""
     if cfg.converter:
         network.convert(load_reference(cfg.converter, "converter"), name)
+    if cfg.precision.is_quantized:
+        quantize(network, cfg.precision, name)
     return network
+
+
+def quantize(network: Any, cfg: PrecisionCfg, name: str) -> None:
+    """Give a network's layers a precision; raise UserError for one without such a form, or a kept one that is none."""
+    quantizer = Quantizer(cfg)
+    network.quantize(quantizer, name)
+    quantizer.check(name)
 
 
 @contextlib.contextmanager

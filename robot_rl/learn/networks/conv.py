@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +18,9 @@ from robot_rl.config.networks import ConvCfg
 from robot_rl.errors import UserError, suggest
 from robot_rl.learn.networks.layout import Mirror, ObservationLayout, Span
 from robot_rl.learn.networks.mlp import HIDDEN_GAIN, make_activation
+from robot_rl.learn.precision.conversion import Place, Quantizer
+from robot_rl.learn.precision.exported import FrozenLayer
+from robot_rl.learn.precision.perceptron import pad_rows
 
 CHUNK_ELEMENTS = 2**23
 """Activations of one layer that are held at once if no gradient is required: 32 MB."""
@@ -101,6 +107,7 @@ class Encoders(nn.Module):
         self.out_dim = sum(stop - start for start, stop in self._kept) + views * cfg.conv.features * len(spans)
         self.mirror = mirror
         self._num_flips = 0
+        self._is_quantized = False
         if mirror is not None and spans:
             for span in spans:
                 self._add_flip(span, mirror)
@@ -110,6 +117,11 @@ class Encoders(nn.Module):
         """Map normalized observations (B, D) to (B, F)."""
         if self.is_identity:
             return x
+        if x.device.type == "cpu" and self._is_quantized:  # Its bits must not depend on the number of rows.
+            return self._chunked(pad_rows(x))[: x.shape[0]]
+        return self._chunked(x)
+
+    def _chunked(self, x: Tensor) -> Tensor:
         rows = max(1, CHUNK_ELEMENTS // max(encoder.widest for encoder in self._each()))
         if torch.is_grad_enabled() or x.shape[0] <= rows:
             return self.plain(x)
@@ -127,6 +139,19 @@ class Encoders(nn.Module):
                 image = image.index_select(1, self.get_buffer(f"perm_{k}")) * self.get_buffer(f"sign_{k}")
                 parts.append(encoder(image.unflatten(1, shape)))
         return torch.cat(parts, dim=1)
+
+    def quantize(self, quantizer: Quantizer, name: str) -> None:
+        """Replace the arithmetic of every encoder's layers by a rounded one."""
+        self._is_quantized = not self.is_identity
+        for k, encoder in enumerate(self._each()):
+            encoder.quantize(quantizer, f"{name}.{k}")
+
+    def freeze(self) -> Encoders:
+        """Return a copy on the CPU for the export, with weights that are rounded once and for all."""
+        twin = copy.deepcopy(self).cpu()
+        for encoder in twin._each():
+            encoder.freeze()
+        return twin
 
     def _each(self) -> Iterator[ConvEncoder]:
         for encoder in self.encoders:
@@ -179,6 +204,7 @@ class ConvEncoder(nn.Module):
             layers.append(make_activation(cfg.activation))
         layers += [nn.Flatten(), skip_init(nn.Linear, math.prod(sizes[-1]), conv.features)]
         self.layers = nn.Sequential(*layers, make_activation(cfg.activation))
+        self.arithmetic: nn.ModuleList | None = None
         self.widest = max(math.prod(size) for size in sizes)
         with torch.no_grad():
             for layer in self.layers:
@@ -189,7 +215,41 @@ class ConvEncoder(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """Map images (B, channels, height, width) to features (B, F)."""
-        return self.layers(image)
+        if self.arithmetic is None:
+            return self.layers(image)
+        arithmetic = iter(self.arithmetic)
+        for layer in self.layers:
+            image = _compute(layer, image, next(arithmetic)) if _has_weight(layer) else layer(image)
+        return image
+
+    def quantize(self, quantizer: Quantizer, name: str) -> None:
+        """Replace the arithmetic of the convolutions and the linear layer by a rounded one."""
+        weights = [layer.weight.shape for layer in self.layers if _has_weight(layer)]
+        self.arithmetic = nn.ModuleList(
+            quantizer(f"{name}.{i}", shape, Place(is_first=i == 0, rounds_output=True, is_signed=i == 0))
+            for i, shape in enumerate(weights)
+        )
+
+    def freeze(self) -> None:
+        """Round the weights once and for all, for the export."""
+        if self.arithmetic is None:
+            return
+        layers = [layer for layer in self.layers if _has_weight(layer)]
+        self.arithmetic = nn.ModuleList(
+            FrozenLayer(own, layer.weight, layer.bias) for own, layer in zip(self.arithmetic, layers, strict=True)
+        )
+
+
+def _has_weight(layer: nn.Module) -> TypeGuard[nn.Conv2d | nn.Linear]:
+    return isinstance(layer, (nn.Conv2d, nn.Linear))
+
+
+def _compute(layer: nn.Conv2d | nn.Linear, x: Tensor, arithmetic: nn.Module) -> Tensor:
+    """Compute a layer by another arithmetic."""
+    if isinstance(layer, nn.Linear):
+        return arithmetic(x, layer.weight, layer.bias)
+    product = partial(nn.functional.conv2d, stride=layer.stride, padding=layer.padding)
+    return arithmetic(x, layer.weight, layer.bias, product)
 
 
 def _with_channels(shape: Sequence[int]) -> Image:

@@ -21,6 +21,9 @@ from robot_rl.errors import UserError
 from robot_rl.learn.cpu.memory import GRU, LSTM, MemorySpace, Parts, Weights, run_sequence
 from robot_rl.learn.networks.layout import Mirror
 from robot_rl.learn.networks.mlp import make_weights
+from robot_rl.learn.precision.conversion import Place, Quantizer
+from robot_rl.learn.precision.exported import FrozenLayer
+from robot_rl.learn.precision.perceptron import pad_rows
 
 KERNELS = {"gru": GRU, "lstm": LSTM}
 FORGET_BIAS = 1.0
@@ -82,6 +85,11 @@ class Memory(nn.Module):
             x = after[0]
             parts += after
         return x, _join(parts)
+
+    def quantize(self, quantizer: Quantizer, name: str) -> None:
+        """Replace the arithmetic of every layer's two products by a rounded one."""
+        for k, cell in enumerate(self._cells()):
+            cell.quantize(quantizer, f"{name}.{k}", is_first=k == 0)
 
     def dense(self) -> Memory:
         """Return a copy on the CPU with layers that hold the weights of all units, without a mirror."""
@@ -153,6 +161,17 @@ class Recurrent(nn.Module):
         self.register_buffer("perm", perm.clone(), persistent=False)
         self.register_buffer("sign", sign.clone(), persistent=False)
         self.space = MemorySpace(self.kernel)
+        self.arithmetic: nn.ModuleList | None = None
+
+    def quantize(self, quantizer: Quantizer, name: str, *, is_first: bool) -> None:
+        """Replace the arithmetic of the products of input and state by a rounded one."""
+        input_shape, state_shape = (weight.shape for weight in self.weights()[:2])
+        self.arithmetic = nn.ModuleList(
+            (
+                quantizer(f"{name}.x", input_shape, Place(is_first=is_first)),
+                quantizer(f"{name}.h", state_shape, Place(is_signed=False)),
+            )
+        )
 
     def weights(self) -> Weights:
         """Return the four tensors of all H units: under a mirror the second half is the first one mirrored."""
@@ -173,18 +192,37 @@ class Recurrent(nn.Module):
         weights = [nn.Parameter(weight.detach().clone()) for weight in self.weights()]
         self.weight_x, self.weight_h, self.bias, self.bias_h = weights
         self.is_mirrored = False
+        if self.arithmetic is not None:
+            pairs = zip(self.arithmetic, (self.weight_x, self.weight_h), (self.bias, None), strict=True)
+            self.arithmetic = nn.ModuleList(FrozenLayer(layer, weight, bias) for layer, weight, bias in pairs)
 
     def forward(self, x: Tensor, state: Parts, start: Tensor | None) -> Parts:
         """Return the state (L, B, H) each part after each step of inputs (L, B, F); it is zeroed at `start` (L, B)."""
+        if self.arithmetic is not None and x.device.type == "cpu":
+            return self._padded(x, state, start)
         if x.device.type != "cpu":
             return self.plain(x, state, start)
         alive = None if start is None else (~start).to(x.dtype)[..., None]
         return run_sequence(self.space, x, state, alive, self.weights())
 
+    def _padded(self, x: Tensor, state: Parts, start: Tensor | None) -> Parts:
+        """Compute `plain` with as many worlds as the bits do not depend on (`pad_rows`)."""
+        worlds = x.shape[1]
+        missing = pad_rows(state[0].detach()).shape[0] - worlds
+        x, state = nn.functional.pad(x, (0, 0, 0, missing)), tuple(map(pad_rows, state))
+        start = None if start is None else nn.functional.pad(start, (0, missing))
+        return tuple(part[:, :worlds] for part in self.plain(x, state, start))
+
+    def _product(self, index: int, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Return the product of the inputs (0) or of the state (1) with its weight."""
+        if self.arithmetic is None:
+            return nn.functional.linear(x, weight, bias)
+        return self.arithmetic[index](x.reshape(-1, x.shape[-1]), weight, bias).view(*x.shape[:-1], -1)
+
     def plain(self, x: Tensor, state: Parts, start: Tensor | None) -> Parts:
         """Compute `forward` with PyTorch's own operations: any device, any number of passes at once."""
         states, weights = [], self.weights()
-        gates = nn.functional.linear(x, weights[0], weights[2])
+        gates = self._product(0, x, weights[0], weights[2])
         for t in range(x.shape[0]):
             if start is not None:
                 state = tuple(part.masked_fill(start[t, :, None], 0.0) for part in state)
@@ -195,11 +233,11 @@ class Recurrent(nn.Module):
     def cell(self, x: Tensor, state: Parts) -> Parts:
         """Compute a step with PyTorch's own operations, from inputs (B, F) and the state before it."""
         weights = self.weights()
-        return self._next(nn.functional.linear(x, weights[0], weights[2]), state, weights)
+        return self._next(self._product(0, x, weights[0], weights[2]), state, weights)
 
     def _next(self, gates: Tensor, state: Parts, weights: Weights) -> Parts:
         """Return the state after a step from the input's share of the gates, the bias included."""
-        added = nn.functional.linear(state[0], weights[1])
+        added = self._product(1, state[0], weights[1], None)
         size = state[0].shape[-1]
         if len(state) == 1:
             reset, keep = torch.sigmoid(gates[:, : 2 * size] + added[:, : 2 * size]).chunk(2, -1)

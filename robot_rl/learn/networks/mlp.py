@@ -14,6 +14,10 @@ from torch import Tensor, nn
 from robot_rl.config import NetworkCfg
 from robot_rl.learn.cpu.mlp import FUSED_ACTIVATIONS, Workspace, run_mlp
 from robot_rl.learn.networks.arithmetic import ConvertedLinear, Converter, run_layers
+from robot_rl.learn.precision import perceptron as quantized
+from robot_rl.learn.precision.conversion import Place, Quantizer
+from robot_rl.learn.precision.exported import FrozenLayer
+from robot_rl.learn.precision.layer import QuantizedLayer
 
 HIDDEN_GAIN = math.sqrt(2.0)
 _ACTIVATIONS: dict[str, type[nn.Module]] = {"elu": nn.ELU, "relu": nn.ReLU, "silu": nn.SiLU, "tanh": nn.Tanh}
@@ -68,6 +72,7 @@ class Perceptron(nn.Module):
     """
 
     activation: nn.Module
+    work: Workspace
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,13 +87,31 @@ class Perceptron(nn.Module):
         shapes = [(weight.shape[0], weight.shape[1]) for weight, _ in self.deployed()]
         self.arithmetic = nn.ModuleList(converter(f"{name}.{i}", shape) for i, shape in enumerate(shapes))
 
+    def quantize(self, quantizer: Quantizer, name: str, *, is_first: bool) -> None:
+        """Replace the arithmetic of every layer by a rounded one; `is_first` says that it sees the observations."""
+        shapes = [weight.shape for weight, _ in self.deployed()]
+        last = len(shapes) - 1
+        self.arithmetic = nn.ModuleList(
+            quantizer(f"{name}.{i}", shape, Place(is_first and i == 0, i == last, i < last, i == 0))
+            for i, shape in enumerate(shapes)
+        )
+
+    def converted(self, x: Tensor) -> Tensor:
+        """Return the output (B, out) of layers with another arithmetic at inputs (B, in), not encoded."""
+        assert self.arithmetic is not None
+        if isinstance(self.arithmetic[0], QuantizedLayer):
+            return quantized.run_layers(x, self.deployed(), self.activation, self.arithmetic, self.work)
+        return run_layers(x, self.deployed(), self.activation, self.arithmetic)
+
     def dense(self) -> nn.Sequential:
         """Return a copy as a plain sequence of layers and activations over normalized observations, on the CPU."""
         modules: list[nn.Module] = []
         arithmetic = None if self.arithmetic is None else copy.deepcopy(self.arithmetic).cpu().eval()
         for i, (weight, bias) in enumerate(self.deployed()):
-            if arithmetic is not None:
-                layer: nn.Module = ConvertedLinear(weight, bias, arithmetic[i])
+            if arithmetic is not None and isinstance(arithmetic[i], QuantizedLayer):
+                layer: nn.Module = FrozenLayer(arithmetic[i], weight, bias)
+            elif arithmetic is not None:
+                layer = ConvertedLinear(weight, bias, arithmetic[i])
             else:
                 layer = nn.utils.skip_init(nn.Linear, weight.shape[1], weight.shape[0])
                 layer.load_state_dict({"weight": weight.detach(), "bias": bias.detach()})
@@ -113,7 +136,7 @@ class Mlp(Perceptron):
     def forward(self, x: Tensor) -> Tensor:
         """Map encoded inputs (B, in_dim) to outputs (B, out_dim)."""
         if self.arithmetic is not None:
-            return run_layers(x, self.deployed(), self.activation, self.arithmetic)
+            return self.converted(x)
         if x.device.type == "cpu" and self.work.activation in FUSED_ACTIVATIONS and self.work.pays(x.shape[0]):
             return run_mlp(self.work, x, self.deployed())
         return self.plain(x)

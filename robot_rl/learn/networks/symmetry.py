@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.cpu.mlp import FUSED_ACTIVATIONS, PairedLayer, Workspace, run_symmetric
-from robot_rl.learn.networks.arithmetic import run_layers
 from robot_rl.learn.networks.layout import Mirror
 from robot_rl.learn.networks.mlp import Affine, Perceptron, affines, make_activation, make_weights
 
@@ -117,7 +116,7 @@ class SymmetricMlp(Perceptron):
     def forward(self, x: Tensor) -> Tensor:
         """Map encoded inputs (B, D) to outputs (B, out_dim)."""
         if self.arithmetic is not None:
-            return run_layers(x, self.deployed(), self.activation, self.arithmetic)
+            return self.converted(x)
         if x.device.type != "cpu" or self.work.activation not in FUSED_ACTIVATIONS:
             return self.plain(x)
         out = run_symmetric(self.work, x, self._layers())

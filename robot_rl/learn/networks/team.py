@@ -22,6 +22,7 @@ from robot_rl.learn.networks.distributions import Distribution, Params
 from robot_rl.learn.networks.layout import ObservationLayout
 from robot_rl.learn.networks.mlp import Mlp
 from robot_rl.learn.networks.normalizer import Normalizer
+from robot_rl.learn.precision.conversion import Quantizer, acting
 from robot_rl.learn.ranks import ALONE, Ranks
 
 
@@ -220,6 +221,11 @@ class TeamActor(nn.Module):
         for own, actor in zip(self.names, self.each(), strict=True):
             actor.convert(converter, f"{name}.{own}")
 
+    def quantize(self, quantizer: Quantizer, name: str) -> None:
+        """Replace the arithmetic of every policy's layers by a rounded one."""
+        for own, actor in zip(self.names, self.each(), strict=True):
+            actor.quantize(quantizer, f"{name}.{own}")
+
     def encode(self, obs: Tensor) -> Tensor:
         """Return the policies' inputs (B, F) from raw observations (B, D)."""
         rows = zip(self.each(), self.members.split(obs), strict=True)
@@ -234,7 +240,8 @@ class TeamActor(nn.Module):
         self, obs: Tensor, noise: Tensor, frozen: Tensor | None = None, state: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return raw actions (B, A) at raw observations (B, D), and the outputs (B, P) that they were drawn at."""
-        out = self.outputs(self.encode(obs))
+        with acting(self):
+            out = self.outputs(self.encode(obs))
         return self.distribution.sample(self.distribution.params(out, frozen), noise), out
 
     def mean(self, obs: Tensor, state: Tensor | None = None) -> Tensor:
@@ -297,6 +304,16 @@ class AttentionCritic(TeamCritic):
         nn.init.orthogonal_(self.attend.weight, generator=generator)
         nn.init.zeros_(self.attend.bias)
         self.body = Mlp(2 * width, 1, cfg, generator)
+
+    def quantize(self, quantizer: Quantizer, name: str) -> None:
+        """Raise UserError: attention has no rounded form."""
+        kept = "keep=[critic]"
+        if name not in quantizer.cfg.keep:
+            raise UserError(
+                f"precision={quantizer.cfg.mode}: the critic's attention has no such form; use another view, or "
+                f"precision.{kept}"
+            )
+        quantizer.names.append(name)
 
     def encode(self, obs: Tensor) -> Tensor:
         """Return the input of `outputs` from raw observations (..., D): normalized, and 1 where a robot takes part."""

@@ -11,7 +11,7 @@ from robot_rl.learn.algorithm import Context
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_ppo
 from robot_rl.learn.dims import Dims, Mirrors
-from robot_rl.learn.networks.actor_critic import Actor, make_actor
+from robot_rl.learn.networks.actor_critic import Actor, make_actor, quantize
 from robot_rl.learn.networks.team import AttentionCritic, Members, TeamActor, TeamCritic
 
 
@@ -35,7 +35,7 @@ def make_actors(
 def make_world_critic(cfg: MAPPOLearnerCfg, dims: Dims, generator: torch.Generator | None = None) -> TeamCritic:
     """Build the critic of all robots of a world on the CPU."""
     kind = AttentionCritic if cfg.view == "attention" else TeamCritic
-    return kind(
+    critic = kind(
         dims.critic_layout,
         len(dims.agents),
         cfg.critic,
@@ -43,6 +43,9 @@ def make_world_critic(cfg: MAPPOLearnerCfg, dims: Dims, generator: torch.Generat
         normalize_values=cfg.normalize_values,
         generator=generator,
     )
+    if cfg.precision.is_quantized:
+        quantize(critic, cfg.precision, "critic")
+    return critic
 
 
 class MAPPO(PPO):

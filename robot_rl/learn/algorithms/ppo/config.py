@@ -131,6 +131,7 @@ class PPOLearnerCfg(LearnerCfg):
     presets: ClassVar[str] = "ppo"
     uses_stale: ClassVar[bool] = True
     brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4, "ppo.epochs": 1, "ppo.minibatches": 2}
+    quantizes: ClassVar[bool] = True
 
     name: str = "ppo"
     ppo: PPOCfg = field(default_factory=PPOCfg)

@@ -32,6 +32,7 @@ from robot_rl.learn.dims import Dims, Mirrors
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Params
 from robot_rl.learn.optim import FlatAdam
+from robot_rl.learn.precision.conversion import layers_of, measure
 from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.rollout import MOST_AGES, Batch, Rollout, mean_over
 from robot_rl.plugins import load_reference
@@ -40,6 +41,8 @@ MAX_LOG_RATIO = 40.0
 """Logarithm of the greatest probability ratio: its products stay finite in float32, with exp finite up to 88.7."""
 ROUNDING = 1e-6
 """Divergence that float32 may show between equal policies [nat]."""
+MEASURED_ROWS = 4096
+"""Rows of a rollout that grids are fitted to, about."""
 STATISTICS = ("loss/value", "loss/surrogate", "loss/entropy", "loss/kl", "loss/clip_share")
 
 
@@ -52,6 +55,7 @@ class PPO(Algorithm):
         reward_weights: (K,) weight of each critic's advantages; all 1 by default.
         max_age: versions by which rollouts may be older, each with a statistic of its own.
         optimizer: steps both networks.
+        is_quantized: whether a network computes in less than float32.
         graphed: replays the steps from CUDA graphs; None if there are none.
         statistics: names of the statistics of a minibatch.
     """
@@ -79,6 +83,7 @@ class PPO(Algorithm):
         device = next(actor.parameters()).device
         self.reward_weights = torch.tensor(list(reward_weights) or [1.0] * critic.num_values, device=device)
         self.optimizer = FlatAdam((actor, *critic.parts()), cfg.learning_rate, cfg.max_grad_norm, ranks=ranks)
+        self.is_quantized = bool(layers_of(actor) or layers_of(critic))
         self.graphed = make_graphed(self, device)
 
     def modules(self) -> dict[str, nn.Module]:
@@ -145,13 +150,15 @@ class PPO(Algorithm):
         proximal = self.make_proximal(rollout)
         batch = self.make_batch(rollout, proximal)
         frozen = rollout.frozen if proximal is None or batch.importance is None else self.actor.distribution.snapshot()
-        statistics = self.fit(batch, frozen)
+        mismatch = self.mismatch(batch) if self.is_quantized and proximal is None else {}
+        statistics = self.fit(batch, frozen) | mismatch
         if proximal is not None:
             statistics |= proximal.statistics
         statistics |= rollout.ages(self.max_age)
         for auxiliary in self.auxiliaries:
             statistics |= auxiliary.update(rollout, progress)
         self.update_normalizers(rollout, batch.returns)
+        self.measure_grids(rollout)
         statistics["policy/learning_rate"] = self.optimizer.learning_rate
         if (spread := self.actor.distribution.spread(rollout.out)) is not None:
             statistics["policy/std"] = spread
@@ -167,6 +174,44 @@ class PPO(Algorithm):
             past = state, start
         more = {"clip": self.cfg.clip, "ranks": self.ranks}
         return make_proximal(self.actor, self.cfg.correction, rollout, actor_in=actor_in, past=past, **more)
+
+    @torch.no_grad()
+    def mismatch(self, batch: Batch) -> dict[str, Tensor]:
+        """Return how the policy that learns differs from the one that acted, over the first minibatch, before it.
+
+        "precision/log_ratio" () is the mean magnitude of the logarithm of the ratio of their probabilities, and
+        "precision/log_ratio_max" the greatest. Both are 0 unless rollouts have another precision than the update.
+        """
+        size = max(1, batch.num_units // self.cfg.minibatches)
+        part = batch.rows(torch.arange(size, device=batch.value.device))
+        params = self.actor.distribution.params(self.actor.outputs(part.actor_in, part.actor_past))
+        difference = (self.actor.distribution.log_prob(part.action, params) - part.log_prob).abs()
+        if part.weight is not None:
+            difference = torch.where(part.weight > 0, difference, 0.0)
+        return {"precision/log_ratio": difference.mean(), "precision/log_ratio_max": difference.amax()}
+
+    @torch.no_grad()
+    def measure_grids(self, rollout: Rollout) -> None:
+        """Fit the grids of quantized layers to what the networks compute at a rollout, as they are now.
+
+        Nothing changes where no layer has a grid. A recurrent network computes its first sequence of every world,
+        others the steps of a part of the rollout.
+        """
+        if not self.is_quantized:
+            return
+        parts = (
+            (self.actor, rollout.actor_obs, None if rollout.actor_state is None else rollout.actor_state[0]),
+            (self.critic, rollout.critic_obs[:-1], rollout.critic_state),
+        )
+        for network, obs, state in parts:
+            past = None
+            if state is None:
+                obs = obs[:: max(1, obs[..., 0].numel() // MEASURED_ROWS)]
+            else:
+                obs = obs[: rollout.sequence]
+                past = (state, rollout.starts()[: rollout.sequence])
+            x = network.encode(obs.flatten(0, 1))
+            measure(network, partial(network.outputs, x, past), self.ranks.mean_)
 
     @torch.no_grad()
     def make_batch(self, rollout: Rollout, proximal: Proximal | None = None) -> Batch:

@@ -14,6 +14,7 @@ class RslRlLearnerCfg(PPOLearnerCfg):
     """rsl_rl's runner on the same environment and networks: `learner=rsl_rl`."""
 
     uses_stale: ClassVar[bool] = False
+    quantizes: ClassVar[bool] = False
 
     name: str = "rsl_rl"
 

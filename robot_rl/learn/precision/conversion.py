@@ -1,0 +1,120 @@
+"""Networks of a precision: which layers are quantized, and how their grids are measured."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from robot_rl.config.precision import PrecisionCfg
+from robot_rl.errors import UserError, suggest
+from robot_rl.learn.precision.formats import FP32, get_format
+from robot_rl.learn.precision.kernels import describe
+from robot_rl.learn.precision.layer import QuantizedLayer
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a layer is.
+
+    Attributes:
+        is_first: it sees the observations.
+        is_last: it gives the network's output.
+        rounds_output: its output goes into an activation.
+        is_signed: its inputs may be far below zero.
+    """
+
+    is_first: bool = False
+    is_last: bool = False
+    rounds_output: bool = False
+    is_signed: bool = True
+
+
+class Quantizer:
+    """Makes the layers of a network of a precision, and knows which there are.
+
+    It is a converter (`robot_rl.learn.networks.arithmetic.Converter`) that also takes where the layer is.
+    """
+
+    def __init__(self, cfg: PrecisionCfg) -> None:
+        self.cfg = cfg
+        self.names: list[str] = []
+        self._format = get_format(cfg.mode)
+        self._acting = get_format(cfg.rollout) if cfg.rollout else None
+
+    def __call__(self, name: str, shape: Sequence[int], place: Place = Place()) -> nn.Module:  # noqa: B008
+        """Return the arithmetic of a layer, in float32 where the settings keep it."""
+        self.names.append(name)
+        left_out = (place.is_first and not self.cfg.first) or (place.is_last and not self.cfg.last)
+        is_kept = left_out or any(name == kept or name.startswith(f"{kept}.") for kept in self.cfg.keep)
+        return QuantizedLayer(
+            name,
+            tuple(shape),
+            FP32 if is_kept else self._format,
+            acting=None if is_kept else self._acting,
+            rounds_output=place.rounds_output,
+            is_signed=place.is_signed,
+        )
+
+    def check(self, network: str) -> None:
+        """Raise UserError for a layer of that network that is to be kept and that there is not."""
+        for kept in self.cfg.keep:
+            is_here = any(name == kept or name.startswith(f"{kept}.") for name in self.names)
+            if kept.partition(".")[0] == network and not is_here:
+                raise UserError(f"precision.keep: '{kept}' is no layer of this network; {suggest(kept, self.names)}")
+
+
+def layers_of(network: nn.Module) -> list[QuantizedLayer]:
+    """Return the quantized layers of a network, those that are kept in float32 among them, in order."""
+    return [module for module in network.modules() if isinstance(module, QuantizedLayer)]
+
+
+@contextlib.contextmanager
+def acting(network: nn.Module) -> Iterator[None]:
+    """Let layers with a precision of their own for rollouts compute in it."""
+    layers = [layer for layer in layers_of(network) if layer.acting is not layer.format]
+    for layer in layers:
+        layer.is_acting = True
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.is_acting = False
+
+
+def measure(network: nn.Module, run: Callable[[], Any], average: Callable[[Tensor], Tensor] = lambda x: x) -> None:
+    """Fit the grids of a network's layers to the inputs that they get while `run` computes.
+
+    Args:
+        network: The network.
+        run: Computes its outputs, without gradients.
+        average: Replaces a number by its mean over the processes that train together.
+    """
+    layers = [layer for layer in layers_of(network) if layer.format is not FP32 or layer.acting is not FP32]
+    for layer in layers:
+        layer.seen = []
+    try:
+        run()
+    finally:
+        for layer in layers:
+            layer.fit(average)
+
+
+def table(network: nn.Module, kind: str) -> list[dict[str, Any]]:
+    """Return a row for each layer of a network: its name, shape, formats, step, and what computes it."""
+    rows = []
+    for layer in layers_of(network):
+        rows.append(
+            {
+                "layer": layer.name,
+                "shape": list(layer.shape),
+                "precision": layer.format.name,
+                "rollout": layer.acting.name,
+                "step": float(layer.step) if layer.format.has_step else None,
+                "computed": describe(layer.format, kind),
+            }
+        )
+    return rows

@@ -1,0 +1,69 @@
+"""The formats that weights and inputs of layers are rounded to: bfloat16, e4m3 and int8.
+
+A grid is symmetric about zero: a value is `level * step`, with levels that the format can hold. Weights have a step for
+each output, from their largest magnitude; the inputs of a layer share one, which is measured. bfloat16 has a range of
+its own and needs no step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robot_rl.errors import UserError
+
+TINY = 2.0**-100
+"""Least magnitude that a step is made of, so that weights of 0 have a grid, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How numbers are rounded.
+
+    Attributes:
+        name: one of `robot_rl.config.precision.PRECISIONS`.
+        dtype: in which levels are stored and exported.
+        largest: magnitude of the largest level; 0: the format needs no step.
+        lowest: the lowest level, which inputs saturate at.
+        epsilon: greatest relative error of rounding a number in the format's normal range; of int8, whose levels are
+            equally far from each other, 0.
+    """
+
+    name: str
+    dtype: torch.dtype
+    largest: float
+    lowest: float
+    epsilon: float
+
+    @property
+    def has_step(self) -> bool:
+        """Whether values are multiples of a step."""
+        return self.largest > 0.0
+
+    def levels(self, scaled: Tensor) -> Tensor:
+        """Return the nearest levels of values in steps, float32 in, float32 out; ties go to the even one."""
+        if self.name == "int8":
+            return scaled.round().clamp_(self.lowest, self.largest)
+        if self.name == "fp8":
+            return scaled.clamp(self.lowest, self.largest).to(self.dtype).to(torch.float32)
+        return scaled.to(self.dtype).to(torch.float32)
+
+    def weight_step(self, weight: Tensor) -> Tensor:
+        """Return the step (out,) of a weight (out, ...): its largest magnitude is the largest level."""
+        return weight.detach().flatten(1).abs().amax(1).clamp(min=TINY) / self.largest
+
+
+FP32 = Format("fp32", torch.float32, 0.0, 0.0, 2.0**-24)
+BF16 = Format("bf16", torch.bfloat16, 0.0, 0.0, 2.0**-8)
+FP8 = Format("fp8", getattr(torch, "float8_e4m3fn", torch.float32), 448.0, -448.0, 2.0**-4)
+INT8 = Format("int8", torch.int8, 127.0, -128.0, 0.0)
+FORMATS = {format.name: format for format in (FP32, BF16, FP8, INT8)}
+
+
+def get_format(name: str) -> Format:
+    """Return a format; raise UserError for fp8 where this PyTorch has no such type."""
+    if name == "fp8" and not hasattr(torch, "float8_e4m3fn"):
+        raise UserError("precision=fp8: this PyTorch has no float8_e4m3fn; use precision=int8 or bf16, or torch >= 2.1")
+    return FORMATS[name]
