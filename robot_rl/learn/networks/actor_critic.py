@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Iterator
 from typing import Any, TypeVar, cast
 
@@ -21,7 +20,9 @@ from robot_rl.learn.networks.memory import Memory
 from robot_rl.learn.networks.mlp import Mlp
 from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.networks.symmetry import Mirror, SymmetricMlp
+from robot_rl.learn.precision import bounds
 from robot_rl.learn.precision.conversion import Quantizer, acting
+from robot_rl.learn.precision.exported import FrozenLayer
 from robot_rl.plugins import load_reference
 
 
@@ -305,6 +306,26 @@ class ExportedActor(nn.Module):
         """Map raw observations (B, D) to actions (B, A)."""
         return self.body(self._encoded(obs))
 
+    @property
+    def precision(self) -> dict[str, Any] | None:
+        """What a contract says of the layers' precision: "mode" and "layers"; None where all compute in float32."""
+        layers = [module.describe() for module in self.modules() if isinstance(module, FrozenLayer)]
+        modes = {layer["mode"] for layer in layers} - {"fp32"}
+        return {"mode": modes.pop(), "layers": layers} if modes else None
+
+    @torch.no_grad()
+    def action_error(self, obs: Tensor) -> Tensor:
+        """Return how far actions (B, A) at raw observations (B, D) may be off in another library, by the arithmetic.
+
+        See `robot_rl.learn.precision.bounds`.
+        """
+        return bounds.through(self.body, *self._bounded(obs))[1].float()
+
+    def _bounded(self, obs: Tensor) -> bounds.Bounded:
+        """Return the input of the perceptron, or of the memory, and its error."""
+        value = (obs.double() - self.mean) * self.scale
+        return self.encoders.through(value, 2.0 * bounds.UNIT * value.abs())
+
     def _encoded(self, obs: Tensor) -> Tensor:
         return self.encoders.plain((obs - self.mean) * self.scale)
 
@@ -321,6 +342,11 @@ class ExportedMemory(ExportedActor):
         """Map raw observations (B, D) and the state (B, S) to actions (B, A) and the next state (B, S)."""
         y, state = self.memory.plain_step(self._encoded(obs), state)
         return self.body(y), state
+
+    @torch.no_grad()
+    def action_error(self, obs: Tensor, state: Tensor) -> Tensor:  # type: ignore[override]
+        """Return how far actions (B, A) may be off, from the same state (B, S) before them."""
+        return bounds.through(self.body, *self.memory.through(*self._bounded(obs), state))[1].float()
 
 
 def _check_exportable(layout: ObservationLayout) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import TypeGuard
@@ -18,6 +18,7 @@ from robot_rl.config.networks import ConvCfg
 from robot_rl.errors import UserError, suggest
 from robot_rl.learn.networks.layout import Mirror, ObservationLayout, Span
 from robot_rl.learn.networks.mlp import HIDDEN_GAIN, make_activation
+from robot_rl.learn.precision import bounds
 from robot_rl.learn.precision.conversion import Place, Quantizer
 from robot_rl.learn.precision.exported import FrozenLayer
 from robot_rl.learn.precision.perceptron import pad_rows
@@ -153,6 +154,20 @@ class Encoders(nn.Module):
             encoder.freeze()
         return twin
 
+    def through(self, value: Tensor, error: Tensor) -> bounds.Bounded:
+        """Return the output of `plain` and its error, from those of its input (`bounds`)."""
+        if self.is_identity:
+            return value, error
+        parts = [(value[:, start:stop], error[:, start:stop]) for start, stop in self._kept]
+        for k, (encoder, (start, stop, shape)) in enumerate(zip(self._each(), self._spans, strict=True)):
+            views = [(value[:, start:stop], error[:, start:stop])]
+            if self._num_flips:
+                perm, sign = self.get_buffer(f"perm_{k}"), self.get_buffer(f"sign_{k}")
+                views.append((views[0][0].index_select(1, perm) * sign, views[0][1].index_select(1, perm)))
+            parts += [encoder.through(*(part.unflatten(1, shape) for part in view)) for view in views]
+        values, errors = zip(*parts, strict=True)
+        return torch.cat(values, dim=1), torch.cat(errors, dim=1)
+
     def _each(self) -> Iterator[ConvEncoder]:
         for encoder in self.encoders:
             assert isinstance(encoder, ConvEncoder)
@@ -230,6 +245,21 @@ class ConvEncoder(nn.Module):
             for i, shape in enumerate(weights)
         )
 
+    def through(self, value: Tensor, error: Tensor) -> bounds.Bounded:
+        """Return the features and their error, from images and theirs."""
+        arithmetic = iter(self.arithmetic or ())
+        for layer in self.layers:
+            if not _has_weight(layer):
+                value, error = bounds.through(layer, value, error)
+            elif (own := next(arithmetic, None)) is not None:
+                value, error = bounds.through(own, value, error, _product(layer))
+            else:
+                product = _product(layer) or nn.functional.linear
+                pair = bounds.weigh(value, error, layer.weight.detach(), product)
+                bias = None if layer.bias is None else layer.bias.detach()
+                value, error = bounds.add(pair, bounds.channels(bias, pair[0]))
+        return value, error
+
     def freeze(self) -> None:
         """Round the weights once and for all, for the export."""
         if self.arithmetic is None:
@@ -246,10 +276,14 @@ def _has_weight(layer: nn.Module) -> TypeGuard[nn.Conv2d | nn.Linear]:
 
 def _compute(layer: nn.Conv2d | nn.Linear, x: Tensor, arithmetic: nn.Module) -> Tensor:
     """Compute a layer by another arithmetic."""
+    return arithmetic(x, layer.weight, layer.bias, _product(layer))
+
+
+def _product(layer: nn.Conv2d | nn.Linear) -> Callable[..., Tensor] | None:
+    """Return the product of inputs and weight of a convolution; None of a linear layer, which has the plain one."""
     if isinstance(layer, nn.Linear):
-        return arithmetic(x, layer.weight, layer.bias)
-    product = partial(nn.functional.conv2d, stride=layer.stride, padding=layer.padding)
-    return arithmetic(x, layer.weight, layer.bias, product)
+        return None
+    return partial(nn.functional.conv2d, stride=layer.stride, padding=layer.padding)
 
 
 def _with_channels(shape: Sequence[int]) -> Image:

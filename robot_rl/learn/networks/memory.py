@@ -21,6 +21,7 @@ from robot_rl.errors import UserError
 from robot_rl.learn.cpu.memory import GRU, LSTM, MemorySpace, Parts, Weights, run_sequence
 from robot_rl.learn.networks.layout import Mirror
 from robot_rl.learn.networks.mlp import make_weights
+from robot_rl.learn.precision import bounds
 from robot_rl.learn.precision.conversion import Place, Quantizer
 from robot_rl.learn.precision.exported import FrozenLayer
 from robot_rl.learn.precision.perceptron import pad_rows
@@ -97,6 +98,12 @@ class Memory(nn.Module):
         for cell in twin._cells():
             cell.make_dense()
         return twin
+
+    def through(self, value: Tensor, error: Tensor, state: Tensor) -> bounds.Bounded:
+        """Return the output (B, H) of a step and its error, from those of its input and the same state (B, S)."""
+        for cell, before in zip(self._cells(), self._split(state.double()), strict=True):
+            value, error = cell.through(value, error, before)
+        return value, error
 
     def _run(self, x: Tensor, state: Tensor, start: Tensor | None) -> tuple[Tensor, list[Tensor]]:
         parts: list[Tensor] = []
@@ -226,22 +233,40 @@ class Recurrent(nn.Module):
         for t in range(x.shape[0]):
             if start is not None:
                 state = tuple(part.masked_fill(start[t, :, None], 0.0) for part in state)
-            state = self._next(gates[t], state, weights)
+            state = self._next(gates[t], self._product(1, state[0], weights[1], None), state, weights[3])
             states.append(state)
         return tuple(torch.stack(part) for part in zip(*states, strict=True))
 
     def cell(self, x: Tensor, state: Parts) -> Parts:
         """Compute a step with PyTorch's own operations, from inputs (B, F) and the state before it."""
         weights = self.weights()
-        return self._next(self._product(0, x, weights[0], weights[2]), state, weights)
+        gates, added = self._product(0, x, weights[0], weights[2]), self._product(1, state[0], weights[1], None)
+        return self._next(gates, added, state, weights[3])
 
-    def _next(self, gates: Tensor, state: Parts, weights: Weights) -> Parts:
-        """Return the state after a step from the input's share of the gates, the bias included."""
-        added = self._product(1, state[0], weights[1], None)
+    def through(self, value: Tensor, error: Tensor, state: Parts) -> bounds.Bounded:
+        """Return the output (B, H) of a step and its error, from those of its input and the same state."""
+        weights = self.weights()
+        both = ((value, error), (state[0], torch.zeros_like(state[0])))
+        pairs = []
+        for index, (part, weight) in enumerate(zip(both, weights[:2], strict=True)):
+            if self.arithmetic is None:
+                bias = weights[2].detach() if index == 0 else None
+                pairs.append(bounds.add(bounds.weigh(*part, weight.detach(), nn.functional.linear), bias))
+            else:
+                pairs.append(bounds.through(self.arithmetic[index], *part))
+        (gates, off), (added, off_h) = pairs
+        after = self._next(gates, added, state, weights[3].detach().double())
+        # A gate's slope is at most 1, and it weighs a part of the state, a number up to 1 or the state's own share.
+        most = off + off_h + bounds.FUNCTION * bounds.UNIT * (1.0 + gates.abs() + added.abs())
+        weighed = 2.0 + torch.stack([part.abs() for part in state]).sum(0) + added[:, -state[0].shape[1] :].abs()
+        return after[0], most.unflatten(-1, (self.kernel.gates, -1)).sum(-2) * weighed
+
+    def _next(self, gates: Tensor, added: Tensor, state: Parts, bias_h: Tensor) -> Parts:
+        """Return the state after a step from the shares of input (with the bias) and state of the gates."""
         size = state[0].shape[-1]
         if len(state) == 1:
             reset, keep = torch.sigmoid(gates[:, : 2 * size] + added[:, : 2 * size]).chunk(2, -1)
-            new = torch.tanh(gates[:, 2 * size :] + reset * (added[:, 2 * size :] + weights[3]))
+            new = torch.tanh(gates[:, 2 * size :] + reset * (added[:, 2 * size :] + bias_h))
             return (new + keep * (state[0] - new),)
         gates = gates + added
         take, keep, show = torch.sigmoid(gates[:, : 3 * size]).chunk(3, -1)

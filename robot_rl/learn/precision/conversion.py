@@ -45,7 +45,7 @@ class Quantizer:
         self._format = get_format(cfg.mode)
         self._acting = get_format(cfg.rollout) if cfg.rollout else None
 
-    def __call__(self, name: str, shape: Sequence[int], place: Place = Place()) -> nn.Module:  # noqa: B008
+    def __call__(self, name: str, shape: Sequence[int], place: Place = Place()) -> nn.Module:
         """Return the arithmetic of a layer, in float32 where the settings keep it."""
         self.names.append(name)
         left_out = (place.is_first and not self.cfg.first) or (place.is_last and not self.cfg.last)

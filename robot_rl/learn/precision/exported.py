@@ -50,7 +50,9 @@ class FrozenLayer(nn.Module):
         levels = format.levels(weight / grid.view(-1, *(1,) * (weight.ndim - 1))) if format is not FP32 else weight
         self.register_buffer("levels", levels.to(format.dtype).clone())
         self.register_buffer("grid", grid)
-        self.register_buffer("step", layer.step_of(format).detach().cpu().clone() if format.has_step else torch.ones(()))
+        step = layer.step_of(format).detach().cpu().clone() if format.has_step else torch.ones(())
+        self.register_buffer("step", step)
+        self._least = float(self.lowest * step)
         own = None if bias is None else bias.detach().cpu().clone()
         if own is not None and format is BF16 and self.rounds_output:
             own = own.to(torch.bfloat16)
@@ -115,8 +117,8 @@ class FrozenLayer(nn.Module):
             else:
                 y = product(x, weight, bias)
             return y.to(torch.bfloat16).float() if self.rounds_output else y
-        if self.is_signed:
-            x = x.clamp(min=float(self.lowest * self.step))
+        if self.is_signed and self.lowest > format.lowest:
+            x = x.clamp(min=self._least)
         levels = _symbolic("QuantizeLinear", (x, self.step, self.node_zero), format.dtype, None)
         rounded = _symbolic("DequantizeLinear", (levels, self.step, self.node_zero), torch.float32, None)
         axis = 1 if product is None else 0
@@ -127,4 +129,6 @@ class FrozenLayer(nn.Module):
 
 def _symbolic(operator: str, inputs: tuple[Tensor, ...], dtype: torch.dtype, axis: int | None) -> Tensor:
     attributes = {} if axis is None else {"axis": axis}
-    return torch.onnx.ops.symbolic(operator, inputs, attrs=attributes, dtype=dtype, shape=inputs[0].shape, version=OPSET)
+    return torch.onnx.ops.symbolic(
+        operator, inputs, attrs=attributes, dtype=dtype, shape=inputs[0].shape, version=OPSET
+    )

@@ -8,6 +8,7 @@ its own and needs no step.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,6 +42,10 @@ class Format:
     def has_step(self) -> bool:
         """Whether values are multiples of a step."""
         return self.largest > 0.0
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Format:
+        """Return the format: there is one of each."""
+        return self
 
     def levels(self, scaled: Tensor) -> Tensor:
         """Return the nearest levels of values in steps, float32 in, float32 out; ties go to the even one."""

@@ -64,7 +64,7 @@ def describe(format: Format, kind: str) -> str:
 
 def multiply(levels: Tensor, weight: Tensor, format: Format) -> Tensor:
     """Return the products (B, out), float32, of levels (B, in) and those of a weight (out, in), both in float32."""
-    kind, (rows, inputs), outputs = levels.device.type, levels.shape, weight.shape[0]
+    kind, (outputs, inputs) = levels.device.type, weight.shape
     if format.name == "int8":
         return _multiply_integers(levels, weight)
     if format.name == "fp8" and has_fp8(kind) and inputs % 16 == 0 and outputs % 16 == 0:

@@ -101,9 +101,7 @@ class _Bf16Function(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         weights, work = ctx.weights, ctx.work
-        results = [
-            part for weight in weights for part in (torch.zeros(weight.shape), torch.zeros(weight.shape[0]))
-        ]
+        results = [part for weight in weights for part in (torch.zeros(weight.shape), torch.zeros(weight.shape[0]))]
         below: list[Tensor] = []
         start = 0
         for values in ctx.kept:

@@ -204,13 +204,10 @@ class PPO(Algorithm):
             (self.critic, rollout.critic_obs[:-1], rollout.critic_state),
         )
         for network, obs, state in parts:
-            past = None
-            if state is None:
-                obs = obs[:: max(1, obs[..., 0].numel() // MEASURED_ROWS)]
-            else:
-                obs = obs[: rollout.sequence]
-                past = (state, rollout.starts()[: rollout.sequence])
-            x = network.encode(obs.flatten(0, 1))
+            steps = slice(None, None, max(1, obs[..., 0].numel() // MEASURED_ROWS))
+            steps = steps if state is None else slice(rollout.sequence)
+            past = None if state is None else (state, rollout.starts()[steps])
+            x = network.encode(obs[steps].flatten(0, 1))
             measure(network, partial(network.outputs, x, past), self.ranks.mean_)
 
     @torch.no_grad()
