@@ -11,6 +11,7 @@ policy plays whole episodes, and their return and length are reported.
 """
 
 import contextlib
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,8 @@ class Options(PolicyOptions):
     form: str = option("both", "torch, onnx (what the robot runs) or both")
     seed: int | None = option(None, "seed of the worlds; by default one that no training uses", least=0, most=MAX_SEED)
     assets: str = option("", "of a run in Isaac Lab: where its USD files are now")
+    precision: str = option("auto", "compare with other precisions: true, false, or auto: runs that have one")
+    sensitivity: str = option("", "bf16, fp8 or int8: what it costs to compute each layer in it")
     out: str = option("", "file for the figures; of a run eval.json, or eval_<engine>.json, by default")
 
 
@@ -69,10 +72,42 @@ def run(arguments: Sequence[str]) -> int:
     if "engine" in result:
         result["trained_on"] = trained_on
     show(policy.name, result, options.episodes)
+    if found := _precisions(policy, options, how):
+        result["precision"] = found
+        show_precisions(found)
     if out is not None:
         write_evaluation(out, result)
         print(out)
     return 0
+
+
+def _precisions(policy: "PolicySource", options: Options, how: Any) -> dict[str, Any]:
+    """Compare a run's policy with itself in other precisions, where that is requested or the run has one."""
+    if options.precision not in ("auto", "true", "false"):
+        raise UserError(f"precision={options.precision}: must be auto, true or false; robot-rl export takes a format")
+    learner, is_asked = policy.cfg.learner, options.precision == "true" or options.sensitivity
+    is_ours = policy.is_run and policy.cfg.source.name == "robot-rl"
+    if not is_ours or (options.precision != "true" and not learner.precision.is_quantized and not options.sensitivity):
+        if is_asked:
+            raise UserError(f"{policy.name}: precisions are compared of runs of robot-rl's own tasks; leave that out")
+        return {}
+    if options.precision == "false" and not options.sensitivity:
+        return {}
+    from robot_rl.experiment.mismatch import compare_precisions
+
+    def tell(line: str) -> None:
+        print(f"  {line} ...", file=sys.stderr, flush=True)
+
+    return compare_precisions(
+        policy, how, flows=options.precision != "false", sensitivity=options.sensitivity, tell=tell
+    )
+
+
+def show_precisions(found: Mapping[str, Any]) -> None:
+    """Print the tables of a comparison of precisions, each under its title."""
+    for table in found["tables"]:
+        print(f"\n{table['title']}")
+        print_table(table["head"], table["rows"], right=range(1, len(table["head"])), least=TABLE_WIDTH)
 
 
 def _figures_file(policy: "PolicySource", options: Options, *, is_other: bool, is_changed: bool) -> Path | None:

@@ -22,6 +22,7 @@ class Options(TaskRunOptions):
     """Options of robot-rl export."""
 
     out: str = option("", "directory of the bundle, new, empty or a bundle's; the run's policy/ by default")
+    precision: str = option("", "another precision than the run's, by quantization after training; needs out=")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -31,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
     options = read_all(Options, arguments)
     run_dir = options.find_run()
     out = check_bundle("out", options.out) if options.out else run_dir.policy
-    found = export_run(run_dir, out, trust=options.trust)
+    found = export_run(run_dir, out, trust=options.trust, precision=options.precision)
     reports = {out / name: each for name, each in found.items()} if isinstance(found, dict) else {out: found}
     for folder, report in reports.items():
         training, replay = report.contract.training, report.replay

@@ -10,10 +10,12 @@ from robot_rl.experiment.trust import named_code
 from robot_rl.sources.registry import refuse_unsupported
 
 
-def export_run(run_dir: RunDir, out: Path, *, trust: bool = False) -> Any:
+def export_run(run_dir: RunDir, out: Path, *, trust: bool = False, precision: str = "") -> Any:
     """Write the bundle of a run's newest checkpoint, and return the report of its check.
 
-    Several policies of a team have a bundle each, and the reports are those of each by name.
+    Several policies of a team have a bundle each, and the reports are those of each by name. In another `precision`
+    than the run's the layers are quantized after training, to what the policy sees in a few worlds; such a bundle
+    cannot be in the place of the run's own.
 
     Raises:
         UserError: The run or its checkpoint is damaged, or the policy reads what no robot can measure.
@@ -30,6 +32,14 @@ def export_run(run_dir: RunDir, out: Path, *, trust: bool = False) -> Any:
     if line := no_bundle(cfg.learner):
         raise UserError(line)
     policy = make_policy(run_dir.path, code=named_code(cfg.tree))
+    actor = policy.actor
+    if precision and precision != cfg.learner.precision.mode:
+        if out.resolve() == run_dir.policy.resolve():
+            own = cfg.learner.precision.mode
+            raise UserError(
+                f"precision={precision}: the run has {own}; give out= for a bundle that differs from its own"
+            )
+        actor = quantized_later(cfg, policy, precision)
     training = TrainingSpec(
         run_id=run_dir.run_id,
         task=cfg.reference,
@@ -37,7 +47,27 @@ def export_run(run_dir: RunDir, out: Path, *, trust: bool = False) -> Any:
         iteration=policy.meta["iteration"],
     )
     groups = tuple(cfg.learner.actor_groups)
-    return cfg.source.export(cfg.task, cfg.worlds(), policy.actor, groups=groups, out=out, training=training)
+    return cfg.source.export(cfg.task, cfg.worlds(), actor, groups=groups, out=out, training=training)
+
+
+def quantized_later(cfg: Any, policy: Any, precision: str) -> Any:
+    """Return a run's policy in another precision, its grids fitted to what it sees in a few worlds.
+
+    Raises:
+        UserError: There is no such precision, or the policy has none.
+    """
+    from robot_rl.config import PrecisionCfg
+    from robot_rl.evaluate import EVALUATION_SEED
+    from robot_rl.experiment.mismatch import record_trace
+    from robot_rl.learn.precision.conversion import in_precision
+
+    if not hasattr(policy.actor, "quantize") or hasattr(policy.actor, "actors"):
+        raise UserError(
+            f"precision={precision}: the policy of learner={cfg.learner.name} has no such form; leave it out"
+        )
+    wanted = PrecisionCfg(mode=precision)
+    trace = record_trace(cfg, policy, EVALUATION_SEED + 1)
+    return in_precision(policy.actor, wanted, trace.outputs)
 
 
 def no_bundle(learner: Any) -> str:

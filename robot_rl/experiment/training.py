@@ -225,6 +225,7 @@ def _learn(
         for lock in locks:
             lock.report()
             _announce(cfg, run_dir, ranks.size)
+            _announce_precision(runner, cfg)
         signals.ending.check()
         runner.learn()
         if stop is not None and runner.iteration < cfg.learner.max_iterations:
@@ -261,6 +262,17 @@ def _announce(cfg: TrainCfg, run_dir: RunDir, processes: int) -> None:
     worlds = f"{cfg.num_envs} worlds, {cfg.engine} on {cfg.device}, seed {cfg.seed}"
     worlds += f", {processes} processes" if processes > 1 else ""
     print(f"{cfg.task.name}: {worlds}, {cfg.learner.max_iterations} iterations -> {run_dir.path}", flush=True)
+
+
+def _announce_precision(runner: Any, cfg: TrainCfg) -> None:
+    """Print a line for each network about the precision of its layers, where that is less than float32."""
+    if not cfg.learner.precision.is_quantized:
+        return
+    from robot_rl.learn.precision.conversion import describe_layers
+
+    for name, network in runner.modules().items():
+        if line := describe_layers(network, cfg.device.partition(":")[0]):
+            print(f"  {name}: {line}", flush=True)
 
 
 def _show_what_next(run_dir: RunDir, cfg: TrainCfg) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from robot_rl.config import LearnerCfg, NetworkCfg, PrecisionCfg
+from robot_rl.config import LearnerCfg, NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.dims import Dims, Mirrors, checked_mirrors
 from robot_rl.learn.networks.arithmetic import Converter
@@ -21,7 +21,7 @@ from robot_rl.learn.networks.mlp import Mlp
 from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.networks.symmetry import Mirror, SymmetricMlp
 from robot_rl.learn.precision import bounds
-from robot_rl.learn.precision.conversion import Quantizer, acting
+from robot_rl.learn.precision.conversion import Quantizer, acting, quantize
 from robot_rl.learn.precision.exported import FrozenLayer
 from robot_rl.plugins import load_reference
 
@@ -408,13 +408,6 @@ def _converted(network: N, cfg: LearnerCfg, name: str) -> N:
     if cfg.precision.is_quantized:
         quantize(network, cfg.precision, name)
     return network
-
-
-def quantize(network: Any, cfg: PrecisionCfg, name: str) -> None:
-    """Give a network's layers a precision; raise UserError for one without such a form, or a kept one that is none."""
-    quantizer = Quantizer(cfg)
-    network.quantize(quantizer, name)
-    quantizer.check(name)
 
 
 @contextlib.contextmanager

@@ -108,7 +108,6 @@ class Encoders(nn.Module):
         self.out_dim = sum(stop - start for start, stop in self._kept) + views * cfg.conv.features * len(spans)
         self.mirror = mirror
         self._num_flips = 0
-        self._is_quantized = False
         if mirror is not None and spans:
             for span in spans:
                 self._add_flip(span, mirror)
@@ -118,7 +117,9 @@ class Encoders(nn.Module):
         """Map normalized observations (B, D) to (B, F)."""
         if self.is_identity:
             return x
-        if x.device.type == "cpu" and self._is_quantized:  # Its bits must not depend on the number of rows.
+        if (
+            x.device.type == "cpu" and next(self._each()).arithmetic is not None
+        ):  # Its bits must not depend on the number of rows.
             return self._chunked(pad_rows(x))[: x.shape[0]]
         return self._chunked(x)
 
@@ -143,7 +144,6 @@ class Encoders(nn.Module):
 
     def quantize(self, quantizer: Quantizer, name: str) -> None:
         """Replace the arithmetic of every encoder's layers by a rounded one."""
-        self._is_quantized = not self.is_identity
         for k, encoder in enumerate(self._each()):
             encoder.quantize(quantizer, f"{name}.{k}")
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from robot_rl.config.precision import PrecisionCfg
@@ -67,6 +69,32 @@ class Quantizer:
                 raise UserError(f"precision.keep: '{kept}' is no layer of this network; {suggest(kept, self.names)}")
 
 
+def quantize(network: Any, cfg: PrecisionCfg, name: str) -> None:
+    """Give a network's layers a precision; raise UserError for one without such a form, or a kept one that is none."""
+    quantizer = Quantizer(cfg)
+    network.quantize(quantizer, name)
+    quantizer.check(name)
+
+
+def in_precision(actor: nn.Module, cfg: PrecisionCfg, run: Callable[[Any], Any]) -> Any:
+    """Return a copy of a policy in another precision, as by quantization after training.
+
+    Args:
+        actor: The policy, in any precision.
+        cfg: The precision.
+        run: Computes outputs of a policy at what it usually sees, which the grids are fitted to.
+    """
+    twin: Any = copy.deepcopy(actor)
+    for module in twin.modules():
+        if isinstance(getattr(module, "arithmetic", None), nn.ModuleList):
+            module.arithmetic = None
+    if cfg.is_quantized:
+        quantize(twin, cfg, "actor")
+        with torch.no_grad():
+            measure(twin, lambda: run(twin))
+    return twin
+
+
 def layers_of(network: nn.Module) -> list[QuantizedLayer]:
     """Return the quantized layers of a network, those that are kept in float32 among them, in order."""
     return [module for module in network.modules() if isinstance(module, QuantizedLayer)]
@@ -101,6 +129,22 @@ def measure(network: nn.Module, run: Callable[[], Any], average: Callable[[Tenso
     finally:
         for layer in layers:
             layer.fit(average)
+
+
+def describe_layers(network: nn.Module, kind: str) -> str:
+    """Return in a line how many layers of a network compute in which precision, and by what; empty without any."""
+    layers = layers_of(network)
+    rounded = [layer for layer in layers if layer.format is not FP32]
+    if not layers:
+        return ""
+    kept = [layer.name for layer in layers if layer.format is FP32]
+    parts = [f"{len(rounded)} of {len(layers)} layers"]
+    if rounded:
+        parts[0] += f" in {rounded[0].format.name} ({describe(rounded[0].format, kind)})"
+    if kept:
+        parts.append(f"{', '.join(kept)} in fp32")
+    acting = {layer.acting.name for layer in layers if layer.acting is not layer.format}
+    return "; ".join(parts) + (f"; rollouts in {', '.join(sorted(acting))}" if acting else "")
 
 
 def table(network: nn.Module, kind: str) -> list[dict[str, Any]]:

@@ -11,8 +11,9 @@ from robot_rl.learn.algorithm import Context
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_ppo
 from robot_rl.learn.dims import Dims, Mirrors
-from robot_rl.learn.networks.actor_critic import Actor, make_actor, quantize
+from robot_rl.learn.networks.actor_critic import Actor, make_actor
 from robot_rl.learn.networks.team import AttentionCritic, Members, TeamActor, TeamCritic
+from robot_rl.learn.precision.conversion import quantize
 
 
 def make_actors(
