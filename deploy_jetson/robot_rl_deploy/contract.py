@@ -11,6 +11,9 @@ a `command` has that component of the command added, as the policy observes it.
 
 A policy with a memory also has a state: the network takes it as `state` and returns the next one as `state_out`. It is
 zero at the start and after a reset. Only the contract of such a policy has `layout.state_size`.
+
+The contract of a policy that was trained in int8, fp8 or bf16 has a `precision`; the network of one without it computes
+in fp32.
 """
 
 import dataclasses
@@ -23,6 +26,7 @@ from typing import Any
 from robot_rl_deploy.messages import MessageSpec, check_messages
 from robot_rl_deploy.parts import SCHEMA_VERSION, ActionSpec, CommandSpec, JointSpec, LayoutSpec, TrainingSpec
 from robot_rl_deploy.plausible import check_parts, check_periods
+from robot_rl_deploy.precision import PLAIN, PrecisionSpec
 from robot_rl_deploy.strict import ContractError, at_least, decode, refuse, unique
 from robot_rl_deploy.terms import (
     DECLARED_SIGNALS,
@@ -59,6 +63,7 @@ class Contract:
         training: Origin of the policy.
         team: Names of the robots of a team that send each other messages, in their order; empty for one robot.
         messages: What they send.
+        precision: Layers in int8, fp8 or bf16; None for a network in fp32.
     """
 
     schema_version: int
@@ -74,6 +79,7 @@ class Contract:
     training: TrainingSpec
     team: tuple[str, ...] = ()
     messages: tuple[MessageSpec, ...] = ()
+    precision: PrecisionSpec | None = None
 
     def __post_init__(self) -> None:
         """Check that the parts fit together.
@@ -112,6 +118,11 @@ class Contract:
     def joint_names(self) -> tuple[str, ...]:
         """Names of the joints in the order of every joint signal."""
         return tuple(joint.name for joint in self.joints)
+
+    @property
+    def mode(self) -> str:
+        """Precision of the network: "fp32", "bf16", "fp8" or "int8"."""
+        return self.precision.mode if self.precision else PLAIN
 
     @property
     def received(self) -> dict[str, tuple[MessageSpec, int]]:
@@ -233,6 +244,12 @@ def to_dict(contract: Contract) -> dict[str, Any]:
     for name in ("team", "messages"):
         if not data[name]:
             del data[name]
+    if contract.precision is None:
+        del data["precision"]
+    else:
+        for layer in data["precision"]["layers"]:
+            if layer["input_scale"] is None:
+                del layer["input_scale"]
     for action in data["actions"]:
         for name in ("command", "max_error"):
             if not action[name]:

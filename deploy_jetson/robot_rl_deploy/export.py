@@ -16,19 +16,27 @@ from robot_rl_deploy.bundle import CONTRACT, GOLDEN, MODEL, foreign_content, wri
 from robot_rl_deploy.contract import Contract, TrainingSpec
 from robot_rl_deploy.describe import make_contract
 from robot_rl_deploy.golden import Golden
+from robot_rl_deploy.precision import PLAIN, PrecisionSpec, default_opset, minimum_opset
 from robot_rl_deploy.record import ExportableActor, record_golden, state_size
 from robot_rl_deploy.session import INPUT, OUTPUTS, STATE, STATE_OUT
-from robot_rl_deploy.strict import ContractError
+from robot_rl_deploy.strict import ContractError, decode
 from robot_rl_deploy.verify import BundleReport, verify_bundle
 
 if TYPE_CHECKING:
     import torch
 
-OPSET = 18
+LEAST_BOUND = 1e-5
+"""The least bound on the actions of a network with a precision."""
 
 
 def export_bundle(
-    actor: ExportableActor, description: Mapping[str, Any], out: Path, *, golden: Golden, run: TrainingSpec
+    actor: ExportableActor,
+    description: Mapping[str, Any],
+    out: Path,
+    *,
+    golden: Golden,
+    run: TrainingSpec,
+    opset: int | None = None,
 ) -> BundleReport:
     """Write a bundle, check it and only then put it in place of an older one.
 
@@ -38,21 +46,71 @@ def export_bundle(
         out: Directory of the bundle.
         golden: The golden sequence, from `record_golden`.
         run: Origin of the policy.
+        opset: Version of the ONNX operators; None for the precision's own.
 
     Returns:
         The report of the check.
 
     Raises:
-        ContractError: The policy reads what no robot can measure, or the bundle fails its own check.
+        ContractError: The policy reads what no robot can measure, `opset` is too old for its precision, or the bundle
+            fails its own check.
         OSError: It cannot be written; the content of `out` is unchanged.
     """
     module = actor.export_module()
     contract = make_contract(description, run)
     contract = replace(contract, layout=replace(contract.layout, state_size=state_size(module)))
     golden.check(contract)
+    opset = checked_opset(module, opset)
+    contract = replace(contract, precision=_precision(module, golden, opset))
     text = contract_module.dumps(contract).encode()
-    model = make_onnx(module, contract, {"contract_sha256": hashlib.sha256(text).hexdigest()})
+    model = make_onnx(module, contract, {"contract_sha256": hashlib.sha256(text).hexdigest()}, opset)
     return write_bundle(out, text, golden, model)
+
+
+def checked_opset(module: "torch.nn.Module", opset: int | None) -> int:
+    """Return the version of the ONNX operators for a module.
+
+    Args:
+        module: What `export_module()` of an actor returned.
+        opset: The requested version; None for that of the module's precision.
+
+    Returns:
+        The version.
+
+    Raises:
+        ContractError: It is too old for the precision.
+    """
+    mode = (getattr(module, "precision", None) or {"mode": PLAIN})["mode"]
+    least = minimum_opset(mode)
+    if opset is not None and opset < least:
+        raise ContractError(f"opset={opset}: {mode} needs {least} or newer; leave it out")
+    return default_opset(mode) if opset is None else opset
+
+
+def _precision(module: Any, golden: Golden, opset: int) -> PrecisionSpec | None:
+    """The part "precision" of a contract, with the bound that the module's own arithmetic gives on the sequence."""
+    stated = getattr(module, "precision", None)
+    if stated is None:
+        return None
+    error = _action_error(module, golden)
+    bound = LEAST_BOUND if error < LEAST_BOUND else error  # a NaN is refused
+    return decode(PrecisionSpec, dict(stated) | {"opset": opset, "action_bound": bound}, "precision")
+
+
+def _action_error(module: Any, golden: Golden) -> float:
+    """The greatest error of an action in the sequence; with a memory at the states that the sequence leads to."""
+    import torch
+
+    observation = torch.from_numpy(golden.observation)
+    with torch.no_grad():
+        if not state_size(module):
+            return float(module.action_error(observation).max())
+        state, before = torch.zeros(1, state_size(module)), []
+        for row, reset in zip(observation, golden.reset, strict=True):
+            state = torch.zeros_like(state) if reset else state
+            before.append(state)
+            _, state = module(row[None], state)
+        return float(module.action_error(observation, torch.cat(before)).max())
 
 
 def write_bundle(out: Path, contract: bytes, golden: Golden, model: bytes) -> BundleReport:
@@ -101,7 +159,15 @@ def _check_free(out: Path) -> None:
         raise ContractError(f"policy bundle '{out}': {found}; name another directory, or remove what is there")
 
 
-def export_policy(env: Any, actor: ExportableActor, out: Path, *, run: TrainingSpec, steps: int = 256) -> BundleReport:
+def export_policy(
+    env: Any,
+    actor: ExportableActor,
+    out: Path,
+    *,
+    run: TrainingSpec,
+    steps: int = 256,
+    opset: int | None = None,
+) -> BundleReport:
     """Record a golden sequence in an environment and write the bundle.
 
     Args:
@@ -110,18 +176,23 @@ def export_policy(env: Any, actor: ExportableActor, out: Path, *, run: TrainingS
         out: Directory of the bundle.
         run: Origin of the policy.
         steps: Length of the golden sequence.
+        opset: Version of the ONNX operators; None for the precision's own.
 
     Returns:
         The report of the check.
 
     Raises:
-        ContractError: The policy reads what no robot can measure, or the bundle fails its own check.
+        ContractError: The policy reads what no robot can measure, `opset` is too old for its precision, or the bundle
+            fails its own check.
         OSError: It cannot be written.
     """
-    return export_bundle(actor, env.describe_policy(), out, golden=record_golden(env, actor, steps), run=run)
+    golden = record_golden(env, actor, steps)
+    return export_bundle(actor, env.describe_policy(), out, golden=golden, run=run, opset=opset)
 
 
-def make_onnx(module: "torch.nn.Module", contract: Contract, metadata: Mapping[str, str]) -> bytes:
+def make_onnx(
+    module: "torch.nn.Module", contract: Contract, metadata: Mapping[str, str], opset: int | None = None
+) -> bytes:
     """Convert an actor to ONNX: raw observation in, action and joint target out, batch size free, weights inside.
 
     Args:
@@ -129,6 +200,7 @@ def make_onnx(module: "torch.nn.Module", contract: Contract, metadata: Mapping[s
             also a state (N, state_size).
         contract: Gives clip, scale and offset of the actions, which become part of the network, and the state's width.
         metadata: Texts to store in the file.
+        opset: Version of the ONNX operators; None for the precision's own.
 
     Returns:
         The file's content, without paths or names of the machine that wrote it.
@@ -150,11 +222,15 @@ def make_onnx(module: "torch.nn.Module", contract: Contract, metadata: Mapping[s
             input_names=list(inputs),
             output_names=outputs,
             dynamic_shapes={name: {0: batch} for name in inputs},
-            opset_version=OPSET,
+            opset_version=checked_opset(module, opset),
             verbose=False,
+            optimize=contract.precision is None,
         )
-    assert program is not None
+        assert program is not None
+        if contract.precision is not None:
+            _simplify(program.model)
     model = program.model_proto
+    _separate_zeros(model.graph)
     for holder in (
         model,
         model.graph,
@@ -169,6 +245,26 @@ def make_onnx(module: "torch.nn.Module", contract: Contract, metadata: Mapping[s
     onnx.helper.set_model_props(model, dict(metadata))
     onnx.checker.check_model(model)
     return model.SerializeToString(deterministic=True)
+
+
+def _simplify(model: Any) -> None:
+    """Optimize a network as the exporter does, but leave weights in the type in which they are stored."""
+    from onnxscript.optimizer import optimize_ir
+
+    # The exporter would fold a cast of bf16 weights, and store them in float32.
+    optimize_ir(model, should_fold=lambda node: False if node.op_type in ("Cast", "DequantizeLinear") else None)
+
+
+def _separate_zeros(graph: Any) -> None:
+    """Give the weights of each layer zeros of their own: ONNX Runtime replaces them with those of another type."""
+    tensors, taken = {tensor.name: tensor for tensor in graph.initializer}, set()
+    for node in graph.node:
+        if node.op_type == "DequantizeLinear" and node.input[0] in tensors:
+            if (name := node.input[2]) in taken:
+                node.input[2] = f"{node.input[0]}_zeros"
+                graph.initializer.add().CopyFrom(tensors[name])
+                graph.initializer[-1].name = node.input[2]
+            taken.add(name)
 
 
 def _deployed(module: "torch.nn.Module", contract: Contract) -> "torch.nn.Module":

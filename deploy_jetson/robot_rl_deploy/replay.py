@@ -40,7 +40,7 @@ def replay(contract: Contract, session: Session, golden: Golden) -> ReplayReport
     """Replay the sequence and compare.
 
     Observations may differ by `OBSERVATION_TOLERANCE`, relative to the value if that is above 1: float32
-    itself resolves 1e-6 only below 16. Actions may differ by `ACTION_TOLERANCE`.
+    itself resolves 1e-6 only below 16. Actions may differ by `action_tolerance`.
 
     Args:
         contract: The contract.
@@ -58,16 +58,17 @@ def replay(contract: Contract, session: Session, golden: Golden) -> ReplayReport
     error = np.abs(observed - wanted) / np.maximum(np.abs(wanted), 1)
     _compare(observation_labels(contract), "observation", OBSERVATION_TOLERANCE, (error, observed, wanted))
     action, target = _act(contract, session, golden, observed)
+    tolerance = action_tolerance(contract)
     joints = [f"'{spec.joint}'" for spec in contract.actions]
     errors = [float(error.max(initial=0))]
     stated = apply_actions(contract, golden.action, wanted)
-    for what, found, right in (
-        ("the contract's joint target", stated, golden.joint_target),
-        ("action", action, golden.action),
-        ("joint target", target, golden.joint_target),
+    for what, most, found, right in (
+        ("the contract's joint target", ACTION_TOLERANCE, stated, golden.joint_target),
+        ("action", tolerance, action, golden.action),
+        ("joint target", target_tolerance(contract), target, golden.joint_target),
     ):
         difference = np.abs(found - right)
-        _compare(joints, what, ACTION_TOLERANCE, (difference, found, right))
+        _compare(joints, what, most, (difference, found, right))
         errors.append(float(difference.max()))
     _check_rows(contract, session, observed)
     return ReplayReport(
@@ -77,6 +78,19 @@ def replay(contract: Contract, session: Session, golden: Golden) -> ReplayReport
         action_error=errors[2],
         joint_target_error=max(errors[1], errors[3]),
     )
+
+
+def action_tolerance(contract: Contract) -> float:
+    """Return how far an action may be from the recorded one: the bound of the precision, `ACTION_TOLERANCE` in fp32."""
+    return contract.precision.action_bound if contract.precision else ACTION_TOLERANCE
+
+
+def target_tolerance(contract: Contract) -> float:
+    """Return how far a network's target may be from the recorded one, with a precision by the largest scale."""
+    if contract.precision is None:
+        return ACTION_TOLERANCE
+    scale = max(abs(spec.scale) for spec in contract.actions)
+    return max(ACTION_TOLERANCE, contract.precision.action_bound * max(1.0, scale))
 
 
 def apply_actions(contract: Contract, action: Array, observation: Array) -> Array:
@@ -139,7 +153,7 @@ def _check_rows(contract: Contract, session: Session, observed: Array) -> None:
     for order in (np.arange(len(rows)), np.arange(len(rows))[::-1]):
         together = session.run(rows[order], session.start_state(len(rows)))[0]
         wanted = np.concatenate(single)[order]
-        _compare(joints, "action", ACTION_TOLERANCE, (np.abs(together - wanted), together, wanted))
+        _compare(joints, "action", action_tolerance(contract), (np.abs(together - wanted), together, wanted))
 
 
 def _compare(labels: list[str], what: str, tolerance: float, arrays: tuple[NDArray[Any], ...]) -> None:

@@ -9,12 +9,18 @@ from numpy.typing import NDArray
 
 from robot_rl_deploy.contract import Contract
 from robot_rl_deploy.network import check_batch, check_operators
+from robot_rl_deploy.precision import PLAIN, PrecisionSpec
 from robot_rl_deploy.strict import ContractError
 
 INPUT = "observation"
 OUTPUTS: tuple[str, ...] = ("action", "joint_target")
 STATE, STATE_OUT = "state", "state_out"
 """Input and output of a policy with a memory."""
+RUNTIMES = {19: (1, 16), 20: (1, 17), 21: (1, 18), 22: (1, 20), 23: (1, 22)}
+"""The oldest ONNX Runtime that knows a version of the ONNX operators."""
+CONFIG = {"int8": "session.x64quantprecision", "fp8": "session.disable_quant_qdq"}
+"""Setting of ONNX Runtime for a mode. In int8, processors without VNNI would saturate in sums. Its integer kernels take
+no fp8, and with the setting the weights are converted once, at the start."""
 
 Array = NDArray[np.float32]
 
@@ -30,16 +36,18 @@ class Session:
 
         Args:
             model: An ONNX file.
-            contract: Gives the sizes.
+            contract: Gives the sizes and the precision.
 
         Raises:
-            ContractError: It cannot be loaded, or has other inputs and outputs than a policy.
+            ContractError: It cannot be loaded, has other inputs and outputs than a policy, or other layers than those
+                of the contract's precision.
         """
-        check_batch(refuse_foreign_parts(model))
+        check_batch(refuse_foreign_parts(model, contract.precision))
+        check_runtime(contract.precision)
         try:
-            self._session = open_network(model)
+            self._session = open_network(model, contract.mode)
         except Exception as error:  # ONNX Runtime's exceptions share no other base
-            raise ContractError(f"policy.onnx cannot be loaded ({_line(error)}); export the bundle again") from None
+            raise _unloadable(contract.mode, _line(error)) from None
         layout = contract.layout
         inputs, outputs = {INPUT: layout.observation_size}, dict.fromkeys(OUTPUTS, layout.action_size)
         if layout.state_size:
@@ -93,11 +101,44 @@ class Session:
                 )
 
 
-def open_network(model: bytes) -> Any:
+def check_runtime(precision: PrecisionSpec | None) -> None:
+    """Refuse a precision that this ONNX Runtime is too old for.
+
+    Args:
+        precision: The contract's; None for a network in fp32.
+
+    Raises:
+        ContractError: It is; the line names both.
+    """
+    if precision is None:
+        return
+    import onnxruntime
+
+    needed = RUNTIMES.get(precision.opset, max(RUNTIMES.values()))
+    if tuple(int(part) for part in onnxruntime.__version__.split(".")[:2]) < needed:
+        raise ContractError(
+            f"policy.onnx: the bundle's precision is {precision.mode}, with opset {precision.opset}; ONNX Runtime "
+            f"{onnxruntime.__version__} is too old for it, {needed[0]}.{needed[1]} or newer is needed"
+        )
+
+
+def _unloadable(mode: str, why: str) -> ContractError:
+    if mode == PLAIN:
+        return ContractError(f"policy.onnx cannot be loaded ({why}); export the bundle again")
+    import onnxruntime
+
+    return ContractError(
+        f"policy.onnx: the bundle's precision is {mode}, and ONNX Runtime {onnxruntime.__version__} on the CPU cannot "
+        f"load it ({why}); take a newer one or TensorRT, or a bundle in fp32"
+    )
+
+
+def open_network(model: bytes, mode: str = PLAIN) -> Any:
     """Open a network in ONNX Runtime: one thread, no spinning, and no telemetry.
 
     Args:
         model: An ONNX file.
+        mode: Its precision.
 
     Returns:
         An `onnxruntime.InferenceSession`.
@@ -110,6 +151,8 @@ def open_network(model: bytes) -> Any:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    if mode in CONFIG:
+        options.add_session_config_entry(CONFIG[mode], "1")
     options.log_severity_level = 4
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
@@ -118,7 +161,7 @@ def _line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def refuse_foreign_parts(model: bytes) -> Any:
+def refuse_foreign_parts(model: bytes, precision: PrecisionSpec | None = None) -> Any:
     """Refuse a network that uses other files, or other operators than a policy.
 
     These are weights in other files (ONNX Runtime would read them from any path), operators or functions of its own,
@@ -126,6 +169,7 @@ def refuse_foreign_parts(model: bytes) -> Any:
 
     Args:
         model: An ONNX file.
+        precision: The contract's; None for a network in fp32.
 
     Returns:
         The `onnx.ModelProto`.
@@ -155,5 +199,5 @@ def refuse_foreign_parts(model: bytes) -> Any:
         raise ContractError(
             f"policy.onnx: operators of {sorted(domains)} or functions; plain ONNX operators are allowed"
         )
-    check_operators(proto)
+    check_operators(proto, precision)
     return proto

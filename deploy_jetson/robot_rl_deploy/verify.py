@@ -27,11 +27,15 @@ class BundleReport:
     replay: ReplayReport
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report's figures for JSON or a table."""
+        """Return the report's figures for JSON or a table; "precision" is missing for a network in fp32."""
         training = asdict(self.contract.training)
         sizes = {"observation_size": self.contract.layout.observation_size, "joints": len(self.contract.joints)}
         figures = {"robot": self.contract.robot, "digest": self.digest, "model_bytes": self.model_bytes}
-        return figures | sizes | {"training": training, "replay": asdict(self.replay)}
+        found = figures | sizes | {"training": training, "replay": asdict(self.replay)}
+        if (precision := self.contract.precision) is not None:
+            counts = {"layers": len(precision.layers), "rounded": len(precision.rounded)}
+            found["precision"] = {"mode": precision.mode, "action_bound": precision.action_bound} | counts
+        return found
 
 
 def verify_bundle(directory: Path, *, signed_by: Path | None = None) -> BundleReport:

@@ -77,6 +77,25 @@ std::vector<std::string> names_of(const std::vector<JointSpec>& joints) {
   return names;
 }
 
+/// The precision as in contract.json; None for a network in fp32.
+nb::object precision_of(const Contract& contract) {
+  if (!contract.precision) return nb::none();
+  nb::list layers;
+  for (const auto& layer : contract.precision->layers) {
+    nb::dict row;
+    row["name"] = layer.name;
+    row["mode"] = layer.mode;
+    if (layer.input_scale) row["input_scale"] = *layer.input_scale;
+    layers.append(row);
+  }
+  nb::dict all;
+  all["mode"] = contract.precision->mode;
+  all["opset"] = contract.precision->opset;
+  all["layers"] = layers;
+  all["action_bound"] = contract.precision->action_bound;
+  return all;
+}
+
 void bind_contract(nb::module_& module) {
   nb::class_<JointSpec>(module, "JointSpec", "One joint of a contract.")
       .def_ro("name", &JointSpec::name)
@@ -108,6 +127,8 @@ void bind_contract(nb::module_& module) {
       .def_ro("control_period_s", &Contract::control_period_s)
       .def_ro("physics_timestep_s", &Contract::physics_timestep_s)
       .def_ro("fallback_pose", &Contract::fallback_pose)
+      .def_prop_ro("mode", &Contract::mode)
+      .def_prop_ro("precision", &precision_of)
       .def_prop_ro("joint_names", [](const Contract& contract) { return names_of(contract.joints); })
       .def_prop_ro("command_names",
                    [](const Contract& contract) {

@@ -295,7 +295,7 @@ Contract read_contract(std::string_view text) {
   const Fields fields(value, "",
                       {"schema_version", "robot", "joints", "actions", "observations", "layout", "control_period_s",
                        "physics_timestep_s", "command", "fallback_pose", "training"},
-                      {"team", "messages"});
+                      {"team", "messages", "precision"});
   Contract contract;
   contract.robot = fields.text("robot");
   unique("robot", {contract.robot});
@@ -311,6 +311,8 @@ Contract read_contract(std::string_view text) {
   contract.physics_timestep_s = fields.number("physics_timestep_s");
   contract.command = read_parts<CommandSpec>(fields, "command", kMaxCommand, read_command, name_of);
   contract.training = read_training(fields.at("training"));
+  const Json* precision = fields.find("precision");
+  if (precision != nullptr && precision->kind != Json::Kind::kNull) contract.precision = read_precision(*precision);
   if (contract.joints.empty()) refuse("joints", "[]", "at least one is needed");
   if (contract.actions.empty()) refuse("actions", "[]", "at least one is needed");
   if (terms.empty()) refuse("observations", "[]", "at least one is needed");

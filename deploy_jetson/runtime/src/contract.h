@@ -78,6 +78,25 @@ struct TrainingSpec {
   long long iteration = 0;
 };
 
+/// One layer of a network with a precision.
+struct LayerSpec {
+  std::string name, mode;             // the network's mode, or "fp32"
+  std::optional<double> input_scale;  // step of the grid of its input, in int8 and fp8
+};
+
+/// The precision of a network; see robot_rl_deploy.precision.
+struct PrecisionSpec {
+  std::string mode;               // "int8", "fp8" or "bf16"
+  int opset = 0;                  // of the network's file
+  std::vector<LayerSpec> layers;  // in the order of computation
+  double action_bound = 0;        // greatest difference that rounding in another order may make to an action
+
+  /// Number of layers that are not in fp32.
+  int rounded() const;
+  /// Such as "int8: 3 of 4 layers, actions within 3.0e-04".
+  std::string summary() const;
+};
+
 struct Contract {
   std::string robot;
   std::vector<JointSpec> joints;
@@ -92,6 +111,12 @@ struct Contract {
   TrainingSpec training;
   std::vector<std::string> team;      // robots that send each other messages; empty for one robot
   std::vector<MessageSpec> messages;  // what they send
+  std::optional<PrecisionSpec> precision;  // nothing for a network in fp32
+
+  /// Precision of the network: "fp32", "bf16", "fp8" or "int8".
+  std::string mode() const { return precision ? precision->mode : "fp32"; }
+  /// How far an action may be from the recorded one.
+  double action_tolerance() const { return precision ? precision->action_bound : 1e-4; }
 
   /// Width of a signal by name, whether the policy reads it or not; of feet, height scan and what is measured 0 if
   /// it does not.

@@ -26,6 +26,9 @@ void unique(const std::string& where, const std::vector<std::string>& names);
 /// Refuse numbers that no robot has, after every part of the contract was checked by itself; plausible.cpp.
 void check_plausible(const Contract& contract);
 
+/// Read the object "precision".
+PrecisionSpec read_precision(const Json& value);
+
 /// A term with its joints still given by name.
 struct ReadTerm {
   ObservationSpec term;
