@@ -66,6 +66,11 @@ class BundlePolicy:
         """Action in the next observation (num_envs, action_size); writable."""
         return self._observer.last_action
 
+    @property
+    def network_state(self) -> Array:
+        """State of the network before the next step (num_envs, state_size)."""
+        return self._state
+
     def reset(self, mask: NDArray[np.bool_] | None = None) -> None:
         """Reset: clock at 0, last action 0, history filled with the next value, state of the network 0.
 

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+ACTION_BOUND = 1e-4
+"""Difference of actions that float32 alone may make between two programs, and more than it ever did."""
+Bound = Callable[..., Tensor]
+"""Takes observations (N, D), of a policy with a memory its state, and how far other observations are (N, D) or None;
+returns how far their actions (N, A) may be off."""
 TorchPolicy = Callable[[Any], Tensor]
 
 
@@ -78,13 +83,21 @@ class Shadow:
 
     Attributes:
         action_error: Largest difference of an action so far.
+        action_bound: Largest difference that the policy's arithmetic allows in the states so far.
+        are_within: Whether no difference was larger than its own state allows.
         observation_error: Largest difference of an observation, relative for values above 1; None if the environment's
             groups have another size than the bundle's observation.
     """
 
-    def __init__(self, bundle: BundleController) -> None:
-        """Compare with a bundle."""
-        self._bundle = bundle
+    def __init__(self, bundle: BundleController, bound: Bound | None = None) -> None:
+        """Compare with a bundle.
+
+        Args:
+            bundle: The bundle.
+            bound: How far actions may be off; None: everywhere `ACTION_BOUND`.
+        """
+        self._bundle, self._bound = bundle, bound
+        self.action_bound, self.are_within = ACTION_BOUND, True
         terms = bundle.policy.contract.observations
         self._groups = dict.fromkeys(term.name if "image" in term.params else "actor" for term in terms)
         self.action_error = 0.0
@@ -93,19 +106,28 @@ class Shadow:
     def compare(self, env: Any, obs: Any, action: Tensor) -> None:
         """Compare the bundle's action and observation with the torch policy's, before the step."""
         policy = self._bundle.policy
+        state = torch.from_numpy(policy.network_state.copy())
         own, seen = (torch.from_numpy(part) for part in policy.act(robot_state(env))[1:])
         # In a team the environment computes nothing for robots that take no part, and nobody runs their actions.
         counted = getattr(env, "taking_part", torch.ones(len(own), dtype=torch.bool)).cpu()
         bound = torch.tensor([float("inf") if spec.clip is None else spec.clip for spec in policy.contract.actions])
         wanted = action.detach().cpu().float()
         wanted = torch.minimum(torch.maximum(wanted, -bound), bound)
-        self.action_error = max(self.action_error, _largest((own - wanted).abs()[counted]))
+        difference, off = (own - wanted).abs()[counted], None
+        self.action_error = max(self.action_error, _largest(difference))
         observed = torch.cat([obs[name].detach().cpu().flatten(1) for name in self._groups], dim=1)
         if self.observation_error is not None and observed.shape == seen.shape:
-            error = _largest(((seen - observed).abs() / observed.abs().clamp(min=1))[counted])
+            off = (seen - observed).abs()
+            error = _largest((off / observed.abs().clamp(min=1))[counted])
             self.observation_error = max(self.observation_error, error)
         else:
             self.observation_error = None
+        allowed = torch.full_like(difference, ACTION_BOUND)
+        if self._bound is not None:
+            given = (seen, state) if state.shape[1] else (seen,)
+            allowed = self._bound(*given, off)[counted].clamp(min=ACTION_BOUND)
+            self.action_bound = max(self.action_bound, float(allowed.max()))
+        self.are_within = self.are_within and bool((difference <= allowed).all())
         policy.last_action[:] = wanted.numpy()
 
     def reset(self, done: Tensor) -> None:

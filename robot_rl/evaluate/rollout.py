@@ -18,14 +18,13 @@ import torch
 from torch import Tensor
 
 from robot_rl.errors import UserError
-from robot_rl.evaluate.controllers import Controller, Shadow, TorchController, TorchPolicy
+from robot_rl.evaluate.controllers import Bound, Controller, Shadow, TorchController, TorchPolicy
 from robot_rl.evaluate.meter import EpisodeMeter, describe_metrics, summarize
 from robot_rl.evaluate.team_bundles import TeamShadow, bundle_controller, bundle_shadow
 from robot_rl.files import write_atomic
 
 EVALUATION_SEED = 20_261_103
 SECONDS = 10.0
-ACTION_BOUND = 1e-4
 PROGRESS_S = 10.0
 """Period of the progress lines of `evaluate_episodes` [s]."""
 MAX_STEPS = 10_000
@@ -205,7 +204,7 @@ def evaluate_run(
     if policy is not None:
         with contextlib.closing(make_env()) as env:
             is_team = hasattr(env, "drop")
-            shadow = None if bundle is None else bundle_shadow(bundle, env)
+            shadow = None if bundle is None else bundle_shadow(bundle, env, action_bounds(policy))
             result["torch"] = evaluate(env, TorchController(policy), seconds=seconds, shadow=shadow)
             result |= _about(env, seconds)
     if bundle is not None:
@@ -222,6 +221,20 @@ def evaluate_run(
     return result
 
 
+def action_bounds(policy: TorchPolicy) -> dict[str, Bound | None]:
+    """Return how far the actions of a policy's exported form may be off, by its arithmetic, for `bundle_shadow`.
+
+    A policy in float32 has none.
+    """
+    actor: Any = getattr(policy, "actor", None)
+    names = getattr(actor, "names", ("",))
+    found: dict[str, Bound | None] = {}
+    for name, each in zip(names, actor.each() if hasattr(actor, "each") else (actor,), strict=True):
+        module = each.export_module() if getattr(each, "quantizes", False) else None
+        found[name] = None if module is None or module.precision is None else module.action_error
+    return found
+
+
 def _about(env: Any, seconds: float) -> dict[str, Any]:
     """Return what an evaluation in an environment measures, and of how many episodes of which length [s]."""
     longest = env.max_episode_length * env.step_dt or seconds
@@ -236,8 +249,8 @@ def agreement(
     return {
         "action_error": shadow.action_error,
         "observation_error": shadow.observation_error,
-        "action_bound": ACTION_BOUND,
-        "actions": shadow.action_error <= ACTION_BOUND,
+        "action_bound": shadow.action_bound,
+        "actions": shadow.are_within,
         "metrics": all(item["difference"] <= item["bound"] for item in differences.values()),
         "differences": differences,
     }

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from robot_rl.errors import UserError
-from robot_rl.evaluate.controllers import BundleController, Controller, Shadow
+from robot_rl.evaluate.controllers import Bound, BundleController, Controller, Shadow
 
 
 def is_bundle(path: Path) -> bool:
@@ -90,6 +90,7 @@ class TeamBundles:
 
     Attributes:
         parts: The robots of each policy, and what runs its bundle.
+        names: The bundles' folders, in that order.
     """
 
     def __init__(self, bundle: Path, env: Any) -> None:
@@ -100,10 +101,12 @@ class TeamBundles:
             ContractError: A bundle is damaged, or is for another robot or another control period.
         """
         self.parts: list[tuple[RobotRows, BundleController]] = []
+        self.names: list[str] = []
         found, places = team_bundles(bundle, env.cfg), {name: place for place, name in enumerate(env.agents)}
         for path in dict.fromkeys(found.values()):
             rows = RobotRows(env, [places[name] for name, own in found.items() if own == path])
             self.parts.append((rows, BundleController(path, rows)))
+            self.names.append(path.name)
 
     def act(self, env: Any, obs: Any) -> Tensor:
         """Return actions (N, num_actions)."""
@@ -121,9 +124,22 @@ class TeamBundles:
 class TeamShadow:
     """The bundles of a team that compute their actions on the torch policies' states; see `Shadow`."""
 
-    def __init__(self, bundles: TeamBundles) -> None:
-        """Compare with the bundles of a team."""
-        self._parts = [(rows, Shadow(controller)) for rows, controller in bundles.parts]
+    def __init__(self, bundles: TeamBundles, bounds: Mapping[str, Bound | None]) -> None:
+        """Compare with the bundles of a team; `bounds` has that of each policy, or of all as ""."""
+        self._parts = [
+            (rows, Shadow(controller, bounds.get(name, bounds.get(""))))
+            for name, (rows, controller) in zip(bundles.names, bundles.parts, strict=True)
+        ]
+
+    @property
+    def action_bound(self) -> float:
+        """Largest difference that the policies' arithmetic allows in the states so far."""
+        return max(shadow.action_bound for _, shadow in self._parts)
+
+    @property
+    def are_within(self) -> bool:
+        """Whether no difference was larger than its own state allows."""
+        return all(shadow.are_within for _, shadow in self._parts)
 
     @property
     def action_error(self) -> float:
@@ -153,6 +169,11 @@ def bundle_controller(bundle: Path, env: Any) -> Controller:
     return BundleController(bundle, env) if is_bundle(bundle) else TeamBundles(bundle, env)
 
 
-def bundle_shadow(bundle: Path, env: Any) -> Shadow | TeamShadow:
-    """Return what compares a bundle, or the bundles of a team, with the torch policy in an environment."""
-    return Shadow(BundleController(bundle, env)) if is_bundle(bundle) else TeamShadow(TeamBundles(bundle, env))
+def bundle_shadow(bundle: Path, env: Any, bounds: Mapping[str, Bound | None]) -> Shadow | TeamShadow:
+    """Return what compares a bundle, or the bundles of a team, with the torch policy in an environment.
+
+    `bounds` are those of `Shadow`, of a policy by its name, or of all as "".
+    """
+    if is_bundle(bundle):
+        return Shadow(BundleController(bundle, env), bounds.get(""))
+    return TeamShadow(TeamBundles(bundle, env), bounds)

@@ -21,7 +21,7 @@ from robot_rl.learn.networks.mlp import Mlp
 from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.networks.symmetry import Mirror, SymmetricMlp
 from robot_rl.learn.precision import bounds
-from robot_rl.learn.precision.conversion import Quantizer, acting, quantize
+from robot_rl.learn.precision.conversion import Quantizer, acting, layers_of, quantize
 from robot_rl.learn.precision.exported import FrozenLayer
 from robot_rl.plugins import load_reference
 
@@ -103,6 +103,11 @@ class Network(nn.Module):
 
         several = separate and out_dim > 1
         self.body: Any = ParallelMlps([perceptron(1) for _ in range(out_dim)]) if several else perceptron(out_dim)
+
+    @property
+    def quantizes(self) -> bool:
+        """Whether any layer computes in less than float32."""
+        return bool(layers_of(self))
 
     @property
     def state_size(self) -> int:
@@ -314,17 +319,18 @@ class ExportedActor(nn.Module):
         return {"mode": modes.pop(), "layers": layers} if modes else None
 
     @torch.no_grad()
-    def action_error(self, obs: Tensor) -> Tensor:
-        """Return how far actions (B, A) at raw observations (B, D) may be off in another library, by the arithmetic.
+    def action_error(self, obs: Tensor, off: Tensor | None = None) -> Tensor:
+        """Return how far actions (B, A) at raw observations (B, D) may be off in another program, by the arithmetic.
 
-        See `robot_rl.learn.precision.bounds`.
+        `off` (B, D) is how far its observations are, `robot_rl.learn.precision.bounds.OBSERVED` by default.
         """
-        return bounds.through(self.body, *self._bounded(obs))[1].float()
+        return bounds.through(self.body, *self._bounded(obs, off))[1].float()
 
-    def _bounded(self, obs: Tensor) -> bounds.Bounded:
+    def _bounded(self, obs: Tensor, off: Tensor | None) -> bounds.Bounded:
         """Return the input of the perceptron, or of the memory, and its error."""
         value = (obs.double() - self.mean) * self.scale
-        return self.encoders.through(value, 2.0 * bounds.UNIT * value.abs())
+        seen = bounds.OBSERVED * obs.double().abs().clamp(min=1.0) if off is None else off.double()
+        return self.encoders.through(value, seen * self.scale + 2.0 * bounds.UNIT * value.abs())
 
     def _encoded(self, obs: Tensor) -> Tensor:
         return self.encoders.plain((obs - self.mean) * self.scale)
@@ -344,9 +350,9 @@ class ExportedMemory(ExportedActor):
         return self.body(y), state
 
     @torch.no_grad()
-    def action_error(self, obs: Tensor, state: Tensor) -> Tensor:  # type: ignore[override]
+    def action_error(self, obs: Tensor, state: Tensor, off: Tensor | None = None) -> Tensor:  # type: ignore[override]
         """Return how far actions (B, A) may be off, from the same state (B, S) before them."""
-        return bounds.through(self.body, *self.memory.through(*self._bounded(obs), state))[1].float()
+        return bounds.through(self.body, *self.memory.through(*self._bounded(obs, off), state))[1].float()
 
 
 def _check_exportable(layout: ObservationLayout) -> None:

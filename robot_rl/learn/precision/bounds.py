@@ -22,6 +22,8 @@ from robot_rl.learn.precision.formats import BF16, FP32
 
 UNIT = 2.0**-24
 """Relative error of rounding to float32."""
+OBSERVED = 1e-6
+"""How far two programs' observations may be from each other, relative above 1: what a bundle's replay allows."""
 LAMBDA = 6.0
 FUNCTION = 8.0
 """Units by which libraries' exponentials and hyperbolic tangents may differ from each other, of a result up to 1."""
