@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from robot_rl.learn.precision.exported import FrozenLayer
 from robot_rl.learn.precision.formats import BF16, FP32
 
-UNIT = 2.0**-24
-"""Relative error of rounding to float32."""
+UNIT = 2.0**-23
+"""Relative difference of two numbers that were rounded to float32 from about the same one, each by u at most."""
 OBSERVED = 1e-6
 """How far two programs' observations may be from each other, relative above 1: what a bundle's replay allows."""
 LAMBDA = 6.0
