@@ -32,6 +32,19 @@ void Backend::warm(int runs) {
   }
 }
 
+void check_precision(const Contract& contract, const BackendOptions& options) {
+  const auto& precision = options.precision;
+  if (!contract.precision || precision == "fp32" || precision == "auto" || precision == contract.mode()) return;
+  throw UserError("--precision=" + precision + ": the bundle's precision is " + contract.mode() +
+                  ", and its network runs in no other; leave it out");
+}
+
+void refuse_precision(const Contract& contract, const std::string& backend, const std::string& why,
+                      const std::string& instead) {
+  throw ContractError("policy.onnx: the bundle's precision is " + contract.mode() + ", and " + backend + " " + why +
+                      "; take " + instead + ", or a bundle in fp32");
+}
+
 std::vector<Node> network_inputs(const Contract& contract) {
   std::vector<Node> nodes = {{"observation", contract.observation_size}};
   if (contract.state_size) nodes.push_back({"state", contract.state_size});

@@ -13,10 +13,12 @@ namespace robot_rl {
 
 /// Where and how a network runs.
 struct BackendOptions {
-  std::string name = "auto";        // "onnxruntime", "tensorrt" or "auto"
-  std::string precision = "fp32";   // "fp32", "fp16"; of TensorRT, "auto" tries both
-  std::filesystem::path library;    // libonnxruntime.so; empty: ROBOT_RL_ONNXRUNTIME, then the default folders
-  std::filesystem::path cache;      // folder for engines built here; empty: $XDG_CACHE_HOME/robot-rl
+  std::string name = "auto";  // "onnxruntime", "tensorrt" or "auto"
+  // Of a network in fp32: "fp32", "fp16"; of TensorRT, "auto" tries both. A network with a precision of its own runs in
+  // that, and this is "fp32", "auto" or its mode.
+  std::string precision = "fp32";
+  std::filesystem::path library;  // libonnxruntime.so; empty: ROBOT_RL_ONNXRUNTIME, then the default folders
+  std::filesystem::path cache;    // folder for engines built here; empty: $XDG_CACHE_HOME/robot-rl
 };
 
 /// A network loaded for one robot. `run` allocates nothing of its own; the library itself
@@ -42,14 +44,23 @@ class Backend {
   const Contract* contract_;
 };
 
+/// Refuse another precision than the network's own, where it has one. Throws UserError.
+void check_precision(const Contract& contract, const BackendOptions& options);
+
+/// Refuse a bundle for the precision of its network, with what would run it. Throws ContractError.
+[[noreturn]] void refuse_precision(const Contract& contract, const std::string& backend, const std::string& why,
+                                   const std::string& instead);
+
 /// ONNX Runtime on the CPU, one thread, no spinning. Throws ContractError for the network, UserError for the library.
+/// It runs fp32, bf16, int8 and fp8.
 std::unique_ptr<Backend> make_onnxruntime(const Contract& contract, std::span<const std::byte> model,
                                           const BackendOptions& options);
 
 /// Version of the ONNX Runtime that make_onnxruntime loads. Throws UserError.
 std::string onnxruntime_version(const BackendOptions& options);
 
-/// TensorRT. Throws UserError if this program was built without it.
+/// TensorRT. It runs fp32, fp16, bf16, int8 and, from compute capability 8.9, fp8. Throws UserError if this program was
+/// built without it.
 std::unique_ptr<Backend> make_tensorrt(const Contract& contract, std::span<const std::byte> model,
                                        const BackendOptions& options);
 

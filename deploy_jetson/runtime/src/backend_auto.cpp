@@ -11,7 +11,7 @@ namespace robot_rl {
 namespace {
 
 // fp16 has 11 bits, so a network of a few layers has an error of some thousandths; above this it is another policy.
-constexpr double kTolerance = 1e-4, kHalfTolerance = 1e-2;
+constexpr double kHalfTolerance = 1e-2;
 // Below this an "fp16" result has more bits than fp16: the library ran in fp32 without reporting it.
 constexpr double kTooExactForHalf = 5e-6;
 // A lower precision must pay off: p99.9 at least a fifth shorter.
@@ -27,10 +27,11 @@ struct Candidate {
   bool half() const { return precision == "fp16"; }
 };
 
-void check_options(const BackendOptions& options) {
+void check_options(const BackendOptions& options, const Contract& contract) {
   if (options.name != "auto" && options.name != "onnxruntime" && options.name != "tensorrt") {
     throw UserError("--backend=" + options.name + ": must be auto, onnxruntime or tensorrt");
   }
+  if (contract.precision) return check_precision(contract, options);
   if (options.precision != "fp32" && options.precision != "fp16" && options.precision != "auto") {
     throw UserError("--precision=" + options.precision + ": must be fp32, fp16 or auto");
   }
@@ -40,7 +41,7 @@ void check_options(const BackendOptions& options) {
   }
 }
 
-std::vector<Candidate> candidates(const BackendOptions& options) {
+std::vector<Candidate> candidates(const BackendOptions& options, const Contract& contract) {
   std::vector<Candidate> all;
   const auto add = [&all](const char* name, const std::string& precision) {
     all.emplace_back();
@@ -48,6 +49,11 @@ std::vector<Candidate> candidates(const BackendOptions& options) {
     all.back().precision = precision;
   };
   const bool any = options.name == "auto", both = options.precision == "auto";
+  if (contract.precision) {
+    if (any || options.name == "onnxruntime") add("onnxruntime", contract.mode());
+    if (options.name == "tensorrt" || (any && has_tensorrt())) add("tensorrt", contract.mode());
+    return all;
+  }
   if (options.name == "onnxruntime") add("onnxruntime", both ? "fp32" : options.precision);
   if (any && options.precision != "fp16") add("onnxruntime", "fp32");
   if (options.name == "tensorrt" || (any && (has_tensorrt() || options.precision == "fp16"))) {
@@ -62,7 +68,8 @@ void open(const Bundle& bundle, BackendOptions options, Candidate& candidate) {
   options.precision = candidate.precision;
   candidate.backend = candidate.name == "tensorrt" ? make_tensorrt(bundle.contract, bundle.model, options)
                                                    : make_onnxruntime(bundle.contract, bundle.model, options);
-  candidate.replay = replay_golden(bundle, *candidate.backend, candidate.half() ? kHalfTolerance : kTolerance);
+  candidate.replay =
+      replay_golden(bundle, *candidate.backend, candidate.half() ? std::optional(kHalfTolerance) : std::nullopt);
   if (candidate.half() && candidate.replay.action_error < kTooExactForHalf) {
     char error[32];
     std::snprintf(error, sizeof error, "%.1e", candidate.replay.action_error);
@@ -75,16 +82,17 @@ void open(const Bundle& bundle, BackendOptions options, Candidate& candidate) {
   candidate.backend->warm();
 }
 
-std::string figures(const Candidate& candidate, bool timed) {
+std::string figures(const Candidate& candidate, bool timed, const Contract& contract) {
   if (!candidate.refused.empty()) return candidate.label() + ": refused, " + candidate.refused;
-  char text[160];
+  char text[160], bound[32] = "";
+  if (contract.precision) std::snprintf(bound, sizeof bound, " of %.1e", contract.precision->action_bound);
   if (timed) {
     std::snprintf(text, sizeof text, ": p99.9 %.0f us (p50 %.0f us), golden error %.1e", candidate.latency.p999_us,
                   candidate.latency.p50_us, candidate.replay.action_error);
   } else {
     std::snprintf(text, sizeof text, ": golden error %.1e", candidate.replay.action_error);
   }
-  return candidate.label() + text;
+  return candidate.label() + text + bound;
 }
 
 bool better(const Candidate& one, const Candidate& other) {
@@ -106,13 +114,14 @@ std::unique_ptr<Backend> take(Candidate& candidate, const BackendOptions& option
 
 std::unique_ptr<Backend> make_backend(const Bundle& bundle, const BackendOptions& options, std::string& why,
                                       BackendOptions* chosen) {
-  check_options(options);
-  auto all = candidates(options);
+  check_options(options, bundle.contract);
+  auto all = candidates(options, bundle.contract);
   if (all.size() == 1) {
     open(bundle, options, all[0]);
     const bool only = options.name == "auto" && !has_tensorrt();
     why = all[0].backend->identity() +
-          (only ? ": the only one that this program was built with; " : ": as requested; ") + figures(all[0], false);
+          (only ? ": the only one that this program was built with; " : ": as requested; ") +
+          figures(all[0], false, bundle.contract);
     return take(all[0], options, chosen);
   }
   Candidate* best = nullptr;
@@ -128,7 +137,7 @@ std::unique_ptr<Backend> make_backend(const Bundle& bundle, const BackendOptions
     if (candidate.refused.empty() && (!best || better(candidate, *best))) best = &candidate;
   }
   std::string seen;
-  for (const auto& candidate : all) seen += (seen.empty() ? "" : "; ") + figures(candidate, true);
+  for (const auto& candidate : all) seen += (seen.empty() ? "" : "; ") + figures(candidate, true, bundle.contract);
   if (!best) throw ContractError("no backend passes: " + seen);
   why = best->backend->identity() + ": the shortest p99.9 of those that pass the golden replay; " + seen;
   return take(*best, options, chosen);

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -68,9 +69,10 @@ void* find_library(const fs::path& option) {
   for (const char* name : {"libonnxruntime.so.1", "libonnxruntime.so"}) {
     if (void* library = open_library(name)) return library;
   }
-  throw UserError("ONNX Runtime was not found: no libonnxruntime.so next to this program or among the system's "
-                  "libraries; pip install onnxruntime and name its capi/libonnxruntime.so* with --onnxruntime or "
-                  "ROBOT_RL_ONNXRUNTIME");
+  throw UserError(
+      "ONNX Runtime was not found: no libonnxruntime.so next to this program or among the system's "
+      "libraries; pip install onnxruntime and name its capi/libonnxruntime.so* with --onnxruntime or "
+      "ROBOT_RL_ONNXRUNTIME");
 }
 
 const ort::ApiBase* load_base(const fs::path& option) {
@@ -91,6 +93,26 @@ ort::Api load_api(const ort::ApiBase* base) {
   return ort::Api(table);
 }
 
+/// Minor version of ONNX Runtime 1 that first knows an opset.
+int runtime_of(int opset) {
+  constexpr std::pair<int, int> kKnown[] = {{19, 16}, {20, 17}, {21, 18}, {22, 20}};
+  for (const auto& [known, minor] : kKnown) {
+    if (opset <= known) return minor;
+  }
+  return 22;
+}
+
+/// Refuse a network with a precision for which the library is too old.
+void check_version(const Contract& contract, const std::string& version) {
+  if (!contract.precision) return;
+  int major = 0, minor = 0;
+  const int needed = runtime_of(contract.precision->opset);
+  if (std::sscanf(version.c_str(), "%d.%d", &major, &minor) == 2 && (major > 1 || minor >= needed)) return;
+  refuse_precision(contract, "ONNX Runtime " + version,
+                   "is too old for it, with opset " + std::to_string(contract.precision->opset),
+                   "1." + std::to_string(needed) + " or newer");
+}
+
 class OnnxRuntime final : public Backend {
  public:
   OnnxRuntime(const Contract& contract, std::span<const std::byte> model, const BackendOptions& options);
@@ -99,7 +121,7 @@ class OnnxRuntime final : public Backend {
            std::span<float> joint_target, std::span<float> state_out) noexcept override;
   void rehearse() noexcept override { infer(); }
   std::string identity() const override {
-    return std::string("onnxruntime ") + base_->version() + ", CPU, fp32, 1 thread";
+    return std::string("onnxruntime ") + base_->version() + ", CPU, " + contract_->mode() + ", 1 thread";
   }
 
  private:
@@ -110,6 +132,7 @@ class OnnxRuntime final : public Backend {
     ort::Value* value = nullptr;
   };
   void load(std::span<const std::byte> model);
+  void set_precision(ort::SessionOptions* options) const;
   void check(ort::Status* status) const;
   std::vector<FoundNode> declared(bool inputs) const;
   FoundNode describe(ort::TypeInfo* info) const;
@@ -131,6 +154,7 @@ class OnnxRuntime final : public Backend {
 OnnxRuntime::OnnxRuntime(const Contract& contract, std::span<const std::byte> model, const BackendOptions& options)
     : Backend(contract), base_(load_base(options.library)), api_(load_api(base_)) {
   try {
+    check_version(contract, base_->version());
     load(model);
     check_nodes(declared(true), network_inputs(contract));
     check_nodes(declared(false), network_outputs(contract));
@@ -155,6 +179,16 @@ OnnxRuntime::OnnxRuntime(const Contract& contract, std::span<const std::byte> mo
 
 OnnxRuntime::~OnnxRuntime() { release(); }
 
+/// Processors without VNNI would saturate in sums of int8. The library's integer kernels take no fp8, and without them
+/// the weights are converted once, at the start.
+void OnnxRuntime::set_precision(ort::SessionOptions* options) const {
+  const auto mode = contract_->mode();
+  const char* entry = mode == "int8"  ? "session.x64quantprecision"
+                      : mode == "fp8" ? "session.disable_quant_qdq"
+                                      : nullptr;
+  if (entry) check(api_(ort::kAddSessionConfigEntry, options, entry, "1"));
+}
+
 void OnnxRuntime::load(std::span<const std::byte> model) {
   check(api_(ort::kCreateEnv, ort::kFatal, "robot-rl", &env_));
   check(api_(ort::kDisableTelemetryEvents, env_));
@@ -166,6 +200,7 @@ void OnnxRuntime::load(std::span<const std::byte> model) {
     check(api_(ort::kSetInterOpNumThreads, options, 1));
     check(api_(ort::kAddSessionConfigEntry, options, "session.intra_op.allow_spinning", "0"));
     check(api_(ort::kAddSessionConfigEntry, options, "session.inter_op.allow_spinning", "0"));
+    set_precision(options);
     check(api_(ort::kCreateSessionFromArray, env_, model.data(), model.size(), options, &session_));
   } catch (...) {
     api_(ort::kReleaseSessionOptions, options);
@@ -180,6 +215,10 @@ void OnnxRuntime::check(ort::Status* status) const {
   std::string line = api_(ort::kGetErrorMessage, status);
   api_(ort::kReleaseStatus, status);
   line.resize(std::min(line.size(), line.find('\n')));
+  if (contract_->precision) {
+    refuse_precision(*contract_, std::string("ONNX Runtime ") + base_->version() + " on the CPU",
+                     "cannot load it (" + line + ")", "a newer one or TensorRT");
+  }
   throw ContractError("policy.onnx cannot be loaded (" + line + "); export the bundle again");
 }
 
@@ -272,7 +311,8 @@ std::string onnxruntime_version(const BackendOptions& options) {
 
 std::unique_ptr<Backend> make_onnxruntime(const Contract& contract, std::span<const std::byte> model,
                                           const BackendOptions& options) {
-  if (options.precision != "fp32" && options.precision != "auto") {
+  check_precision(contract, options);
+  if (!contract.precision && options.precision != "fp32" && options.precision != "auto") {
     throw UserError("--precision=" + options.precision + ": ONNX Runtime on the CPU runs fp32");
   }
   return std::make_unique<OnnxRuntime>(contract, model, options);

@@ -18,6 +18,9 @@ namespace robot_rl {
 
 namespace {
 
+#if NV_TENSORRT_MAJOR < 11
+constexpr auto kStronglyTyped = nvinfer1::NetworkDefinitionCreationFlag::kSTRONGLY_TYPED;
+#endif
 constexpr std::size_t kWorkspaceBytes = std::size_t{256} << 20;
 
 /// Keeps the library's last error for the message of an exception.
@@ -67,6 +70,8 @@ class TensorRt final : public Backend {
 
  private:
   void open_device();
+  void check_device(int capability) const;
+  std::string precision() const { return half_ ? "fp16" : contract_->mode(); }
   void load(std::span<const std::byte> model, const BackendOptions& options);
   std::vector<std::byte> build(std::span<const std::byte> model);
   void limit_batch(nvinfer1::IBuilder& builder, nvinfer1::INetworkDefinition& network,
@@ -112,17 +117,27 @@ void TensorRt::open_device() {
   cudaDeviceProp device{};
   check(cudaGetDeviceProperties(&device, 0), "asking for the GPU's name");
   gpu_ = std::string(device.name) + " sm" + std::to_string(device.major) + std::to_string(device.minor);
+  check_device(10 * device.major + device.minor);
   int version = 0;
   check(cudaRuntimeGetVersion(&version), "asking for CUDA's version");
   cuda_ = dotted(version, 1000, 10);
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
 }
 
+/// Refuse a network with a precision that the GPU has not.
+void TensorRt::check_device(int capability) const {
+  const auto mode = contract_->mode();
+  const int needed = mode == "fp8" ? 89 : mode == "bf16" ? 80 : 0;
+  if (capability >= needed) return;
+  refuse_precision(*contract_, "TensorRT on " + gpu_, "has none, which needs sm" + std::to_string(needed),
+                   "--backend onnxruntime");
+}
+
 void TensorRt::load(std::span<const std::byte> model, const BackendOptions& options) {
   runtime_.reset(nvinfer1::createInferRuntime(logger_));
   if (!runtime_) throw UserError("--backend=tensorrt: TensorRT cannot be started (" + logger_.last() + ")");
   const auto folder = engine_folder(options.cache);
-  const EngineKey key{sha256(model), tensorrt_version(), cuda_, gpu_, half_ ? "fp16" : "fp32"};
+  const EngineKey key{sha256(model), tensorrt_version(), cuda_, gpu_, precision()};
   std::string why;
   if (open_engine(load_engine(folder, key, why))) {
     kept_ = "engine from the cache";
@@ -145,7 +160,12 @@ void TensorRt::load(std::span<const std::byte> model, const BackendOptions& opti
 std::vector<std::byte> TensorRt::build(std::span<const std::byte> model) {
   const std::unique_ptr<nvinfer1::IBuilder> builder(nvinfer1::createInferBuilder(logger_));
   if (!builder) throw UserError("--backend=tensorrt: TensorRT has no builder on this machine (" + logger_.last() + ")");
-  const std::unique_ptr<nvinfer1::INetworkDefinition> network(builder->createNetworkV2(0U));
+  nvinfer1::NetworkDefinitionCreationFlags flags = 0;
+#if NV_TENSORRT_MAJOR < 11
+  // Types as the network states them; TensorRT 11 has no others.
+  if (contract_->precision) flags = 1U << static_cast<std::uint32_t>(kStronglyTyped);
+#endif
+  const std::unique_ptr<nvinfer1::INetworkDefinition> network(builder->createNetworkV2(flags));
   const std::unique_ptr<nvinfer1::IBuilderConfig> config(builder->createBuilderConfig());
   if (!network || !config) {
     throw UserError("--backend=tensorrt: TensorRT cannot build engines on this machine (" + logger_.last() + ")");
@@ -154,6 +174,10 @@ std::vector<std::byte> TensorRt::build(std::span<const std::byte> model) {
   if (!parser) throw UserError("--backend=tensorrt: TensorRT has no parser on this machine (" + logger_.last() + ")");
   if (!parser->parse(model.data(), model.size())) {
     const std::string why = parser->getNbErrors() ? parser->getError(0)->desc() : logger_.last();
+    if (contract_->precision) {
+      refuse_precision(*contract_, "TensorRT " + tensorrt_version(), "cannot read it (" + why + ")",
+                       "--backend onnxruntime");
+    }
     throw ContractError("policy.onnx cannot be read by TensorRT (" + why + "); use --backend onnxruntime");
   }
   config->setMemoryPoolLimit(nvinfer1::MemoryPoolType::kWORKSPACE, kWorkspaceBytes);
@@ -180,8 +204,8 @@ void TensorRt::limit_batch(nvinfer1::IBuilder& builder, nvinfer1::INetworkDefini
       throw ContractError(std::string("policy.onnx: '") + input->getName() + "' is not (N, width)");
     }
     shape.d[0] = 1;
-    for (const auto which : {nvinfer1::OptProfileSelector::kMIN, nvinfer1::OptProfileSelector::kOPT,
-                             nvinfer1::OptProfileSelector::kMAX}) {
+    for (const auto which :
+         {nvinfer1::OptProfileSelector::kMIN, nvinfer1::OptProfileSelector::kOPT, nvinfer1::OptProfileSelector::kMAX}) {
       right = right && profile->setDimensions(input->getName(), which, shape);
     }
   }
@@ -301,7 +325,7 @@ bool TensorRt::infer() noexcept {
 }
 
 std::string TensorRt::identity() const {
-  return "tensorrt " + tensorrt_version() + ", CUDA " + cuda_ + ", " + gpu_ + ", " + (half_ ? "fp16" : "fp32") + ", " +
+  return "tensorrt " + tensorrt_version() + ", CUDA " + cuda_ + ", " + gpu_ + ", " + precision() + ", " +
          (graph_ ? "CUDA graph" : "no CUDA graph") + ", " + kept_;
 }
 
@@ -324,6 +348,7 @@ bool has_tensorrt() { return true; }
 
 std::unique_ptr<Backend> make_tensorrt(const Contract& contract, std::span<const std::byte> model,
                                        const BackendOptions& options) {
+  check_precision(contract, options);
 #if NV_TENSORRT_MAJOR >= 11
   if (options.precision == "fp16") {
     throw UserError("--precision=fp16: TensorRT 11 takes the precision from the network, and that of a bundle is fp32");

@@ -16,6 +16,7 @@ namespace {
 
 namespace nb = nanobind;
 using Row = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Rows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Array = nb::ndarray<nb::numpy, float, nb::ndim<1>>;
 
 /// A backend together with the contract and the bundle that it refers to.
@@ -72,6 +73,24 @@ nb::object run(Network& network, const Row& observation, const Row& state) {
   return nb::make_tuple(array_of(action), array_of(target), array_of(after));
 }
 
+/// Actions (N, action_size) of observations (N, observation_size), one after the other; a state goes from row to row.
+nb::object actions(Network& network, const Rows& observations) {
+  const auto& contract = network.backend->contract();
+  const auto width = observations.shape(1), count = static_cast<std::size_t>(contract.action_size);
+  auto all = std::make_unique<std::vector<float>>(observations.shape(0) * count);
+  std::vector<float> target(count), memory(static_cast<std::size_t>(contract.state_size));
+  for (std::size_t row = 0; row < observations.shape(0); ++row) {
+    const std::span<const float> seen(observations.data() + row * width, width);
+    if (!network.backend->run(seen, memory, std::span(*all).subspan(row * count, count), target, memory)) {
+      throw UserError("observations of " + std::to_string(width) + " values: the network needs " +
+                      std::to_string(contract.observation_size) + ", or it cannot be run");
+    }
+  }
+  auto* held = all.release();
+  const nb::capsule owner(held, [](void* pointer) noexcept { delete static_cast<std::vector<float>*>(pointer); });
+  return nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<2>>(held->data(), {observations.shape(0), count}, owner));
+}
+
 /// Run with the same memory for state and next state, as a policy's loop may do.
 nb::object run_in_place(Network& network, const Row& observation, const Row& state) {
   const auto& contract = network.backend->contract();
@@ -109,8 +128,13 @@ void bind_backend(nb::module_& module) {
            "Infer: action, joint target and next state, or None if the backend failed.")
       .def("run_in_place", &run_in_place, nb::arg("observation"), nb::arg("state"),
            "The same with the next state written over the one given.")
-      .def("rehearse", [](Network& network) { network.backend->rehearse(); }, "Warm it for the next run.")
-      .def("warm", [](Network& network, int runs) { network.backend->warm(runs); }, nb::arg("runs") = 200)
+      .def("actions", &actions, nb::arg("observations"),
+           "Actions (N, action_size) of observations (N, observation_size), float32, row by row; the state of a policy "
+           "with a memory goes from row to row, from zero. Raises UserError.")
+      .def(
+          "rehearse", [](Network& network) { network.backend->rehearse(); }, "Warm it for the next run.")
+      .def(
+          "warm", [](Network& network, int runs) { network.backend->warm(runs); }, nb::arg("runs") = 200)
       .def("measure", &measure, nb::arg("observation"), nb::arg("runs") = 1000, nb::arg("period_s") = 0.002,
            nb::arg("rehearse") = true,
            "Latencies at a fixed rate [us]; `observation` may be several rows one after the other.")

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,8 +43,9 @@ struct ReplayReport {
 };
 
 /// Play the golden sequence through observer and network. Observations may differ by 1e-6 (relative above 1), actions
-/// and targets by `action_tolerance`. Throws ContractError that names term or joint, component and step.
-ReplayReport replay_golden(const Bundle& bundle, Backend& backend, double action_tolerance = 1e-4);
+/// and targets by `action_tolerance`, or else by that of the contract. Throws ContractError that names term or joint,
+/// component and step.
+ReplayReport replay_golden(const Bundle& bundle, Backend& backend, std::optional<double> action_tolerance = {});
 
 /// Load the backend requested in `options`, warm it, replay the golden sequence and try extreme observations. "auto"
 /// measures each available one at a fixed rate and writes to `why` which it chose and why; `chosen` gets its name and

@@ -18,6 +18,12 @@ std::string report_of(const Bundle& bundle, const Backend& backend, const Replay
   errors.add("action_error", replay.action_error).add("joint_target_error", replay.joint_target_error);
   report.add("robot", contract.robot).add("digest", bundle.identity).add("model_bytes", bundle.model.size());
   report.add("backend", backend.identity()).add("observation_size", contract.observation_size);
+  if (contract.precision) {
+    JsonObject precision;
+    precision.add("mode", contract.precision->mode).add("action_bound", contract.precision->action_bound);
+    precision.add("layers", contract.precision->layers.size()).add("rounded", contract.precision->rounded());
+    report.raw("precision", precision.str());
+  }
   report.add("joints", contract.joints.size()).raw("training", training.str()).raw("replay", errors.str());
   return report.str();
 }
@@ -36,6 +42,9 @@ int run_check(const Options& options) {
   std::printf("  %zu joints, %d observations, %d actions every %g s, %d remembered\n", contract.joints.size(),
               contract.observation_size, contract.action_size, contract.control_period_s, contract.state_size);
   std::printf("  backend %s\n", (why.empty() ? backend->identity() : why).c_str());
+  if (contract.precision) {
+    std::printf("  precision %s, replayed to %.1e\n", contract.precision->summary().c_str(), replay.action_error);
+  }
   std::printf("  golden replay of %d steps, %d resets: observation %.1e, action %.1e, joint target %.1e\n",
               replay.steps, replay.resets, replay.observation_error, replay.action_error, replay.joint_target_error);
   std::puts("  the bundle may move a robot");

@@ -184,15 +184,13 @@ void place_commanded(Contract& contract) {
           refuse("action of '" + action.joint + "': command", shown(action.command),
                  "the command has no component of that name");
         }
-        action.commanded =
-            start + (term.history - 1) * term.size + static_cast<int>(found - contract.command.begin());
+        action.commanded = start + (term.history - 1) * term.size + static_cast<int>(found - contract.command.begin());
       }
       return;
     }
     start += term.size * term.history;
   }
-  refuse("actions: command", shown(contract.actions[0].command),
-         "no observation is the command itself, with scale 1");
+  refuse("actions: command", shown(contract.actions[0].command), "no observation is the command itself, with scale 1");
 }
 
 /// The largest number of values of a signal in one state of the robot.

@@ -15,6 +15,7 @@
 namespace robot_rl {
 
 inline constexpr int kSchemaVersion = 1;
+inline constexpr double kActionTolerance = 1e-4;  // in fp32
 
 /// One joint; units of its coordinate: rad, N m and rad/s, or m, N and m/s.
 struct JointSpec {
@@ -109,14 +110,15 @@ struct Contract {
   std::vector<CommandSpec> command;
   std::vector<double> fallback_pose;  // in the joints' order
   TrainingSpec training;
-  std::vector<std::string> team;      // robots that send each other messages; empty for one robot
-  std::vector<MessageSpec> messages;  // what they send
+  std::vector<std::string> team;           // robots that send each other messages; empty for one robot
+  std::vector<MessageSpec> messages;       // what they send
   std::optional<PrecisionSpec> precision;  // nothing for a network in fp32
 
   /// Precision of the network: "fp32", "bf16", "fp8" or "int8".
   std::string mode() const { return precision ? precision->mode : "fp32"; }
-  /// How far an action may be from the recorded one.
-  double action_tolerance() const { return precision ? precision->action_bound : 1e-4; }
+  /// How far an action and a target may be from the recorded ones.
+  double action_tolerance() const { return precision ? precision->action_bound : kActionTolerance; }
+  double target_tolerance() const;
 
   /// Width of a signal by name, whether the policy reads it or not; of feet, height scan and what is measured 0 if
   /// it does not.

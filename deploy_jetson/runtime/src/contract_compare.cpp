@@ -6,7 +6,11 @@ namespace robot_rl {
 
 namespace {
 
-constexpr std::string_view kTraining = "training";
+/// What belongs to the weights, and not to the robot.
+bool may_differ(const std::string& path) {
+  return path == "training" || path == "precision.action_bound" ||
+         (path.starts_with("precision.layers[") && path.ends_with("].input_scale"));
+}
 
 bool is_number(const Json& value) { return value.kind == Json::Kind::kInt || value.kind == Json::Kind::kFloat; }
 
@@ -26,7 +30,7 @@ std::string difference(const Json& running, const Json& next, const std::string&
 std::string object_difference(const Json& running, const Json& next, const std::string& path) {
   for (const auto& [name, value] : running.members) {
     const std::string inner = path.empty() ? name : path + "." + name;
-    if (path.empty() && name == kTraining) continue;
+    if (may_differ(inner)) continue;
     const Json* other = next.find(name);
     if (other == nullptr) return differs(inner, "missing", value.shown());
     if (auto found = difference(value, *other, inner); !found.empty()) return found;

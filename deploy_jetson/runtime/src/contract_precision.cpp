@@ -1,5 +1,6 @@
 // The optional part "precision" of a contract, as robot_rl_deploy.precision reads it.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "contract_parts.h"
@@ -41,15 +42,22 @@ void check_layer(const PrecisionSpec& precision, const LayerSpec& layer) {
 }  // namespace
 
 int PrecisionSpec::rounded() const {
-  return static_cast<int>(std::count_if(layers.begin(), layers.end(),
-                                        [](const LayerSpec& layer) { return layer.mode != kPlain; }));
+  return static_cast<int>(
+      std::count_if(layers.begin(), layers.end(), [](const LayerSpec& layer) { return layer.mode != kPlain; }));
 }
 
 std::string PrecisionSpec::summary() const {
   char bound[32];
   std::snprintf(bound, sizeof bound, "%.1e", action_bound);
-  return mode + ": " + std::to_string(rounded()) + " of " + std::to_string(layers.size()) +
-         " layers, actions within " + bound;
+  return mode + ": " + std::to_string(rounded()) + " of " + std::to_string(layers.size()) + " layers, actions within " +
+         bound;
+}
+
+double Contract::target_tolerance() const {
+  if (!precision) return kActionTolerance;
+  double scale = 1.0;
+  for (const auto& action : actions) scale = std::max(scale, std::abs(action.scale));
+  return std::max(kActionTolerance, precision->action_bound * scale);
 }
 
 PrecisionSpec read_precision(const Json& value) {

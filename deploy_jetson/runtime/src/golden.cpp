@@ -230,12 +230,13 @@ void golden_state(const Golden& golden, const Contract& contract, int step, LowS
   }
 }
 
-ReplayReport replay_golden(const Bundle& bundle, Backend& backend, double action_tolerance) {
+ReplayReport replay_golden(const Bundle& bundle, Backend& backend, std::optional<double> action_tolerance) {
   const auto& contract = bundle.contract;
   const auto& golden = bundle.golden;
   Difference of_observation{"observation", kObservationTolerance, true},
-      of_stated{"the contract's joint target", action_tolerance}, of_action{"action", action_tolerance},
-      of_target{"joint target", action_tolerance};
+      of_stated{"the contract's joint target", action_tolerance.value_or(kActionTolerance)},
+      of_action{"action", action_tolerance.value_or(contract.action_tolerance())},
+      of_target{"joint target", action_tolerance.value_or(contract.target_tolerance())};
   const auto observed = replay_observations(bundle, of_observation);
   const auto label = [&](int column) { return "'" + contract.actions[static_cast<std::size_t>(column)].joint + "'"; };
   const auto count = contract.actions.size();

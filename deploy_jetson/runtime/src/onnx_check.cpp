@@ -44,8 +44,7 @@ struct Port {
 
 struct Model {
   std::vector<Port> inputs, outputs;
-  std::vector<OnnxTensor> initializers;
-  std::vector<OnnxNode> nodes;
+  OnnxGraph graph;
   std::set<std::string> domains;
   std::string contract_hash;
   bool has_graph = false;
@@ -76,6 +75,7 @@ OnnxTensor read_tensor(Bytes data) {
   }
   if (external)
     throw ContractError("policy.onnx: '" + tensor.name + "' is in another file; the weights must be inside");
+  if (raw) tensor.raw = *raw;
   if (tensor.type == OnnxTensor::kInt64 && raw) tensor.integers = raw_integers(*raw);
   return tensor;
 }
@@ -115,7 +115,7 @@ void read_node(Bytes data, Model& model) {
   for (Message message(data); const auto field = message.next();) {
     if (field->number == node_field::kAttribute) node.attributes.push_back(read_attribute(field->bytes, node.name));
   }
-  model.nodes.push_back(std::move(node));
+  model.graph.nodes.push_back(std::move(node));
 }
 
 void read_dimensions(Bytes shape, Port& port) {
@@ -152,7 +152,7 @@ void read_graph(Bytes data, Model& model) {
   for (Message message(data); const auto field = message.next();) {
     switch (field->number) {
       case graph_field::kNode: read_node(field->bytes, model); break;
-      case graph_field::kInitializer: model.initializers.push_back(read_tensor(field->bytes)); break;
+      case graph_field::kInitializer: model.graph.initializers.push_back(read_tensor(field->bytes)); break;
       case graph_field::kInput: model.inputs.push_back(read_port(field->bytes)); break;
       case graph_field::kOutput: model.outputs.push_back(read_port(field->bytes)); break;
       case graph_field::kSparse: throw ContractError("policy.onnx: a sparse initializer; plain tensors are allowed");
@@ -171,9 +171,12 @@ void read_metadata(Bytes data, Model& model) {
 }
 
 void read_opset(Bytes data, Model& model) {
+  std::int64_t version = 0;
   for (Message message(data); const auto field = message.next();) {
     if (field->number == 1) model.domains.emplace(field->text());
+    if (field->number == 2) version = static_cast<std::int64_t>(field->value);
   }
+  model.graph.opset = std::max(model.graph.opset, version);  // there is one domain
 }
 
 Model read_model(Bytes data) {
@@ -202,16 +205,15 @@ Model read_model(Bytes data) {
 }
 
 bool is_initializer(const Model& model, const std::string& name) {
-  return std::any_of(model.initializers.begin(), model.initializers.end(),
-                     [&name](const OnnxTensor& tensor) { return tensor.name == name; });
+  const auto& all = model.graph.initializers;
+  return std::any_of(all.begin(), all.end(), [&name](const OnnxTensor& tensor) { return tensor.name == name; });
 }
 
 /// Read a network without foreign parts and with only a policy's operators.
-Model read_plain_model(Bytes data) {
+Model read_plain_model(Bytes data, const PrecisionSpec* precision) {
   Model model = read_model(data);
-  std::vector<std::string> inputs;
-  for (const auto& port : model.inputs) inputs.push_back(port.name);
-  check_operators(model.nodes, model.initializers, inputs);
+  for (const auto& port : model.inputs) model.graph.inputs.push_back(port.name);
+  check_operators(model.graph, precision);
   return model;
 }
 
@@ -241,10 +243,10 @@ void check_ports(const std::vector<Port>& ports, const Widths& wanted) {
 
 }  // namespace
 
-void refuse_foreign_parts(Bytes model) { read_plain_model(model); }
+void refuse_foreign_parts(Bytes model) { read_plain_model(model, nullptr); }
 
 void check_model(Bytes data, const Contract& contract, const std::string& contract_hash) {
-  Model model = read_plain_model(data);
+  Model model = read_plain_model(data, contract.precision ? &*contract.precision : nullptr);
   if (model.contract_hash != contract_hash) {
     throw ContractError("policy.onnx was exported with the contract of hash " +
                         (model.contract_hash.empty() ? "None" : model.contract_hash) + "; contract.json has " +

@@ -11,11 +11,12 @@
 namespace robot_rl {
 
 /// Refuse a network that reaches beyond its file (weights elsewhere, operators or functions of its own, graphs within
-/// graphs), that has other operators than a policy (onnx_operators.h) or other inputs and outputs than the
-/// contract, or that was exported with another contract: it contains the hash of contract.json. Throws ContractError.
+/// graphs), that has other operators than a policy (onnx_operators.h), other inputs and outputs than the
+/// contract or other layers than its precision, or that was exported with another contract: it contains the hash of
+/// contract.json. Throws ContractError.
 void check_model(std::span<const std::byte> model, const Contract& contract, const std::string& contract_hash);
 
-/// Only the first two of these checks: parts beyond the file, and operators.
+/// Only the first two of these checks, for a network in fp32: parts beyond the file, and operators.
 void refuse_foreign_parts(std::span<const std::byte> model);
 
 }  // namespace robot_rl

@@ -1,6 +1,9 @@
 #include "onnx_operators.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <limits>
 #include <map>
 #include <set>
 #include <string_view>
@@ -26,6 +29,10 @@ struct Value {
   bool rows = false;
   int rank = 0;  // of rows
   std::vector<std::int64_t> dims, integers;
+  std::uint64_t type = OnnxTensor::kFloat;
+  bool rounded = false;            // by the network's precision
+  float scale = 0;                 // of the grid of rounded rows; 0 in bf16
+  std::span<const std::byte> raw;  // of a fixed value of at most one axis, with a precision
   bool operator==(const Value& other) const {
     return rows && other.rows ? rank == other.rank
                               : rows == other.rows && dims == other.dims && integers == other.integers;
@@ -41,14 +48,26 @@ Value rows_of(int rank) {
   return value;
 }
 
-Value fixed(const OnnxTensor& tensor) {
-  if (tensor.type != OnnxTensor::kFloat && tensor.type != OnnxTensor::kInt64) {
+bool has_grid(const PrecisionSpec& precision) { return precision.mode != "bf16"; }
+
+/// Type of the values of a precision; 0 without one.
+std::uint64_t type_of(const PrecisionSpec* precision) {
+  if (!precision) return 0;
+  if (precision->mode == "int8") return OnnxTensor::kInt8;
+  return precision->mode == "fp8" ? OnnxTensor::kFloat8 : OnnxTensor::kBfloat16;
+}
+
+Value fixed(const OnnxTensor& tensor, const PrecisionSpec* precision) {
+  if (tensor.type != OnnxTensor::kFloat && tensor.type != OnnxTensor::kInt64 &&
+      !(precision && tensor.type == type_of(precision))) {
     throw ContractError("policy.onnx: '" + tensor.name + "' is of type " + std::to_string(tensor.type) +
-                        "; weights are float32");
+                        "; weights are float32" + (precision ? " or " + precision->mode : ""));
   }
   Value value;
   value.dims = tensor.dims;
-  if (tensor.type == OnnxTensor::kFloat) return value;
+  value.type = tensor.type;
+  if (precision && tensor.dims.size() < 2) value.raw = tensor.raw;
+  if (tensor.type != OnnxTensor::kInt64) return value;
   std::int64_t count = 1;
   for (const auto size : tensor.dims) {
     if (size < 0 || (size && count > (1 << 20) / size)) count = -1;
@@ -68,9 +87,9 @@ bool all_fixed(const Operands& operands, std::size_t from) {
                      is_fixed);
 }
 
-/// Whether a value is fixed and the same for every row: at most one axis, or a first one of length 1.
-bool is_flat(const Value* value) {
-  return value && !value->rows && (value->dims.size() < 2 || (value->dims.size() == 2 && value->dims[0] == 1));
+/// Whether a value is fixed and the same for every row: of fewer axes than the rows, or with a first one of 1.
+bool is_flat(const Value* value, std::size_t rank = 2) {
+  return value && !value->rows && (value->dims.size() < rank || (value->dims.size() == rank && value->dims[0] == 1));
 }
 
 /// Whether an axis of rows is not the first.
@@ -99,10 +118,12 @@ std::optional<Value> combine(const Operands& operands) {
       if (rows && rows->rank != value->rank) return std::nullopt;
       rows = value;
     } else {
-      if (!is_flat(value)) return std::nullopt;
       if (!longest || value->dims.size() > longest->dims.size()) longest = value;
     }
   }
+  const auto rank = rows ? static_cast<std::size_t>(rows->rank) : 2;
+  const auto right = [rank](const Value* value) { return !value || value->rows || is_flat(value, rank); };
+  if (!std::all_of(operands.begin(), operands.end(), right)) return std::nullopt;
   return rows ? *rows : *longest;
 }
 
@@ -136,34 +157,185 @@ bool keeps_rows(const OnnxNode& node, const Operands& operands) {
          std::all_of(axes.begin(), axes.end(), [&](std::int64_t axis) { return within(first, axis); });
 }
 
-/// Result of an operator; nothing if it is not as the exporter writes it.
-std::optional<Value> result_of(const OnnxNode& node, const Operands& operands) {
-  if (node.type == "Constant") {
-    const bool right = operands.empty() && node.attributes.size() == 1 && node.attributes[0].name == "value" &&
-                       node.attributes[0].tensor;
-    return right ? std::optional(fixed(*node.attributes[0].tensor)) : std::nullopt;
+/// The rounding of a network's precision: its operators and types, and the layers that were found.
+class Rounding {
+ public:
+  explicit Rounding(const PrecisionSpec* precision) : precision_(precision), type_(type_of(precision)) {}
+
+  bool has(std::string_view op) const {
+    if (!precision_) return false;
+    return has_grid(*precision_) ? op == "QuantizeLinear" || op == "DequantizeLinear" : op == "Cast";
   }
-  static const std::set<std::string_view> kOthers = {"Gemm",   "MatMul", "Conv",   "Reshape",
-                                                     "Concat", "Slice",  "Gather", "Split"};
-  const bool is_unary = unary().contains(node.type), is_elementwise = elementwise().contains(node.type);
-  if (!is_unary && !is_elementwise && !kOthers.contains(node.type)) {
-    throw ContractError("policy.onnx: the operator " + node.type + " is not allowed; export the bundle again");
+
+  /// Result of one of these operators; nothing if it is not as the exporter writes it.
+  std::optional<Value> apply(const OnnxNode& node, const Operands& operands) const {
+    if (operands.empty() || !operands[0]) return std::nullopt;
+    if (node.type == "Cast") return operands.size() == 1 ? cast(node, *operands[0]) : std::nullopt;
+    if (operands.size() != 3 || !operands[1] || !operands[2]) return std::nullopt;
+    const Value &first = *operands[0], &scale = *operands[1], &zero = *operands[2];
+    if (scale.rows || zero.rows || scale.type != OnnxTensor::kFloat || zero.type != type_ || scale.dims != zero.dims ||
+        std::any_of(zero.raw.begin(), zero.raw.end(), [](std::byte byte) { return byte != std::byte{0}; })) {
+      return std::nullopt;
+    }
+    return first.rows ? round_rows(node, first, scale, zero) : read_weights(node, first, scale);
   }
-  if (operands.empty() || !operands[0]) return std::nullopt;
+
+  /// The operands of another operator without their rounding; nothing if it may not read such ones.
+  std::optional<std::vector<Value>> plain(const OnnxNode& node, const Operands& operands) {
+    static const std::set<std::string_view> kProducts = {"Gemm", "MatMul", "Conv"};
+    std::vector<const Value*> given;
+    for (const auto* value : operands) {
+      if (!value) continue;
+      if (value->type != OnnxTensor::kFloat && value->type != OnnxTensor::kInt64) return std::nullopt;
+      given.push_back(value);
+    }
+    if (kProducts.contains(node.type) && given.size() > 1) {
+      const auto is_rounded = [](const Value* value) { return value->rounded; };
+      if (given[0]->rounded != given[1]->rounded || std::any_of(given.begin() + 2, given.end(), is_rounded)) {
+        return std::nullopt;
+      }
+      if (given[0]->rows && given[0]->rounded) found_.push_back(given[0]->scale);
+    } else {
+      for (const auto* value : given) {
+        if (value->rounded && (!value->rows || has_grid(*precision_))) return std::nullopt;
+      }
+    }
+    std::vector<Value> values;
+    for (const auto* value : operands) values.push_back(value ? without_rounding(*value) : Value{});
+    return values;
+  }
+
+  /// Refuse other layers than the contract's.
+  void compare(std::int64_t opset) const {
+    if (!precision_) return;
+    if (opset != precision_->opset) {
+      throw ContractError("policy.onnx: its opset is " + std::to_string(opset) + "; the contract has " +
+                          std::to_string(precision_->opset));
+    }
+    if (static_cast<int>(found_.size()) != precision_->rounded()) {
+      throw ContractError("policy.onnx: " + std::to_string(found_.size()) + " layers are in " + precision_->mode +
+                          "; the contract has " + std::to_string(precision_->rounded()));
+    }
+    auto found = found_.begin();
+    for (const auto& layer : precision_->layers) {
+      if (layer.mode == "fp32") continue;
+      const float right = single(layer.input_scale.value_or(0)), step = *found++;
+      if (step == right) continue;
+      char numbers[96];
+      std::snprintf(numbers, sizeof numbers, " is %.9g; the contract has %.9g", static_cast<double>(step),
+                    static_cast<double>(right));
+      throw ContractError("policy.onnx: the input_scale of layer '" + layer.name + "'" + numbers);
+    }
+  }
+
+ private:
+  static float single(double value) {
+    constexpr auto kMost = static_cast<double>(std::numeric_limits<float>::max());
+    return value > kMost ? std::numeric_limits<float>::infinity() : static_cast<float>(value);
+  }
+
+  static Value without_rounding(const Value& value) {
+    if (value.rows) return rows_of(value.rank);
+    Value plain = value;
+    plain.rounded = false;
+    plain.raw = {};
+    return plain;
+  }
+
+  std::optional<Value> cast(const OnnxNode& node, const Value& first) const {
+    if (node.attributes.size() != 1 || node.attributes[0].name != "to") return std::nullopt;
+    const auto to = static_cast<std::uint64_t>(node.attributes[0].integer);
+    Value result = first;
+    result.type = to;
+    if (to == type_ && first.rows && first.type == OnnxTensor::kFloat) {
+      result.rounded = false;
+      return result;
+    }
+    if (to != OnnxTensor::kFloat || first.type != type_) return std::nullopt;
+    result.rounded = true;
+    return result;
+  }
+
+  std::optional<Value> read_weights(const OnnxNode& node, const Value& first, const Value& scale) const {
+    std::int64_t axis = 1;
+    for (const auto& attribute : node.attributes) {
+      if (attribute.name != "axis") return std::nullopt;
+      axis = attribute.integer;
+    }
+    if (node.type != "DequantizeLinear" || first.type != type_ || axis < 0 ||
+        axis >= static_cast<std::int64_t>(first.dims.size()) ||
+        scale.dims != std::vector{first.dims[static_cast<std::size_t>(axis)]}) {
+      return std::nullopt;
+    }
+    Value result;
+    result.dims = first.dims;
+    result.rounded = true;
+    return result;
+  }
+
+  std::optional<Value> round_rows(const OnnxNode& node, const Value& first, const Value& scale,
+                                  const Value& zero) const {
+    float step = 0;
+    if (!node.attributes.empty() || !scale.dims.empty() || scale.raw.size() != sizeof step || zero.raw.size() != 1) {
+      return std::nullopt;
+    }
+    std::memcpy(&step, scale.raw.data(), sizeof step);
+    Value result = first;
+    if (node.type == "QuantizeLinear") {
+      if (first.type != OnnxTensor::kFloat || first.rounded) return std::nullopt;
+      result.type = type_;
+      result.scale = step;
+      return result;
+    }
+    if (first.type != type_ || !(first.scale == step)) return std::nullopt;
+    result.type = OnnxTensor::kFloat;
+    result.rounded = true;
+    return result;
+  }
+
+  const PrecisionSpec* precision_;
+  std::uint64_t type_;
+  std::vector<float> found_;
+};
+
+/// Result of an operator that does not round; nothing if it is not as the exporter writes it.
+std::optional<Value> plain_result(const OnnxNode& node, const Operands& given, Rounding& rounding) {
+  const bool is_unary = unary().contains(node.type);
+  const auto values = rounding.plain(node, given);
+  if (!values || given.empty() || !given[0]) return std::nullopt;
+  Operands operands;
+  for (std::size_t i = 0; i < given.size(); ++i) operands.push_back(given[i] ? &(*values)[i] : nullptr);
   if (is_unary) return operands.size() == 1 ? std::optional(*operands[0]) : std::nullopt;
-  if (is_elementwise) return combine(operands);
+  if (elementwise().contains(node.type)) return combine(operands);
   if (node.type == "Reshape") return reshape(operands);
   return keeps_rows(node, operands) ? std::optional(*operands[0]) : std::nullopt;
 }
 
+/// Result of an operator; nothing if it is not as the exporter writes it.
+std::optional<Value> result_of(const OnnxNode& node, const Operands& operands, Rounding& rounding,
+                               const PrecisionSpec* precision) {
+  if (node.type == "Constant") {
+    const bool right = operands.empty() && node.attributes.size() == 1 && node.attributes[0].name == "value" &&
+                       node.attributes[0].tensor;
+    return right ? std::optional(fixed(*node.attributes[0].tensor, precision)) : std::nullopt;
+  }
+  static const std::set<std::string_view> kOthers = {"Gemm",   "MatMul", "Conv",   "Reshape",
+                                                     "Concat", "Slice",  "Gather", "Split"};
+  if (rounding.has(node.type)) return rounding.apply(node, operands);
+  if (!unary().contains(node.type) && !elementwise().contains(node.type) && !kOthers.contains(node.type)) {
+    throw ContractError("policy.onnx: the operator " + node.type + " is not allowed; export the bundle again");
+  }
+  return plain_result(node, operands, rounding);
+}
+
 }  // namespace
 
-void check_operators(const std::vector<OnnxNode>& nodes, const std::vector<OnnxTensor>& initializers,
-                     const std::vector<std::string>& inputs) {
+void check_operators(const OnnxGraph& graph, const PrecisionSpec* precision) {
+  Rounding rounding(precision);
   std::map<std::string, Value, std::less<>> values;
-  for (const auto& tensor : initializers) values[tensor.name] = fixed(tensor);
-  for (const auto& name : inputs) values.try_emplace(name, rows_of(2));
-  for (const auto& node : nodes) {
+  for (const auto& tensor : graph.initializers) values[tensor.name] = fixed(tensor, precision);
+  for (const auto& name : graph.inputs) values.try_emplace(name, rows_of(2));
+  for (const auto& node : graph.nodes) {
     Operands operands;
     for (const auto& name : node.inputs) {
       const auto found = values.find(name);
@@ -173,7 +345,7 @@ void check_operators(const std::vector<OnnxNode>& nodes, const std::vector<OnnxT
       }
       operands.push_back(name.empty() ? nullptr : &found->second);
     }
-    const auto result = result_of(node, operands);
+    const auto result = result_of(node, operands, rounding, precision);
     if (!result) {
       throw ContractError("policy.onnx: " + node.type + " '" + node.name +
                           "' is not as the exporter writes it, it could mix the rows of a batch; export the bundle "
@@ -186,6 +358,7 @@ void check_operators(const std::vector<OnnxNode>& nodes, const std::vector<OnnxT
       if (!name.empty()) values.emplace(name, *result);
     }
   }
+  rounding.compare(graph.opset);
 }
 
 }  // namespace robot_rl

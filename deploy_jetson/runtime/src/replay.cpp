@@ -172,6 +172,10 @@ class Networks {
       if (!any_) throw;
       why_not_ = error.what();
       return nullptr;
+    } catch (const ContractError& error) {
+      if (!any_ || !contract.precision) throw;  // another machine may lack the precision of the robot's
+      why_not_ = error.what();
+      return nullptr;
     }
   }
 

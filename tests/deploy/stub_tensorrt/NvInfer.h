@@ -30,6 +30,9 @@ enum class BuilderFlag : std::int32_t {
   kTF32 = 6
 };
 using NetworkDefinitionCreationFlags = std::uint32_t;
+#if NV_TENSORRT_MAJOR < 11
+enum class NetworkDefinitionCreationFlag : std::int32_t { kEXPLICIT_BATCH = 0, kSTRONGLY_TYPED = 1 };
+#endif
 
 class Dims64 {
  public:

@@ -83,8 +83,10 @@ cudaError_t cudaSetDevice(int device) {
 }
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp* properties, int) {
   std::strcpy(properties->name, std::getenv("FAKE_GPU") ? std::getenv("FAKE_GPU") : "Fake Thor");
-  properties->major = 11;
-  properties->minor = 0;
+  const char* capability = std::getenv("FAKE_SM");
+  const int number = capability ? std::atoi(capability) : 110;
+  properties->major = number / 10;
+  properties->minor = number % 10;
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {

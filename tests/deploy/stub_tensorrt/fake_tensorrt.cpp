@@ -41,6 +41,7 @@ class Session {
     api()(ort::kCreateEnv, ort::kFatal, "fake", &env_);
     api()(ort::kCreateSessionOptions, &options);
     api()(ort::kSetIntraOpNumThreads, options, 1);
+    api()(ort::kAddSessionConfigEntry, options, "session.disable_quant_qdq", "1");  // it has no kernels of fp8
     api()(ort::kCreateSessionFromArray, env_, model.data(), model.size(), options, &session_);
     api()(ort::kReleaseSessionOptions, options);
     api()(ort::kCreateCpuMemoryInfo, ort::kArenaAllocator, ort::kDefaultMemory, &memory_);
@@ -110,9 +111,13 @@ struct Tensor final : ITensor {
 
 struct Network final : INetworkDefinition {
   std::string model;
+  bool typed = false;
   std::vector<std::unique_ptr<Tensor>> inputs;
   std::int32_t getNbInputs() const noexcept override { return static_cast<std::int32_t>(inputs.size()); }
   ITensor* getInput(std::int32_t index) const noexcept override { return inputs[index].get(); }
+  bool rounds() const {
+    return model.find("QuantizeLinear") != std::string::npos || model.find("Cast") != std::string::npos;
+  }
 };
 
 struct Profile final : IOptimizationProfile {
@@ -150,7 +155,11 @@ struct Plan final : IHostMemory {
 
 struct Builder final : IBuilder {
   std::vector<std::unique_ptr<Profile>> profiles;
-  INetworkDefinition* createNetworkV2(NetworkDefinitionCreationFlags) noexcept override { return new Network(); }
+  INetworkDefinition* createNetworkV2(NetworkDefinitionCreationFlags flags) noexcept override {
+    auto* network = new Network();
+    network->typed = NV_TENSORRT_MAJOR >= 11 || flags == 2;
+    return network;
+  }
   IBuilderConfig* createBuilderConfig() noexcept override { return new Config(); }
   IOptimizationProfile* createOptimizationProfile() noexcept override {
     profiles.push_back(std::make_unique<Profile>());
@@ -164,6 +173,7 @@ struct Builder final : IBuilder {
       const auto found = right.profile->given.find(input->info.name);
       if (found == right.profile->given.end() || found->second != 7) return nullptr;
     }
+    if (!source.typed && source.rounds()) return nullptr;  // a network with types of its own
     ++fake::counters().builds;
     const bool half = right.half && !fake::misbehaves("silent_fp32");
     auto* plan = new Plan();
