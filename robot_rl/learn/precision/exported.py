@@ -60,14 +60,16 @@ class FrozenLayer(nn.Module):
         self._prepare_nodes()
 
     def _prepare_nodes(self) -> None:
-        """Hold what the nodes take as it is stored in the file: a weight (in, out), a negated bias, zeros."""
+        """Hold what the nodes take as it is stored in the file: a weight (in, out), a bias that is negated in a grid, zeros."""
         is_linear = self.levels.ndim == 2
         zero = torch.zeros(()).to(self.format.dtype)
         self.register_buffer("node_levels", self.levels.t().contiguous() if is_linear else self.levels)
         self.register_buffer("node_zero", zero)
         self.register_buffer("node_zeros", zero.expand(self.levels.shape[0]).contiguous())
-        negated = None if self.bias is None else -self.bias
-        self.register_buffer("node_bias", negated if negated is None or is_linear else negated.view(1, -1, 1, 1))
+        bias = None if self.bias is None else self.bias.float()
+        if bias is not None and self.format.has_step:
+            bias = -bias if is_linear else -bias.view(1, -1, 1, 1)
+        self.register_buffer("node_bias", bias)
 
     def describe(self) -> dict[str, Any]:
         """Return the layer's entry in a contract."""
@@ -109,13 +111,11 @@ class FrozenLayer(nn.Module):
         """Return the output as nodes of ONNX."""
         format = self.format
         if format is BF16:
-            x, weight = x.to(torch.bfloat16).float(), self.levels.float()
-            bias = None if self.bias is None else self.bias.float()
-            if product is None:
-                y = x @ self.node_levels.float()
-                y = y if bias is None else y + bias
+            x, weight = x.to(torch.bfloat16).float(), self.node_levels.float()
+            if product is not None:
+                y = product(x, weight, self.node_bias)
             else:
-                y = product(x, weight, bias)
+                y = x @ weight if self.node_bias is None else x @ weight + self.node_bias
             return y.to(torch.bfloat16).float() if self.rounds_output else y
         if self.is_signed and self.lowest > format.lowest:
             x = x.clamp(min=self._least)
