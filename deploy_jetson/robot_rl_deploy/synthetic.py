@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl_deploy.contract import TrainingSpec
 from robot_rl_deploy.export import export_policy
+from robot_rl_deploy.record import ExportableActor
 from robot_rl_deploy.verify import BundleReport
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def write_synthetic_bundle(
     memory: int = 0,
     measured: int = 0,
     seed: int = 0,
+    actor: ExportableActor | None = None,
 ) -> BundleReport:
     """Write a bundle that every check accepts.
 
@@ -41,6 +43,7 @@ def write_synthetic_bundle(
         memory: Width of a GRU before the layers; 0 for a policy without a memory.
         measured: Width of a signal "measured/object" [m].
         seed: Seed of weights and signals.
+        actor: A network for these sizes, in place of the untrained one.
 
     Returns:
         The report of the check.
@@ -52,7 +55,7 @@ def write_synthetic_bundle(
     names = [f"joint_{i:02d}" for i in range(joints)] if isinstance(joints, int) else list(joints)
     if not names or min(hidden, default=1) < 1 or min(memory, measured) < 0:
         raise ValueError(f"joints is {joints}, hidden {tuple(hidden)}, memory {memory}; sizes of at least 1 are needed")
-    actor = _Actor(11 + 3 * len(names) + measured, tuple(hidden), len(names), memory, seed)
+    actor = actor or _Actor(11 + 3 * len(names) + measured, tuple(hidden), len(names), memory, seed)
     return export_policy(_Env(robot, names, measured, seed), actor, Path(out), run=TRAINING)
 
 

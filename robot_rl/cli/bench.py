@@ -1,12 +1,15 @@
 """Measure ours and what it is compared with in turn (A B A B), in one run.
 
-usage: robot-rl bench env|learner|runtime|async|mamujoco [key=value ...]
+usage: robot-rl bench env|learner|precision|runtime|async|mamujoco [key=value ...]
 
 env: control steps a second under random actions, against the bare steps of the engine
 {EnvOptions}
 
 learner: the PPO update, against rsl_rl's at equal arithmetic; a team's (agents=4), against skrl's MAPPO
 {LearnerOptions}
+
+precision: updates, acting in 4096 worlds and the binary's inference in bf16, fp8 and int8, against fp32
+{PrecisionOptions}
 
 runtime: the robot's binary at 500 Hz: inference, state to command over each transport, damping after kill -9
 {RuntimeOptions}
@@ -67,6 +70,20 @@ class LearnerOptions:
 
 
 @dataclass(kw_only=True, slots=True)
+class PrecisionOptions:
+    """Options of robot-rl bench precision."""
+
+    modes: str = option("bf16,fp8,int8", "precisions")
+    hidden: str = option("[512,256,128]", "hidden layers of actor and critic")
+    num_envs: int = option(1024, "worlds of the rollout", least=1, most=MAX_ENVS)
+    num_steps: int = option(24, "steps of the rollout", least=1, most=100_000)
+    device: str = option("cpu", "cpu, cuda or cuda:<index>")
+    repeats: int = option(7, "timed rounds of all, at least 2 for a spread", least=2, most=MAX_COUNT)
+    runtime: bool = option(True, "measure the robot's binary, too")
+    out: str = option("", "file for the figures as JSON")
+
+
+@dataclass(kw_only=True, slots=True)
 class RuntimeOptions:
     """Options of robot-rl bench runtime."""
 
@@ -118,6 +135,7 @@ def run(arguments: Sequence[str]) -> int:
     benches = {
         "env": (bench_env, show),
         "learner": (bench_learner, show_learner),
+        "precision": (bench_precision, show_precision),
         "runtime": (bench_runtime, show_runtime),
         "async": (bench_async, show_async),
         "mamujoco": (bench_mamujoco, show),
@@ -142,6 +160,43 @@ def _refuse_moved(what: str, arguments: Sequence[str]) -> None:
     words = f"{what} rival=mjlab" if "rival=mjlab" in arguments else what
     if script := MOVED.get(words):
         raise UserError(f"bench {words}: is a script of the source checkout now; run python {script}")
+
+
+def bench_precision(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
+    """Measure precisions; return the result and where to write it."""
+    from robot_rl.bench.precision import bench_precision
+    from robot_rl.config import NetworkCfg, from_dict
+    from robot_rl.config.checks import check_choice
+    from robot_rl.config.precision import PRECISIONS
+    from robot_rl.experiment.settings import resolve_device
+
+    options = read_all(PrecisionOptions, arguments)
+    modes = [mode.strip() for mode in options.modes.split(",")]
+    for mode in modes:
+        check_choice("modes", mode, PRECISIONS)
+    hidden = from_dict(NetworkCfg, {"hidden": parse_value(options.hidden, "hidden")}).hidden
+    result = bench_precision(
+        modes,
+        hidden,
+        num_envs=options.num_envs,
+        num_steps=options.num_steps,
+        device=resolve_device(options.device),
+        repeats=options.repeats,
+        runtime=options.runtime,
+    )
+    return result, options.out
+
+
+def show_precision(result: Mapping[str, Any]) -> None:
+    """Print a row for each part and precision."""
+    rows = []
+    for row in result["rows"]:
+        bound = "" if row["required"] is None else f"at least {row['required']:g}"
+        size = f"{row['bytes'] / 1024:.0f} kB" if "bytes" in row else ""
+        value = f"{row['value']:.4g} ± {row['spread']:.2g} {row['unit']}"
+        rows.append((row["what"], row["mode"], value, f"{row['ratio']:.2f}", bound, size, row["computed"]))
+    heads = ("", "precision", "median ± spread", "fp32 / this", "required", "file", "computed by")
+    print_table(heads, rows, right=(2, 3), least=120)
 
 
 def bench_env(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:

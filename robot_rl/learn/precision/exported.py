@@ -60,7 +60,7 @@ class FrozenLayer(nn.Module):
         self._prepare_nodes()
 
     def _prepare_nodes(self) -> None:
-        """Hold what the nodes take as it is stored in the file: a weight (in, out), a bias that is negated in a grid, zeros."""
+        """Hold what the nodes take as it is stored in the file: weight (in, out), bias (negated in a grid), zeros."""
         is_linear = self.levels.ndim == 2
         zero = torch.zeros(()).to(self.format.dtype)
         self.register_buffer("node_levels", self.levels.t().contiguous() if is_linear else self.levels)

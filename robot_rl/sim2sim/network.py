@@ -1,0 +1,34 @@
+"""The network of a bundle as the robot's binary runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.errors import UserError
+
+Array = NDArray[np.float32]
+
+
+def open_binary(bundle: Path) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """Return the binary's network: observations (N, D) and a state (N, S) in, actions (N, A) and the next state out.
+
+    Raises:
+        UserError: The runtime is not installed, or of an older version.
+    """
+    try:
+        import robot_rl_runtime as runtime
+    except ImportError as error:
+        raise UserError(f"the robot's runtime is not installed ({error}); make runtime builds it") from None
+    network = runtime.open_network(str(bundle), name="onnxruntime")
+
+    def run(observations: Array, states: Array) -> tuple[Array, Array]:
+        if not states.shape[1]:
+            return network.actions(np.ascontiguousarray(observations, np.float32)), states
+        rows = [network.run(obs, state) for obs, state in zip(observations, states, strict=True)]
+        return np.stack([row[0] for row in rows]), np.stack([row[2] for row in rows])
+
+    return run
