@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TorchPolicy = Callable[[Any], Tensor]
+ACTION_BOUND = 1e-4
+"""Largest difference of an action in fp32."""
 
 
 class Controller(Protocol):
@@ -80,11 +82,15 @@ class Shadow:
         action_error: Largest difference of an action so far.
         observation_error: Largest difference of an observation, relative for values above 1; None if the environment's
             groups have another size than the bundle's observation.
+        action_bound: Largest difference of an action with which the two agree: the bundle's tolerance.
     """
 
     def __init__(self, bundle: BundleController) -> None:
         """Compare with a bundle."""
+        from robot_rl_deploy.replay import action_tolerance
+
         self._bundle = bundle
+        self.action_bound = max(ACTION_BOUND, action_tolerance(bundle.policy.contract))
         terms = bundle.policy.contract.observations
         self._groups = dict.fromkeys(term.name if "image" in term.params else "actor" for term in terms)
         self.action_error = 0.0

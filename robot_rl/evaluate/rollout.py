@@ -25,7 +25,6 @@ from robot_rl.files import write_atomic
 
 EVALUATION_SEED = 20_261_103
 SECONDS = 10.0
-ACTION_BOUND = 1e-4
 PROGRESS_S = 10.0
 """Period of the progress lines of `evaluate_episodes` [s]."""
 MAX_STEPS = 10_000
@@ -236,8 +235,8 @@ def agreement(
     return {
         "action_error": shadow.action_error,
         "observation_error": shadow.observation_error,
-        "action_bound": ACTION_BOUND,
-        "actions": shadow.action_error <= ACTION_BOUND,
+        "action_bound": shadow.action_bound,
+        "actions": shadow.action_error <= shadow.action_bound,
         "metrics": all(item["difference"] <= item["bound"] for item in differences.values()),
         "differences": differences,
     }

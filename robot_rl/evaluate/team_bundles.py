@@ -131,6 +131,11 @@ class TeamShadow:
         return max(shadow.action_error for _, shadow in self._parts)
 
     @property
+    def action_bound(self) -> float:
+        """Largest difference of an action with which they agree."""
+        return max(shadow.action_bound for _, shadow in self._parts)
+
+    @property
     def observation_error(self) -> float | None:
         """Largest difference of an observation so far, as of `Shadow`."""
         errors = [shadow.observation_error for _, shadow in self._parts]
