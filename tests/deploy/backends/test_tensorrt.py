@@ -217,7 +217,7 @@ def test_onnx_runtime_asked_for_leaves_the_gpu_alone(probe, small):
 def test_a_network_with_a_precision_runs_in_its_own_types(probe, written, version, mode):
     found = probe(written(mode)[0])
     assert f", Fake Thor sm110, {mode}, CUDA graph, engine built now" in found["identity"]
-    assert f"-sm110-{mode}.engine" in next(probe.cache.iterdir()).name
+    assert f"_sm110-{mode}.engine" in next(probe.cache.iterdir()).name
     assert f"tensorrt {mode}: golden error" in found["why"]
     line = probe(written(mode)[0], precision="fp16")
     assert f"--precision=fp16: the bundle's precision is {mode}, and its network runs in no other" in line
