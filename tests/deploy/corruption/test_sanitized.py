@@ -13,6 +13,7 @@ PARTS = (
         "json_read",
         "contract",
         "contract_messages",
+        "contract_precision",
         "contract_terms",
         "observe",
         "npz",
