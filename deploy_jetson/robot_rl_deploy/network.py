@@ -114,11 +114,12 @@ class _Rounding:
 
     def fixed(self, tensor: Any) -> _Fixed:
         """Return the value of a tensor in the file."""
-        if tensor.data_type not in (FLOAT, INT64, self._type):
+        kind = int(tensor.data_type)
+        if kind not in (FLOAT, INT64, self._type):
             own = f" or {self._mode}" if self._precision else ""
-            raise ContractError(f"policy.onnx: '{tensor.name}' is of type {tensor.data_type}; weights are float32{own}")
+            raise ContractError(f"policy.onnx: '{tensor.name}' is of type {kind}; weights are float32{own}")
         integers = None
-        if tensor.data_type == INT64:
+        if kind == INT64:
             from onnx import numpy_helper
 
             try:
@@ -127,7 +128,7 @@ class _Rounding:
                 raise ContractError(f"policy.onnx: '{tensor.name}' is damaged; export the bundle again") from None
         dims = tuple(tensor.dims)
         raw = tensor.raw_data if len(dims) < 2 and self._precision else b""
-        return _Fixed(dims, integers, tensor.data_type, raw=raw)
+        return _Fixed(dims, integers, kind, raw=raw)
 
     def apply(self, op: str, operands: Sequence[_Value | None], attributes: Mapping[str, int]) -> _Value | None:
         """Return the result of one of `operators`; None if it is not as the exporter writes it."""
@@ -221,7 +222,7 @@ def _result(node: Any, values: Mapping[str, _Value], rounding: _Rounding) -> _Va
         raise ContractError(f"policy.onnx: the operator {node.op_type} is not allowed; export the bundle again")
     integers = {name: int(item.i) for name, item in attributes.items()}
     if node.op_type in rounding.operators:
-        result = rounding.apply(node.op_type, operands, integers)
+        result = rounding.apply(node.op_type, operands, integers) if len(node.attribute) < 2 else None
     else:
         plain = rounding.plain(node.op_type, operands)
         first = plain[0] if plain else None

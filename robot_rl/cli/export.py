@@ -38,6 +38,8 @@ def run(arguments: Sequence[str]) -> int:
         training, replay = report.contract.training, report.replay
         print(f"{folder}: iteration {training.iteration} of {training.run_id}, {report.model_bytes / 1024:.0f} kB")
         print(f"  digest {report.digest}")
+        if report.contract.precision:
+            print(f"  precision {report.contract.precision.summary}")
         print(
             f"  checked: ONNX Runtime replays the golden sequence of {replay.steps} steps to {replay.action_error:.1e}"
         )

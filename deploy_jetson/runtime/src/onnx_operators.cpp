@@ -169,7 +169,7 @@ class Rounding {
 
   /// Result of one of these operators; nothing if it is not as the exporter writes it.
   std::optional<Value> apply(const OnnxNode& node, const Operands& operands) const {
-    if (operands.empty() || !operands[0]) return std::nullopt;
+    if (operands.empty() || !operands[0] || node.attributes.size() > 1) return std::nullopt;
     if (node.type == "Cast") return operands.size() == 1 ? cast(node, *operands[0]) : std::nullopt;
     if (operands.size() != 3 || !operands[1] || !operands[2]) return std::nullopt;
     const Value &first = *operands[0], &scale = *operands[1], &zero = *operands[2];

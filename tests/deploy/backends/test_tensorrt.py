@@ -13,6 +13,10 @@ from pathlib import Path
 import pytest
 import robot_rl_runtime as rt
 
+from tests.deploy.conftest import load as load_tests
+
+unit = load_tests("unit/deploy/test_precision.py")
+written = unit.written
 ROOT = Path(__file__).parents[3]
 STANDIN = ROOT / "tests/deploy/stub_tensorrt"
 
@@ -207,3 +211,33 @@ def test_onnx_runtime_asked_for_leaves_the_gpu_alone(probe, small):
     found = probe(small, "onnxruntime")
     assert found["identity"].startswith("onnxruntime")
     assert (found["enqueues"], found["builds"]) == (0, 0)
+
+
+@pytest.mark.parametrize("mode", unit.MODES)
+def test_a_network_with_a_precision_runs_in_its_own_types(probe, written, version, mode):
+    found = probe(written(mode)[0])
+    assert f", Fake Thor sm110, {mode}, CUDA graph, engine built now" in found["identity"]
+    assert f"_sm110-{mode}.engine" in next(probe.cache.iterdir()).name
+    assert f"tensorrt {mode}: golden error" in found["why"]
+    line = probe(written(mode)[0], precision="fp16")
+    assert f"--precision=fp16: the bundle's precision is {mode}, and its network runs in no other" in line
+
+
+def test_auto_measures_a_precision_on_each(probe, written):
+    found = probe(written("int8")[0], "auto", "auto")
+    assert "onnxruntime int8: p99.9 " in found["why"]
+    assert "tensorrt int8: p99.9 " in found["why"]
+    assert "fp16" not in found["why"]
+
+
+@pytest.mark.parametrize(("mode", "capability", "needed"), [("fp8", "87", "sm89"), ("bf16", "75", "sm80")])
+def test_a_gpu_without_the_precision_is_named(probe, written, mode, capability, needed):
+    bundle = written(mode)[0]
+    line = probe(bundle, FAKE_SM=capability)
+    assert f"the bundle's precision is {mode}, and TensorRT on Fake Thor sm{capability} has none, which needs" in line
+    assert f"needs {needed}; take --backend onnxruntime, or a bundle in fp32" in line
+    found = probe(bundle, "auto", FAKE_SM=capability)
+    assert found["identity"].startswith("onnxruntime")
+    assert f"tensorrt {mode}: refused, policy.onnx: the bundle's precision is {mode}" in found["why"]
+    assert probe(written("int8")[0], FAKE_SM=capability)["identity"].startswith("tensorrt")
+    assert "cannot read it (the fake parser" in probe(written("int8")[0], FAKE_TRT="no_parse")

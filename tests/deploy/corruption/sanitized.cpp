@@ -73,6 +73,7 @@ int main(int, char** argv) {
   for (int i = std::stoi(argv[3]); i > 0; --i) {
     attempt([&] { observe(damaged(text)); });
     attempt([&] { refuse_foreign_parts(damaged(model)); });
+    attempt([&] { check_model(damaged(model), contract, {}); });
     if (i % 10 == 0) attempt([&] { read_golden(damaged(sequence), contract); });
   }
   std::puts("clean");

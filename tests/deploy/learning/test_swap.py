@@ -6,8 +6,12 @@ import zlib
 
 import numpy as np
 import pytest
+from robot_rl_deploy import synthetic
 from robot_rl_deploy.bundle import read_bundle, sign_bundle, write_sums
+from robot_rl_deploy.export import export_policy
 from robot_rl_deploy.signing import make_key
+
+from tests.unit.deploy.rounded import RoundedActor
 
 SHORT = 12
 
@@ -220,6 +224,27 @@ def test_a_bundle_of_the_other_network_widths_is_welcome(rt, first, write, serve
     served = serve(first, "--follow", folder)
     served.until(lambda: (current(folder) or ("", ""))[1] == str(wide))
     assert [one["first_step"] > 0 for one in served.end()["bundles"]] == [False, True]
+
+
+def test_a_precision_stays_and_its_grids_may_change(serve, folder, tmp_path):
+    def write(name, mode, **fields):
+        env = synthetic._Env("synthetic", [f"joint_{k:02d}" for k in range(6)], 0, 0)
+        actor = RoundedActor(29, 6, mode, **fields)
+        export_policy(env, actor, tmp_path / name, run=synthetic.TRAINING, steps=200)
+        return tmp_path / name
+
+    first, second = write("first", "int8"), write("second", "int8", seed=1, reach=5.0, error=0.03)
+    served = serve(first, "--follow", folder)
+    for path, line in (
+        (write("bf16", "bf16"), "precision.mode is 'bf16', the running policy has 'int8'"),
+        (write("plain", "int8", plain=1), "precision.layers[2].mode is 'fp32', the running policy has 'int8'"),
+    ):
+        ask_for(folder, path)
+        served.until(lambda path=path: (folder / "refused").exists() and str(path) in (folder / "refused").read_text())
+        assert f"its contract is another one: {line}" in (folder / "refused").read_text()
+    ask_for(folder, second)
+    served.until(lambda: (current(folder) or ("", ""))[1] == str(second))
+    assert [one["path"] for one in served.end()["bundles"]][-1] == str(second)
 
 
 def test_a_run_that_follows_nothing_lists_its_bundle(rt, first, serve):

@@ -14,6 +14,7 @@ PARTS = (
         "address",
         "contract",
         "contract_messages",
+        "contract_precision",
         "contract_terms",
         "crc32",
         "error",

@@ -1,6 +1,7 @@
 """Actors with a precision, as a learner hands them over: small networks in int8, fp8 and bf16."""
 
 import math
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -64,24 +65,37 @@ class Layer(nn.Module):
         return nn.functional.conv2d(x, weight) if self.kernel else x @ weight
 
 
+@dataclass
 class RoundedActor:
     """Layers of a mode with ELUs between them; `plain` ones at the end are in fp32.
 
     With `memory` a tanh of two layers comes before them, and with `image` a convolution of the last four observations.
     """
 
-    def __init__(self, size, outputs, mode, *, hidden=(16, 16), plain=0, memory=0, image=False, error=0.02, seed=0):
+    size: int
+    outputs: int
+    mode: str
+    hidden: tuple = (16, 16)
+    plain: int = 0
+    memory: int = 0
+    image: bool = False
+    error: float = 0.02
+    seed: int = 0
+    reach: float = 6.0
+
+    def __post_init__(self):
         with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            widths = (memory or size + (5 if image else 0), *hidden, outputs)
+            torch.manual_seed(self.seed)
+            widths = (self.memory or self.size + (5 if self.image else 0), *self.hidden, self.outputs)
             last = len(widths) - 2
+            modes = [self.mode] * (last + 1 - self.plain) + ["fp32"] * self.plain
             self.layers = [
-                Layer(a, b, "fp32" if i > last - plain else mode, last=i == last)
-                for i, (a, b) in enumerate(pairwise(widths))
+                Layer(*shape, mode, last=i == last, reach=self.reach)
+                for i, (shape, mode) in enumerate(zip(pairwise(widths), modes, strict=True))
             ]
-            self.conv = Layer(1, 9, mode, kernel=2, last=True) if image else None
-            self.cells = [Layer(width, memory, mode, last=True) for width in (size, memory)] if memory else []
-        self.mode, self.memory, self.error = mode, memory, error
+            self.conv = Layer(1, 9, self.mode, kernel=2, last=True) if self.image else None
+            sizes = (self.size, self.memory) if self.memory else ()
+            self.cells = [Layer(width, self.memory, self.mode, last=True) for width in sizes]
 
     def rows(self):
         names = [("actor.encoder.0", self.conv)] if self.conv else []

@@ -186,8 +186,9 @@ def test_metrics_agree_within_two_standard_errors():
 class Watched:
     observation_error = 0.0
 
-    def __init__(self, action_error):
-        self.action_error = action_error
+    def __init__(self, action_error, action_bound=1e-4):
+        self.action_error, self.action_bound = action_error, action_bound
+        self.are_within = action_error <= action_bound
 
 
 @pytest.mark.parametrize(("error", "agrees"), [(1e-5, True), (2e-4, False), (math.inf, False)])
@@ -196,6 +197,9 @@ def test_agreement_of_actions(error, agrees):
     found = agreement(Watched(error), same, same, 100)
     assert found["actions"] is agrees
     assert found["metrics"] is True
+    rounded = agreement(Watched(error, 1e-3), same, same, 100)  # of a bundle in int8
+    assert rounded["actions"] is (error <= 1e-3)
+    assert rounded["action_bound"] == 1e-3
 
 
 def test_a_shadow_that_sees_nan_does_not_agree():
@@ -206,8 +210,11 @@ def test_a_shadow_that_sees_nan_does_not_agree():
     spec = SimpleNamespace(clip=None)
     policy = SimpleNamespace(
         act=lambda state: (None, np.full((1, 1), np.nan, np.float32), np.zeros((1, 2), np.float32)),
-        contract=SimpleNamespace(actions=[spec], observations=[SimpleNamespace(name="gyro", params={})]),
+        contract=SimpleNamespace(
+            actions=[spec], precision=None, observations=[SimpleNamespace(name="gyro", params={})]
+        ),
         last_action=np.zeros((1, 1), np.float32),
+        network_state=np.zeros((1, 0), np.float32),
     )
     shadow = Shadow(SimpleNamespace(policy=policy))
     env = SimpleNamespace(robot_state=dict)
