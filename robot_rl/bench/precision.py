@@ -44,7 +44,8 @@ class Trainee:
             precision=PrecisionCfg(mode=mode),
         )
         generator = torch.Generator().manual_seed(0)
-        actor, critic = (net.to(device) for net in make_networks(self.cfg, DIMS, None, generator))
+        actor, critic = make_networks(self.cfg, DIMS, None, generator)
+        actor, critic = actor.to(device), critic.to(device)
         self.ppo = PPO(actor, critic, self.cfg.ppo, generator=torch.Generator(device).manual_seed(0))
         self.rollout = make_rollout(num_steps, num_envs, DIMS, device)
         self._fill(self.rollout, device)

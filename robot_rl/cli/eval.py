@@ -57,6 +57,8 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError(f"seconds={options.seconds}: must be in (0, 3600]")
     if options.form not in FORMS:
         raise UserError(f"form={options.form}: must be one of {', '.join(FORMS)}")
+    if options.precision not in ("auto", "true", "false"):
+        raise UserError(f"precision={options.precision}: must be auto, true or false; robot-rl export takes a format")
     moved = {key: value for key in ("engine", "assets") if (value := getattr(options, key))}
     policy = options.find_policy(changes | moved)
     cfg = policy.cfg
@@ -83,8 +85,6 @@ def run(arguments: Sequence[str]) -> int:
 
 def _precisions(policy: "PolicySource", options: Options, how: Any) -> dict[str, Any]:
     """Compare a run's policy with itself in other precisions, where that is requested or the run has one."""
-    if options.precision not in ("auto", "true", "false"):
-        raise UserError(f"precision={options.precision}: must be auto, true or false; robot-rl export takes a format")
     learner, is_asked = policy.cfg.learner, options.precision == "true" or options.sensitivity
     is_ours = policy.is_run and policy.cfg.source.name == "robot-rl"
     if not is_ours or (options.precision != "true" and not learner.precision.is_quantized and not options.sensitivity):

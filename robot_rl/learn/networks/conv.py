@@ -283,7 +283,7 @@ def _product(layer: nn.Conv2d | nn.Linear) -> Callable[..., Tensor] | None:
     """Return the product of inputs and weight of a convolution; None of a linear layer, which has the plain one."""
     if isinstance(layer, nn.Linear):
         return None
-    return partial(nn.functional.conv2d, stride=layer.stride, padding=layer.padding)
+    return partial(nn.functional.conv2d, stride=layer.stride[0], padding=int(layer.padding[0]))
 
 
 def _with_channels(shape: Sequence[int]) -> Image:

@@ -38,9 +38,13 @@ class FrozenLayer(nn.Module):
     node_levels: Tensor
     node_zero: Tensor
     node_zeros: Tensor
+    node_bias: Tensor | None
+    bias: Tensor | None
 
-    def __init__(self, layer: QuantizedLayer, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, layer: nn.Module, weight: Tensor, bias: Tensor | None) -> None:
+        """Copy the weight (out, ...) and bias of a `QuantizedLayer`."""
         super().__init__()
+        assert isinstance(layer, QuantizedLayer)
         format = layer.format
         self.name, self.format = layer.name, format
         self.rounds_output, self.lowest = layer.rounds_output, layer.lowest(format)
@@ -128,7 +132,7 @@ class FrozenLayer(nn.Module):
 
 
 def _symbolic(operator: str, inputs: tuple[Tensor, ...], dtype: torch.dtype, axis: int | None) -> Tensor:
-    attributes = {} if axis is None else {"axis": axis}
+    attributes: dict[str, Any] = {} if axis is None else {"axis": axis}
     return torch.onnx.ops.symbolic(
         operator, inputs, attrs=attributes, dtype=dtype, shape=inputs[0].shape, version=OPSET
     )

@@ -15,6 +15,9 @@ from torch import Tensor
 
 from robot_rl.learn.precision.formats import Format
 
+_int_mm: Any = getattr(torch, "_int_mm", None)
+_scaled_mm: Any = getattr(torch, "_scaled_mm", None)
+
 EXACT_INPUTS = 2**24 // (127 * 128)
 """Inputs of a layer up to which float32 holds every sum of int8 products."""
 LEAST_INTEGER = 2**22
@@ -38,13 +41,13 @@ def has_int8(kind: str) -> bool:
     """Whether a kind of device multiplies int8 numbers faster than float32."""
     if kind == "cuda":
         return torch.cuda.get_device_capability() >= (7, 5)
-    return kind == "cpu" and _supports("_is_vnni_supported")
+    return kind == "cpu" and _int_mm is not None and _supports("_is_vnni_supported")
 
 
 @functools.cache
 def has_fp8(kind: str) -> bool:
     """Whether a kind of device multiplies e4m3 numbers."""
-    return kind == "cuda" and hasattr(torch, "_scaled_mm") and torch.cuda.get_device_capability() >= (8, 9)
+    return kind == "cuda" and _scaled_mm is not None and torch.cuda.get_device_capability() >= (8, 9)
 
 
 def _supports(query: str) -> bool:
@@ -70,7 +73,7 @@ def multiply(levels: Tensor, weight: Tensor, format: Format) -> Tensor:
     if format.name == "fp8" and has_fp8(kind) and inputs % 16 == 0 and outputs % 16 == 0:
         one = torch.ones((), device=levels.device)
         pair = (levels.to(format.dtype), weight.to(format.dtype).t())
-        return torch._scaled_mm(*pair, scale_a=one, scale_b=one, out_dtype=torch.float32, use_fast_accum=False)
+        return _scaled_mm(*pair, scale_a=one, scale_b=one, out_dtype=torch.float32, use_fast_accum=False)
     return levels @ weight.t()
 
 
@@ -81,7 +84,7 @@ def _multiply_integers(levels: Tensor, weight: Tensor) -> Tensor:
     else:
         pays = kind == "cpu" and rows * inputs * outputs >= LEAST_INTEGER
     if pays and has_int8(kind):
-        return torch._int_mm(levels.to(torch.int8), weight.to(torch.int8).t()).to(torch.float32)
+        return _int_mm(levels.to(torch.int8), weight.to(torch.int8).t()).to(torch.float32)
     if inputs <= EXACT_INPUTS:
         return levels @ weight.t()
     return (levels.double() @ weight.double().t()).float()

@@ -59,7 +59,7 @@ def test_evaluation_compares_flows_and_layers_and_the_report_shows_it(run, root,
     assert "torch and ONNX agree" in out
     found = json.loads((run / "eval.json").read_text())["precision"]
     flows = {row["name"]: row for row in found["flows"]}
-    assert list(flows)[0] == "int8 throughout"
+    assert next(iter(flows)) == "int8 throughout"
     own = flows["int8 throughout"]
     assert own["log_ratio"] == 0.0
     assert own["kl_onnx"] < 1e-4
@@ -74,7 +74,7 @@ def test_evaluation_compares_flows_and_layers_and_the_report_shows_it(run, root,
 
 def test_quantization_after_training_needs_a_place_of_its_own(run, root, tmp_path, capfd):
     assert main(["export", "run=int8", "precision=fp8", f"root={root}"]) == 2
-    assert "precision=fp8: the run has int8; give out= for a bundle with another one" in capfd.readouterr().err
+    assert "precision=fp8: the run has int8; give out= for a bundle that differs from its own" in capfd.readouterr().err
     assert main(["export", "run=int8", "precision=fp8", f"root={root}", f"out={tmp_path / 'fp8'}"]) == 0
     assert "precision fp8" in capfd.readouterr().out
     contract = json.loads((tmp_path / "fp8" / "contract.json").read_text())

@@ -71,7 +71,11 @@ def test_grids_are_in_checkpoints_and_in_the_policy_of_a_run(make_point_env, sma
     run.learn(2)
     again = Runner(make_point_env(), precise(small_cfg, "int8"), seed=3)
     again.load(run.checkpoint, fresh_worlds=True)
-    for mine, theirs in ((run.actor, again.actor), (run.critic, again.critic), (run.actor, make_policy(tmp_path).actor)):
+    for mine, theirs in (
+        (run.actor, again.actor),
+        (run.critic, again.critic),
+        (run.actor, make_policy(tmp_path).actor),
+    ):
         for one, other in zip(layers_of(mine), layers_of(theirs), strict=True):
             assert one.format is other.format
             assert torch.equal(one.step, other.step)
