@@ -144,10 +144,13 @@ def run(capsys, monkeypatch):
 class Forked:
     """A running `python <words>`, used like a subprocess.Popen where stdout and stderr are one pipe of text."""
 
-    def __init__(self, words, cwd=None, env=None, start_new_session=False):
+    def __init__(self, words, cwd=None, env=None, start_new_session=False, stdout=None):
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(PRELOADED)
         reader, writer = context.Pipe(duplex=False)
+        if stdout is not None:
+            writer.close()
+            writer = multiprocessing.connection.Connection(os.dup(stdout.fileno()), readable=False)
         environ = dict(os.environ if env is None else env)
         request = ([str(word) for word in words], writer, str(cwd or Path.cwd()), environ, start_new_session)
         script = str(Path(__file__).with_name("forked.py"))
