@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -169,10 +170,14 @@ class Forked:
         return self.process.exitcode
 
     def communicate(self, timeout=None):
-        """Waits for the end; returns the output, and None as there is no other pipe."""
+        """Waits for the end, kills it after so long; returns the output, and None as there is no other pipe."""
+        timer = threading.Timer(threading.TIMEOUT_MAX if timeout is None else timeout, self.kill)
+        timer.daemon = True
+        timer.start()
         with self.stdout:
             output = self.stdout.read()
-        self.wait(timeout)
+        self.wait()
+        timer.cancel()
         return output, None
 
     def wait(self, timeout=None):
