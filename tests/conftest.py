@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -144,10 +145,13 @@ def run(capsys, monkeypatch):
 class Forked:
     """A running `python <words>`, used like a subprocess.Popen where stdout and stderr are one pipe of text."""
 
-    def __init__(self, words, cwd=None, env=None, start_new_session=False):
+    def __init__(self, words, cwd=None, env=None, start_new_session=False, stdout=None):
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(PRELOADED)
         reader, writer = context.Pipe(duplex=False)
+        if stdout is not None:
+            writer.close()
+            writer = multiprocessing.connection.Connection(os.dup(stdout.fileno()), readable=False)
         environ = dict(os.environ if env is None else env)
         request = ([str(word) for word in words], writer, str(cwd or Path.cwd()), environ, start_new_session)
         script = str(Path(__file__).with_name("forked.py"))
@@ -166,10 +170,14 @@ class Forked:
         return self.process.exitcode
 
     def communicate(self, timeout=None):
-        """Waits for the end; returns the output, and None as there is no other pipe."""
+        """Waits for the end, kills it after so long; returns the output, and None as there is no other pipe."""
+        timer = threading.Timer(threading.TIMEOUT_MAX if timeout is None else timeout, self.kill)
+        timer.daemon = True
+        timer.start()
         with self.stdout:
             output = self.stdout.read()
-        self.wait(timeout)
+        self.wait()
+        timer.cancel()
         return output, None
 
     def wait(self, timeout=None):

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.conftest import Forked
+
 RAY = str(Path(sys.executable).with_name("ray"))
 START = """
 import json, sys
@@ -126,12 +128,9 @@ class RayCluster:
         done = subprocess.run(command, env=self.environ, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def run(self, root, *words, **more):
+    def run(self, root, *words):
         """Start a robot-rl command and return its process, with the output in a pipe."""
-        command = [sys.executable, "-m", "robot_rl.cli.main", *words]
-        return subprocess.Popen(
-            command, cwd=root, env=self.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more
-        )
+        return Forked(["-m", "robot_rl.cli.main", *words], cwd=root, env=self.environ)
 
     def busy(self):
         """Return the names of actors and tasks that still run, but for Ray's own that stay."""

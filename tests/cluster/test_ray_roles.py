@@ -66,8 +66,7 @@ def test_one_simulator_elsewhere_without_staleness_is_the_local_run(cluster, roo
     apart, here = (root / "runs/cartpole" / name for name in names)
     finish(train(cluster, root, apart.name, 12, "roles.sim.count=1", *words), apart, 12)
     more = (*words, WORLDS, "max_iterations=12", f"run_id={here.name}")
-    command = [sys.executable, "-m", "robot_rl.cli.main", "train", *SMALL, *more]
-    subprocess.run(command, cwd=root, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    finish(cluster.run(root, "train", *SMALL, *more), here, 12)
     differing = differing_tensors(latest_checkpoint(apart), latest_checkpoint(here))
     own = ("env.", "random.noise", "random.hold", "worlds.noise")  # What acts is the simulator's.
     assert [name for name in differing if not any(part in name for part in own)] == []
@@ -126,7 +125,9 @@ def test_two_learners_with_a_simulator_each_are_two_processes_to_the_bit(cluster
     path = root / "runs/cartpole"
     finish(train(cluster, root, "both", 8, "launcher.ranks=2", "roles.sim.count=2"), path / "both", 8)
     plain = ("max_iterations=8", "run_id=plain", "launcher=torchrun", "launcher.ranks=2")
-    finish(cluster.run(root, "train", *SMALL, WORLDS, *plain), path / "plain", 8)
+    # A process of its own, since the launcher forks its processes from a server that those of the tests would share.
+    command = [sys.executable, "-m", "robot_rl.cli.main", "train", *SMALL, WORLDS, *plain]
+    subprocess.run(command, cwd=root, env=cluster.environ, check=True, capture_output=True, timeout=240)
     differing = differing_tensors(latest_checkpoint(path / "both"), latest_checkpoint(path / "plain"))
     assert [name for name in differing if "env." not in name and "random.noise" not in name] == []
     mine, theirs = (
@@ -201,7 +202,9 @@ def test_a_service_and_evaluations_in_processes_of_their_own_change_no_bit(clust
     if role == "teacher":
         return
     words = ["eval", f"run={apart.name}", "episodes=8", "form=torch", f"out={root / 'eval.json'}"]
-    subprocess.run([sys.executable, "-m", "robot_rl.cli.main", *words], cwd=root, check=True, capture_output=True)
+    process = cluster.run(root, *words)
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
     expected = json.loads((root / "eval.json").read_text())["torch"]
     assert results[-1]["metrics"]["return"] == pytest.approx(expected["return"]["mean"], rel=1e-6)
 

@@ -1,8 +1,6 @@
 """launcher=slurm on a real Slurm: trainings are preempted, lose a node, are swept, and are the undisturbed ones."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -10,6 +8,7 @@ from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
 from tests.cluster.slurm import NODES
+from tests.conftest import Forked
 
 pytestmark = pytest.mark.slow
 
@@ -29,17 +28,11 @@ def root(tmp_path_factory):
 
 def command(slurm, root, *words):
     """Run robot-rl in a directory on the cluster's login node, which has to succeed; return its output."""
-    done = subprocess.run(
-        [sys.executable, "-m", "robot_rl.cli.main", *words],
-        cwd=root,
-        env={**slurm.env, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    environ = {**slurm.env, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    process = Forked(["-m", "robot_rl.cli.main", *words], cwd=root, env=environ)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    return output
 
 
 def submit(slurm, root, name, *words):

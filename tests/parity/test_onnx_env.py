@@ -13,8 +13,9 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task, list_tasks
 
 from robot_rl.config import NetworkCfg
-from robot_rl.evaluate import evaluate_run, evaluation_task
-from robot_rl.evaluate.controllers import BundleController
+from robot_rl.evaluate import evaluate, evaluate_run, evaluation_task, rollout
+from robot_rl.evaluate.controllers import BundleController, TorchController
+from robot_rl.evaluate.rollout import evaluate_team
 from robot_rl.learn.networks.actor_critic import Actor
 
 TASKS = [name for name in list_tasks() if get_task(name).deployable]
@@ -81,13 +82,24 @@ def test_an_exported_actor_passes_its_check(exported):
     assert report.replay.action_error <= 1e-5
 
 
-def test_torch_and_onnx_evaluate_alike(exported):
+@pytest.fixture(scope="module")
+def evaluated(exported):
+    """The evaluation of the actor and of its bundle; of a team, in which each robot drops out, a short one."""
     name, actor, out = exported
 
-    def policy(obs):
-        return actor.mean(obs["actor"])
+    def drop_out(_, controller, seconds):
+        return evaluate_team(lambda: build(name, 2), controller, seconds / 4)
 
-    result = evaluate_run(lambda: build(name, 12), policy=policy, bundle=out, seconds=2.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rollout, "evaluate_team", drop_out)
+        return evaluate_run(
+            lambda: build(name, 12), policy=lambda obs: actor.mean(obs["actor"]), bundle=out, seconds=2.0
+        )
+
+
+def test_torch_and_onnx_evaluate_alike(exported, evaluated):
+    name, _, _ = exported
+    result = evaluated
     assert result["agreement"]["actions"], result["agreement"]
     assert result["agreement"]["observation_error"] <= 1e-6
     assert result["agreement"]["metrics"], result["agreement"]
@@ -95,14 +107,12 @@ def test_torch_and_onnx_evaluate_alike(exported):
     assert set(result["torch"]) == set(result["onnx"]) >= {"failure_rate", "return", "torque_rms"}
 
 
-def test_evaluation_repeats_bit_for_bit(exported):
+def test_evaluation_repeats_bit_for_bit(exported, evaluated):
     name, actor, _ = exported
-
-    def once():
-        policy = lambda obs: actor.mean(obs["actor"])  # noqa: E731
-        return evaluate_run(lambda: build(name, 4), policy=policy, bundle=None, seconds=1.2)
-
-    assert once() == once()
+    env = build(name, 12)
+    again = evaluate(env, TorchController(lambda obs: actor.mean(obs["actor"])), seconds=2.0)
+    env.close()
+    assert again == evaluated["torch"]
 
 
 def test_a_bundle_of_another_robot_or_rate_is_refused(exported):

@@ -1,6 +1,7 @@
 """export, eval, video, play, report and bench: a tiny run from start to end, and what is refused."""
 
 import json
+import shutil
 
 import pytest
 from robot_rl_deploy.bundle import read_bundle
@@ -8,14 +9,29 @@ from robot_rl_deploy.verify import verify_bundle
 from robot_rl_envs import render
 
 from robot_rl.cli import eval as eval_command
+from robot_rl.cli.main import main
 from robot_rl.experiment.export import exported
 from robot_rl.experiment.run_dir import RunDir
 
 
+@pytest.fixture(scope="module")
+def exported_once(small_run, tmp_path_factory):
+    """The bundle of a tiny run, to be copied."""
+    folder = tmp_path_factory.mktemp("exported") / "bundle"
+    assert main(["export", f"run={small_run.name}", f"root={small_run.parents[1]}", f"out={folder}"]) == 0
+    return folder
+
+
 @pytest.fixture
-def mine(run, in_tmp, tiny):
+def bundle(exported_once, in_tmp):
+    """A bundle of the test's own."""
+    return shutil.copytree(exported_once, in_tmp / "bundle")
+
+
+@pytest.fixture
+def mine(small_run, in_tmp):
     """A tiny run of the test's own."""
-    assert run("train", "task=cartpole", *tiny)[0] == 0
+    shutil.copytree(small_run.parents[1], in_tmp / "runs", symlinks=True)
     return RunDir.find("latest")
 
 
@@ -63,8 +79,8 @@ def test_eval_with_another_task_writes_only_to_out(run, mine, in_tmp):
     assert json.loads((in_tmp / "figures.json").read_text())["episodes"] == 2
 
 
-def test_a_bundle_is_evaluated_without_its_run(run, mine, in_tmp):
-    assert run("export", "out=bundle")[0] == 0
+@pytest.mark.usefixtures("bundle")
+def test_a_bundle_is_evaluated_without_its_run(run, in_tmp):
     code, out, _ = run("eval", "policy=bundle", "episodes=2", "seconds=1.5", "out=b.json")
     assert code == 0
     assert "torch" not in json.loads((in_tmp / "b.json").read_text())
@@ -79,12 +95,12 @@ def test_a_disagreement_is_shown_in_capitals(capsys):
     assert "DO NOT AGREE" in capsys.readouterr().out
 
 
-def test_video_of_a_run_and_of_a_bundle(run, mine, in_tmp, gl):
+@pytest.mark.usefixtures("bundle", "gl")
+def test_video_of_a_run_and_of_a_bundle(run, mine, in_tmp):
     sizes = ["seconds=0.2", "width=160", "height=96"]
     code, _, err = run("video", *sizes)
     assert code == 0, err
     assert mine.video_file.stat().st_size > 0
-    assert run("export", "out=bundle")[0] == 0
     assert run("video", "policy=bundle", *sizes)[0] == 0
     assert (in_tmp / "cartpole.mp4").stat().st_size > 0
 
@@ -164,9 +180,8 @@ def test_bad_input_is_one_line_exit_2_and_nothing_written(run, in_tmp, words, me
 
 
 @pytest.mark.parametrize("file", ["policy.onnx", "contract.json", "golden.npz", "SHA256SUMS"])
-def test_a_damaged_bundle_is_refused(run, mine, in_tmp, file):
-    assert run("export", "out=bundle")[0] == 0
-    path = in_tmp / "bundle" / file
+def test_a_damaged_bundle_is_refused(run, bundle, file):
+    path = bundle / file
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(bytes(content))

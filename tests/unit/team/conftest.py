@@ -37,7 +37,7 @@ def puck(tmp_path_factory) -> Robot:
     return Robot(name="puck", model=path, joints=(hinge("paddle"),), base_body="trunk", base_height=0.1)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def puck_task(puck):
     """make(count, **fields): a task of so many pucks in a row, 1 m apart; of one without `robots` where count is 0."""
     from robot_rl_envs.agents import Agent

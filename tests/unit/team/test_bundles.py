@@ -1,6 +1,7 @@
 """The bundles of a team with several policies: run side by side, they are the torch policies."""
 
 import contextlib
+import shutil
 
 import pytest
 import torch
@@ -19,8 +20,8 @@ from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
 from robot_rl.learn.dims import make_dims
 
 
-@pytest.fixture
-def pucks(puck_task, tmp_path):
+@pytest.fixture(scope="module")
+def made(puck_task, tmp_path_factory):
     """A task of three pucks, the policies of one and of the other two, and the folder of their bundles."""
     from robot_rl_deploy.contract import TrainingSpec
 
@@ -31,8 +32,16 @@ def pucks(puck_task, tmp_path):
     with contextlib.closing(make_env(task, num_envs=1, seed=0)) as env:
         torch.manual_seed(0)
         actor = cfg.make_actor(make_dims(env, cfg), None)
-        export_team(env, actor, tmp_path / "policy", training=training)
-    return task, actor, tmp_path / "policy"
+        folder = tmp_path_factory.mktemp("pucks") / "policy"
+        export_team(env, actor, folder, training=training)
+    return task, actor, folder
+
+
+@pytest.fixture
+def pucks(made, tmp_path):
+    """The same, with a folder of the test's own."""
+    task, actor, folder = made
+    return task, actor, shutil.copytree(folder, tmp_path / "policy")
 
 
 def test_they_are_the_torch_policies(pucks):
