@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from robot_rl.learn.precision import bounds
-from tests.unit.learn.precision.actors import KINDS, MODES, make_actor, outputs, state_of
+from tests.unit.learn.precision.actors import KINDS, make_actor, outputs, state_of
 
 
 def run_onnx(module, inputs, mode):
@@ -37,8 +37,10 @@ def run_onnx(module, inputs, mode):
     return torch.from_numpy(session.run(None, feeds)[0]), model
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [*((kind, "int8") for kind in KINDS), ("plain", "bf16"), ("plain", "fp8"), ("images", "fp8"), ("gru", "bf16")],
+)
 def test_onnx_runtime_computes_the_same_within_the_bound(kind, mode):
     actor = make_actor(kind, mode)
     module, x = actor.export_module(), torch.randn(300, actor.obs_dim, generator=torch.Generator().manual_seed(0))
