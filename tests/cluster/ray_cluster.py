@@ -97,7 +97,9 @@ class RayCluster:
         found = []
         for process in psutil.process_iter(["cmdline", "ppid"]):
             words = " ".join(process.info["cmdline"] or [])
-            if str(self.folder) in words and process.pid != os.getpid():
+            # The server of Ray's client has the address among its words, not the folder.
+            is_ours = str(self.folder) in words or f" --address={self.address} " in words
+            if is_ours and process.pid != os.getpid():
                 found.append(process)
         children = [child for process in found for child in _children(process)]
         return list({process.pid: process for process in [*found, *children]}.values())
