@@ -1,4 +1,4 @@
-"""Quantized networks on a CUDA device: its instructions against the CPU's float32, and the ratio of the first minibatch."""
+"""Quantized networks on a CUDA device: its instructions against float32, and the ratio of the first minibatch."""
 
 from dataclasses import replace
 
