@@ -12,6 +12,7 @@ from robot_rl.learn.algorithms.rsl_rl.config import RslRlLearnerCfg
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.precision.conversion import layers_of
 from robot_rl.learn.runner import Runner
+from tests.unit.learn.apart import assert_local_run, assert_resumed
 from tests.unit.learn.precision.actors import MODES
 
 
@@ -80,6 +81,12 @@ def test_grids_are_in_checkpoints_and_in_the_policy_of_a_run(make_point_env, sma
             assert one.format is other.format
             assert torch.equal(one.step, other.step)
             assert torch.equal(one.fitted, other.fitted)
+
+
+@pytest.mark.parametrize("mode", ["int8", "bf16"])
+def test_a_simulator_apart_acts_in_it_and_is_resumed(make_point_env, small_cfg, tmp_path, mode):
+    assert_local_run(make_point_env, precise(small_cfg, mode), tmp_path / "local", iterations=3)
+    assert_resumed(make_point_env, precise(small_cfg, mode), tmp_path / "resumed", iterations=4)
 
 
 @pytest.mark.parametrize(
