@@ -30,6 +30,7 @@ KNOWN = {
     "flows": "fp32,bf16,int8,fp8,bf16:int8,bf16:fp8,fp32>int8,fp32>fp8",
     "seeds": "1,2",
     "jobs": "2",
+    "episodes": "100",
     "train": "",
     "root": "runs-precision",
     "out": "",
@@ -47,8 +48,9 @@ def command(*words: str) -> None:
         raise UserError(f"robot-rl {' '.join(words)}: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
 
 
-def run_one(task: str, flow: str, seed: int, root: Path, train: str) -> dict[str, Any]:
+def run_one(task: str, flow: str, seed: int, words: dict[str, str]) -> dict[str, Any]:
     """Train and evaluate a flow; return its figures."""
+    root, train, worlds = Path(words["root"]), words["train"], f"episodes={words['episodes']}"
     trained, _, after = flow.partition(">")
     update, _, rollout = trained.partition(":")
     name = f"{trained.replace(':', '-')}_{seed}"
@@ -70,9 +72,9 @@ def run_one(task: str, flow: str, seed: int, root: Path, train: str) -> dict[str
         if after:
             bundle = path / f"policy-{after}"
             command("export", f"run={task}/{name}", f"root={root}", f"precision={after}", f"out={bundle}")
-            command("eval", f"policy={bundle}", f"out={out}")
+            command("eval", f"policy={bundle}", worlds, f"out={out}")
         else:
-            command("eval", f"run={task}/{name}", f"root={root}", "precision=false", f"out={out}")
+            command("eval", f"run={task}/{name}", f"root={root}", "precision=false", worlds, f"out={out}")
     found = json.loads(out.read_text())
     block = found.get("onnx") or found["torch"]
     rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
@@ -103,7 +105,7 @@ def summarize(done: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def main(arguments: list[str]) -> int:
     """Train and evaluate what is missing."""
     words = read_words(arguments, KNOWN)
-    root, out = Path(words["root"]), Path(words["out"]) if words["out"] else None
+    out = Path(words["out"]) if words["out"] else None
     several = [
         (task, flow, int(seed))
         for task in words["tasks"].split(",")
@@ -113,7 +115,7 @@ def main(arguments: list[str]) -> int:
     done: list[dict[str, Any]] = []
 
     def work(item: tuple[str, str, int]) -> None:
-        done.append(run_one(*item, root, words["train"]))
+        done.append(run_one(*item, words))
         rows = summarize(sorted(done, key=lambda row: several.index((row["task"], row["flow"], row["seed"]))))
         print(f"{' '.join(map(str, item))}: return {done[-1]['return']['mean']:.4g}", flush=True)
         if out is not None:
