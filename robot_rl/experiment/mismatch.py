@@ -104,7 +104,7 @@ class Trace:
 
 
 class Tracer(TorchController):
-    """A policy that keeps what it sees in the first worlds."""
+    """A policy on the CPU that keeps what it sees in the first worlds, wherever these are."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(policy)
@@ -113,13 +113,12 @@ class Tracer(TorchController):
 
     def act(self, env: Any, obs: Any) -> Tensor:
         """Return actions (N, num_actions)."""
-        own = obs[:TRACED]
-        rows = self._layout.gather(own, torch.empty(own.batch_size[0], self._layout.size, device=env.device))
-        self._obs.append(rows.cpu())
+        own = obs[:TRACED].to("cpu")
+        self._obs.append(self._layout.gather(own, torch.empty(own.batch_size[0], self._layout.size)))
         assert self._begun is not None
         self._begins.append(self._begun[:TRACED].cpu())
         self._begun = torch.zeros_like(self._begun)
-        return super().act(env, obs)
+        return super().act(env, obs.to("cpu")).to(env.device)
 
     def reset(self, done: Tensor) -> None:
         """Note where an episode begins."""
