@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ DIMS = Dims(actor=48, critic=64, action=12)
 """Sizes of a quadruped's observations and actions."""
 ACTING = 4096
 """Worlds that act at once."""
+ACTS = 8
+"""Times that a policy acts in one measurement."""
 ROBOT = (98, (512, 512, 512), 29)
 """Observations, hidden layers and actions of the network that the binary runs: a humanoid's."""
 REQUIRED = {"update": 1.4, "acting": 1.3}
@@ -74,6 +78,49 @@ class Trainee:
         self.ppo.actor.act(self._obs, self._noise)
 
 
+class Worker:
+    """A process of its own with PPO in a precision, as a training has one: two in a process disturb each other."""
+
+    def __init__(self, mode: str, hidden: tuple[int, ...], num_envs: int, num_steps: int, device: str) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._link, other = context.Pipe()
+        threads = torch.get_num_threads()
+        self._process = context.Process(
+            target=_serve, args=(other, mode, hidden, num_envs, num_steps, device, threads), daemon=True
+        )
+
+    def __enter__(self) -> Worker:
+        """Start it."""
+        self._process.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.join()
+
+    def measure(self, what: str) -> float:
+        """Return how long an "update" or an "act" takes [s]."""
+        self._link.send(what)
+        return self._link.recv()
+
+
+def _serve(link: Any, mode: str, *sizes: Any) -> None:
+    """Measure what the other end asks for, until it is gone."""
+    *sizes_of, device, threads = sizes
+    torch.set_num_threads(threads)
+    trainee = Trainee(mode, *sizes_of, device)
+    with contextlib.suppress(EOFError):
+        while True:
+            what = link.recv()
+            run = getattr(trainee, what)
+            if what == "act":  # As in a rollout: one after the other.
+                run()
+                link.send(seconds(lambda run=run: [run() for _ in range(ACTS)], device) / ACTS)
+            else:
+                link.send(seconds(run, device))
+
+
 def bench_precision(
     modes: Sequence[str],
     hidden: tuple[int, ...],
@@ -100,14 +147,18 @@ def bench_precision(
         (quartile distance), "ratio" (median over rounds of fp32's time by this one's), "required", "computed"}.
     """
     several = ("fp32", *(mode for mode in modes if mode != "fp32"))
-    trainees = {mode: Trainee(mode, hidden, num_envs, num_steps, device) for mode in several}
     rows = []
-    for what, runs in (
-        ("update", {mode: trainee.update for mode, trainee in trainees.items()}),
-        ("acting", {mode: trainee.act for mode, trainee in trainees.items()}),
-    ):
-        times = _in_turn(runs, repeats if what == "update" else 8 * repeats, device)
-        rows += _rows(what, times, "ms", 1e3, device)
+    with contextlib.ExitStack() as stack:
+        workers = {}
+        for mode in several:
+            workers[mode] = stack.enter_context(Worker(mode, hidden, num_envs, num_steps, device))
+        for what, count in (("update", repeats), ("act", 2 * repeats)):
+            times: dict[str, list[float]] = {mode: [] for mode in several}
+            for k in range(count + 1):  # The first round is left out.
+                for mode, worker in workers.items():
+                    taken = worker.measure(what)
+                    times[mode] += [taken] if k else []
+            rows += _rows({"act": "acting"}.get(what, what), times, "ms", 1e3, device)
     notes: dict[str, Any] = {"hidden": list(hidden), "num_envs": num_envs, "num_steps": num_steps, "device": device}
     notes["acting"] = ACTING
     if runtime:
@@ -115,17 +166,6 @@ def bench_precision(
         notes["robot"] = list(ROBOT)
     versions = package_versions()
     return {"name": "precision", "machine": machine_facts(), "versions": versions, "rows": rows, "notes": notes}
-
-
-def _in_turn(runs: dict[str, Callable[[], None]], repeats: int, device: str) -> dict[str, list[float]]:
-    """Return the times [s] of each, run one after the other in every round, the first round left out."""
-    times: dict[str, list[float]] = {mode: [] for mode in runs}
-    for k in range(repeats + 1):
-        for mode, run in runs.items():
-            taken = seconds(run, device)
-            if k:
-                times[mode].append(taken)
-    return times
 
 
 def _rows(what: str, times: dict[str, list[float]], unit: str, scale: float, device: str) -> list[dict[str, Any]]:

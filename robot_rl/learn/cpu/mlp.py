@@ -131,21 +131,29 @@ class Workspace:
         """
         return rows * self.widest > MOST_PLAIN
 
-    def blocks(self, rows: int, sizes: tuple[int, ...], *, keep: bool, spaces: int = 1) -> list[RowBlock]:
+    def blocks(
+        self,
+        rows: int,
+        sizes: tuple[int, ...],
+        *,
+        keep: bool,
+        spaces: int = 1,
+        dtype: torch.dtype = torch.float32,
+    ) -> list[RowBlock]:
         """Return the blocks of a pass over so many rows, with arrays of unspecified content.
 
         `sizes` are (times, width, width, ...): rows of an array per row of the input, and the width of each hidden
         layer. With `keep` every block has values of its own, for a backward pass; else all share them. `spaces`
-        intermediate arrays of each layer are shared by all blocks.
+        intermediate arrays of each layer are shared by all blocks. Values are of a `dtype`, the others float32.
         """
-        key = (rows, sizes, keep, spaces)
+        key = (rows, sizes, keep, spaces, dtype)
         if key not in self._blocks:
             if len(self._blocks) == MAX_KEPT:  # Dictionaries are ordered: the first is the oldest.
                 del self._blocks[next(iter(self._blocks))]
             times, *widths = sizes
             most = min(rows, self.block)
             shared = [[torch.empty(times * most, width) for _ in range(spaces)] for width in widths]
-            values = [torch.empty(times * (rows if keep else most), width) for width in widths]
+            values = [torch.empty(times * (rows if keep else most), width, dtype=dtype) for width in widths]
             self._blocks[key] = []
             for start in range(0, rows, self.block):
                 stop = min(start + self.block, rows)

@@ -13,9 +13,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from robot_rl.learn.cpu.mlp import FUSED_ACTIVATIONS, Workspace, activate, activation_gradient
+from robot_rl.learn.cpu.mlp import FUSED_ACTIVATIONS, Workspace, activate, activation_gradient, check_generation
 from robot_rl.learn.precision.formats import BF16
-from robot_rl.learn.precision.kernels import has_bf16, linear_bf16
+from robot_rl.learn.precision.kernels import has_bf16
 from robot_rl.learn.precision.layer import QuantizedLayer
 
 VECTOR = 32
@@ -62,30 +62,26 @@ def run_bf16(work: Workspace, x: Tensor, weights: Weights) -> Tensor:
     """
     if torch.is_grad_enabled():
         return _Bf16Function.apply(x, work, *(part for layer in weights for part in layer))  # type: ignore[return-value]
-    return _forward(work, x, [(weight.to(torch.bfloat16), bias) for weight, bias in weights], keep=False)[0]
+    return _forward(work, x, [(weight.to(torch.bfloat16), bias) for weight, bias in weights], keep=False)
 
 
-def _forward(work: Workspace, x: Tensor, weights: Weights, *, keep: bool) -> tuple[Tensor, list[list[Tensor]]]:
-    """Return the output, and of each block the inputs of every layer if they are kept; weights are bfloat16."""
+def _widths(weights: Weights) -> tuple[int, ...]:
+    return (1, *(weight.shape[0] for weight, _ in weights[:-1]))
+
+
+def _forward(work: Workspace, x: Tensor, weights: Weights, *, keep: bool) -> Tensor:
+    """Run the layers block by block; with `keep` the hidden activations stay in the workspace. Weights are bfloat16."""
     *hidden, (last_weight, last_bias) = weights
-    rounded = [(weight, bias.to(torch.bfloat16)) for weight, bias in hidden]
-    out = torch.empty(x.shape[0], last_weight.shape[0])
-    last = last_weight.float().t()
-    kept: list[list[Tensor]] = []
-    width = max(weight.shape[0] for weight, _ in hidden)
-    scratch = torch.empty(2, min(work.block, x.shape[0]), width)
-    for start in range(0, x.shape[0], work.block):
-        part = x[start : start + work.block]
-        values = [part.to(torch.bfloat16)]
-        for weight, bias in rounded:
-            value = linear_bf16(values[-1], weight, bias)
-            plain, spare = (array.view(-1)[: value.numel()].view_as(value) for array in scratch)
-            activate(work.activation, plain.copy_(value), spare)
-            values.append(value.copy_(plain))
-        torch.addmm(last_bias, values[-1].float(), last, out=out[start : start + part.shape[0]])
-        if keep:
-            kept.append(values)
-    return out, kept
+    rounded = [(weight.t(), bias.to(torch.bfloat16)) for weight, bias in hidden]
+    out, last = torch.empty(x.shape[0], last_weight.shape[0]), last_weight.float().t()
+    for block in work.blocks(x.shape[0], _widths(weights), keep=keep, spaces=2, dtype=torch.bfloat16):
+        value = x[block.span].to(torch.bfloat16)
+        for (weight, bias), (plain, spare), result in zip(rounded, block.spaces, block.values, strict=True):
+            torch.addmm(bias, value, weight, out=result)
+            activate(work.activation, plain.copy_(result), spare)
+            value = result.copy_(plain)
+        torch.addmm(last_bias, value.float(), last, out=out[block.span])
+    return out
 
 
 class _Bf16Function(torch.autograd.Function):
@@ -94,28 +90,31 @@ class _Bf16Function(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, work: Workspace, *parts: Tensor) -> Tensor:
         weights = [(weight.to(torch.bfloat16), bias) for weight, bias in zip(parts[::2], parts[1::2], strict=True)]
-        out, kept = _forward(work, x, weights, keep=True)
-        ctx.work, ctx.kept, ctx.weights = work, kept, [weight for weight, _ in weights]
+        out = _forward(work, x, weights, keep=True)
+        work.generation += 1
+        ctx.work, ctx.generation, ctx.weights = work, work.generation, weights
+        ctx.save_for_backward(x)
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        weights, work = ctx.weights, ctx.work
-        results = [part for weight in weights for part in (torch.zeros(weight.shape), torch.zeros(weight.shape[0]))]
-        below: list[Tensor] = []
-        start = 0
-        for values in ctx.kept:
-            grad = grads[0][start : start + values[0].shape[0]]
-            start += values[0].shape[0]
-            rounded = grad.to(torch.bfloat16)
-            for i in range(len(weights) - 1, -1, -1):
-                results[2 * i].add_(rounded.t() @ values[i])
-                results[2 * i + 1].add_(rounded.sum(0, dtype=torch.float32))
-                if i == 0 and not ctx.needs_input_grad[0]:
-                    break
-                rounded = rounded @ weights[i]
-                if i:
-                    activation_gradient(work.activation, rounded, values[i])
-            below.append(rounded)
-        grad_x = torch.cat(below).float() if ctx.needs_input_grad[0] else None
+        (x,), work, weights = ctx.saved_tensors, ctx.work, ctx.weights
+        check_generation(work, ctx.generation)
+        grad_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        results = [part for weight, bias in weights for part in (torch.zeros(weight.shape), torch.zeros(bias.shape))]
+        key: dict[str, Any] = {"spaces": 2, "dtype": torch.bfloat16}
+        kept = work.blocks(x.shape[0], _widths(weights), keep=True, **key)
+        spare = work.blocks(x.shape[0], _widths(weights), keep=False, **key)
+        for block, below in zip(kept, spare, strict=True):
+            grad = grads[0][block.span].to(torch.bfloat16)
+            for i in range(len(weights) - 1, 0, -1):
+                value, weight = block.values[i - 1], weights[i][0]
+                results[2 * i].add_(grad.t() @ value)
+                results[2 * i + 1].add_(grad.sum(0, dtype=torch.float32))
+                grad = torch.mm(grad, weight, out=below.values[i - 1])
+                activation_gradient(work.activation, grad, value)
+            results[0].add_(grad.t() @ x[block.span].to(torch.bfloat16))
+            results[1].add_(grad.sum(0, dtype=torch.float32))
+            if grad_x is not None:
+                grad_x[block.span] = grad @ weights[0][0]
         return grad_x, None, *results
