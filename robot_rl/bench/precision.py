@@ -84,10 +84,9 @@ class Worker:
     def __init__(self, mode: str, hidden: tuple[int, ...], num_envs: int, num_steps: int, device: str) -> None:
         context = multiprocessing.get_context("spawn")
         self._link, other = context.Pipe()
-        threads = torch.get_num_threads()
-        self._process = context.Process(
-            target=_serve, args=(other, mode, hidden, num_envs, num_steps, device, threads), daemon=True
-        )
+        options = {"hidden": hidden, "num_envs": num_envs, "num_steps": num_steps, "device": device}
+        given = (other, mode, options, torch.get_num_threads())
+        self._process = context.Process(target=_serve, args=given, daemon=True)
 
     def __enter__(self) -> Worker:
         """Start it."""
@@ -105,11 +104,10 @@ class Worker:
         return self._link.recv()
 
 
-def _serve(link: Any, mode: str, *sizes: Any) -> None:
+def _serve(link: Any, mode: str, options: dict[str, Any], threads: int) -> None:
     """Measure what the other end asks for, until it is gone."""
-    *sizes_of, device, threads = sizes
     torch.set_num_threads(threads)
-    trainee = Trainee(mode, *sizes_of, device)
+    trainee, device = Trainee(mode, **options), options["device"]
     with contextlib.suppress(EOFError):
         while True:
             what = link.recv()
