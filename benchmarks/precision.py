@@ -38,7 +38,7 @@ KNOWN = {
 CLI = (sys.executable, "-c", "from robot_rl.cli.main import script; script()")
 TRACKED = ("lin_vel_error", "speed")
 LAST = 50
-"""Iterations at the end whose ratios are averaged."""
+"""The ratios of so many last iterations are averaged."""
 
 
 def command(*words: str) -> None:

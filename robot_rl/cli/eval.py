@@ -55,13 +55,10 @@ def run(arguments: Sequence[str]) -> int:
     options, changes = read(Options, arguments)
     if options.seconds is not None and not 0 < options.seconds <= 3600:
         raise UserError(f"seconds={options.seconds}: must be in (0, 3600]")
-    if options.form not in FORMS:
-        raise UserError(f"form={options.form}: must be one of {', '.join(FORMS)}")
-    if options.precision not in ("auto", "true", "false"):
-        raise UserError(f"precision={options.precision}: must be auto, true or false; robot-rl export takes a format")
+    _check_words(options)
     moved = {key: value for key in ("engine", "assets") if (value := getattr(options, key))}
     policy = options.find_policy(changes | moved)
-    cfg = policy.cfg
+    cfg, compares = policy.cfg, _compares(policy, options)
     seed = EVALUATION_SEED if options.seed is None else options.seed
     how = EvaluationCfg(
         episodes=options.episodes, seed=seed, seconds=options.seconds, steps=options.steps, form=options.form
@@ -74,33 +71,51 @@ def run(arguments: Sequence[str]) -> int:
     if "engine" in result:
         result["trained_on"] = trained_on
     show(policy.name, result, options.episodes)
-    if found := _precisions(policy, options, how):
-        result["precision"] = found
-        show_precisions(found)
+    if compares:
+        result["precision"] = _compare_precisions(policy, options, how)
+        show_precisions(result["precision"])
     if out is not None:
         write_evaluation(out, result)
         print(out)
     return 0
 
 
-def _precisions(policy: "PolicySource", options: Options, how: Any) -> dict[str, Any]:
-    """Compare a run's policy with itself in other precisions, where that is requested or the run has one."""
-    learner, is_asked = policy.cfg.learner, options.precision == "true" or options.sensitivity
-    is_ours = policy.is_run and policy.cfg.source.name == "robot-rl"
-    if not is_ours or (options.precision != "true" and not learner.precision.is_quantized and not options.sensitivity):
-        if is_asked:
-            raise UserError(f"{policy.name}: precisions are compared of runs of robot-rl's own tasks; leave that out")
-        return {}
-    if options.precision == "false" and not options.sensitivity:
-        return {}
+def _check_words(options: Options) -> None:
+    """Raise UserError for a word that is none of its option's."""
+    from robot_rl.config.precision import PRECISIONS
+
+    if options.form not in FORMS:
+        raise UserError(f"form={options.form}: must be one of {', '.join(FORMS)}")
+    if options.precision not in ("auto", "true", "false"):
+        raise UserError(f"precision={options.precision}: must be auto, true or false; robot-rl export takes a format")
+    if options.sensitivity not in ("", *PRECISIONS[1:]):
+        raise UserError(f"sensitivity={options.sensitivity}: must be one of {', '.join(PRECISIONS[1:])}")
+
+
+def _compares(policy: "PolicySource", options: Options) -> bool:
+    """Return whether a run's policy is compared with itself in other precisions; raise UserError where it cannot be."""
+    is_asked = options.precision == "true" or bool(options.sensitivity)
+    if not is_asked and (options.precision == "false" or not policy.cfg.learner.precision.is_quantized):
+        return False
+    from robot_rl.experiment.mismatch import no_precision
+
+    line = (
+        no_precision(policy.cfg) if policy.is_run else f"{policy.name}: precisions are compared of runs; leave that out"
+    )
+    if is_asked and line:
+        raise UserError(line)
+    return not line and options.form != "onnx"
+
+
+def _compare_precisions(policy: "PolicySource", options: Options, how: Any) -> dict[str, Any]:
+    """Compare a run's policy with itself in other precisions."""
     from robot_rl.experiment.mismatch import compare_precisions
 
     def tell(line: str) -> None:
         print(f"  {line} ...", file=sys.stderr, flush=True)
 
-    return compare_precisions(
-        policy, how, flows=options.precision != "false", sensitivity=options.sensitivity, tell=tell
-    )
+    flows = options.precision != "false"
+    return compare_precisions(policy, how, flows=flows, sensitivity=options.sensitivity, tell=tell)
 
 
 def show_precisions(found: Mapping[str, Any]) -> None:

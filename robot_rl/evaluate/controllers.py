@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ACTION_BOUND = 1e-4
-"""Difference of actions that float32 alone may make between two programs, and more than it ever did."""
+"""Difference of actions that float32 itself may make between two programs; it never made as much."""
 Bound = Callable[..., Tensor]
 """Takes observations (N, D), of a policy with a memory its state, and how far other observations are (N, D) or None;
 returns how far their actions (N, A) may be off."""

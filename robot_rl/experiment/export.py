@@ -56,16 +56,14 @@ def quantized_later(cfg: Any, policy: Any, precision: str) -> Any:
     Raises:
         UserError: There is no such precision, or the policy has none.
     """
-    from robot_rl.config import PrecisionCfg
+    from robot_rl.config import PrecisionCfg, from_dict
     from robot_rl.evaluate import EVALUATION_SEED
-    from robot_rl.experiment.mismatch import record_trace
+    from robot_rl.experiment.mismatch import no_precision, record_trace
     from robot_rl.learn.precision.conversion import in_precision
 
-    if not hasattr(policy.actor, "quantize") or hasattr(policy.actor, "actors"):
-        raise UserError(
-            f"precision={precision}: the policy of learner={cfg.learner.name} has no such form; leave it out"
-        )
-    wanted = PrecisionCfg(mode=precision)
+    wanted = from_dict(PrecisionCfg, {"mode": precision}, prefix="precision.")
+    if line := no_precision(cfg):
+        raise UserError(line)
     trace = record_trace(cfg, policy, EVALUATION_SEED + 1)
     return in_precision(policy.actor, wanted, trace.outputs)
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robot_rl.config.precision import PRECISIONS, PrecisionCfg
+from robot_rl.config.precision import PrecisionCfg
 from robot_rl.errors import UserError
 from robot_rl.evaluate import evaluation_task
 from robot_rl.evaluate.controllers import TorchController
@@ -139,6 +139,17 @@ def record_trace(cfg: Any, policy: Policy, seed: int) -> Trace:
     return tracer.trace()
 
 
+def no_precision(cfg: Any) -> str:
+    """Return why the policy of a run with these settings has no other precision; empty if it has."""
+    learner = cfg.learner
+    if cfg.source.name != "robot-rl":
+        return f"task={cfg.reference}: precisions are compared of robot-rl's own tasks; leave that out"
+    if not learner.quantizes or getattr(cfg.task, "robots", None):
+        which = f"learner={learner.name}" if not learner.quantizes else f"task={cfg.reference}: a team"
+        return f"{which}: its policy has no other precision to compare with; leave that out"
+    return ""
+
+
 class Mismatch:
     """Compares a run's policy with itself in other precisions.
 
@@ -148,15 +159,15 @@ class Mismatch:
     """
 
     def __init__(self, source: Any, how: Any) -> None:
-        """Take a `robot_rl.experiment.policies.PolicySource` of a run, and an `EvaluationCfg`."""
+        """Take a `robot_rl.experiment.policies.PolicySource` of a run, and an `EvaluationCfg`; errors of `no_precision`."""
         cfg = source.cfg
+        if line := no_precision(cfg):
+            raise UserError(line)
         self._cfg, self._task = cfg, evaluation_task(cfg.task)
         self._worlds = dataclasses.replace(cfg.worlds(), num_envs=how.episodes, seed=how.seed)
         self._seconds = SECONDS if how.seconds is None else how.seconds
         self.own: PrecisionCfg = cfg.learner.precision
         self._policy: Policy = source.torch_policy("cpu")
-        if not hasattr(self._policy.actor, "quantize") or hasattr(self._policy.actor, "actors"):
-            raise UserError(f"learner={cfg.learner.name}: its policy has no other precision to compare with")
         solved = getattr(cfg.task, "solved", None)
         self.metric = solved[0].removeprefix("tracking/") if solved else ""
         self._trace: Trace | None = None
@@ -186,8 +197,6 @@ class Mismatch:
 
         The last row is that of all layers in `mode`.
         """
-        if mode not in PRECISIONS[1:]:
-            raise UserError(f"sensitivity={mode}: must be one of {', '.join(PRECISIONS[1:])}")
         trace, plain = self._traced(), self._simulate(self._variant("fp32"))
         names = [layer.name for layer in layers_of(self._variant(mode).actor)]
         before, rows = self._mean(trace.outputs(self._variant("fp32").actor)), []
@@ -290,7 +299,7 @@ def _shift(distribution: Any, params: tuple[Tensor, ...], difference: Tensor) ->
     """Return a Gaussian's parameters with its mean moved so that actions differ by `difference`, to first order."""
     mean, *rest = params
     bound = getattr(distribution, "bound", None)
-    if bound is not None:  # Through bound tanh(mean), whose slope is bound (1 - tanh^2).
+    if bound is not None:  # The action is bound tanh(mean), with the slope bound (1 - tanh^2).
         difference = difference / (bound * (1.0 - torch.tanh(mean).square())).clamp(min=1e-6)
     return (mean + difference, *rest)
 
@@ -329,7 +338,7 @@ def compare_precisions(
         source: The `robot_rl.experiment.policies.PolicySource` of a run.
         how: An `EvaluationCfg`.
         flows: Compare flows from training to the robot.
-        sensitivity: The precision whose cost is measured for each layer; empty: none is.
+        sensitivity: The precision of which the cost is measured for each layer; empty: of none.
         tell: Gets a line about each part that begins.
 
     Raises:

@@ -117,9 +117,8 @@ class Encoders(nn.Module):
         """Map normalized observations (B, D) to (B, F)."""
         if self.is_identity:
             return x
-        if (
-            x.device.type == "cpu" and next(self._each()).arithmetic is not None
-        ):  # Its bits must not depend on the number of rows.
+        is_quantized = next(self._each()).arithmetic is not None
+        if is_quantized and x.device.type == "cpu":  # Bits must not depend on the number of rows.
             return self._chunked(pad_rows(x))[: x.shape[0]]
         return self._chunked(x)
 
@@ -234,7 +233,10 @@ class ConvEncoder(nn.Module):
             return self.layers(image)
         arithmetic = iter(self.arithmetic)
         for layer in self.layers:
-            image = _compute(layer, image, next(arithmetic)) if _has_weight(layer) else layer(image)
+            if _has_weight(layer):
+                image = next(arithmetic)(image, layer.weight, layer.bias, _product(layer))
+            else:
+                image = layer(image)
         return image
 
     def quantize(self, quantizer: Quantizer, name: str) -> None:
@@ -272,11 +274,6 @@ class ConvEncoder(nn.Module):
 
 def _has_weight(layer: nn.Module) -> TypeGuard[nn.Conv2d | nn.Linear]:
     return isinstance(layer, (nn.Conv2d, nn.Linear))
-
-
-def _compute(layer: nn.Conv2d | nn.Linear, x: Tensor, arithmetic: nn.Module) -> Tensor:
-    """Compute a layer by another arithmetic."""
-    return arithmetic(x, layer.weight, layer.bias, _product(layer))
 
 
 def _product(layer: nn.Conv2d | nn.Linear) -> Callable[..., Tensor] | None:

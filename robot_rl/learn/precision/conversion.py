@@ -36,10 +36,7 @@ class Place:
 
 
 class Quantizer:
-    """Makes the layers of a network of a precision, and knows which there are.
-
-    It is a converter (`robot_rl.learn.networks.arithmetic.Converter`) that also takes where the layer is.
-    """
+    """Makes the layers of a network of a precision, and knows which there are."""
 
     def __init__(self, cfg: PrecisionCfg) -> None:
         self.cfg = cfg
@@ -126,9 +123,12 @@ def measure(network: nn.Module, run: Callable[[], Any], average: Callable[[Tenso
         layer.seen = []
     try:
         run()
-    finally:
+    except BaseException:
         for layer in layers:
-            layer.fit(average)
+            layer.seen = None
+        raise
+    for layer in layers:
+        layer.fit(average)
 
 
 def describe_layers(network: nn.Module, kind: str) -> str:

@@ -28,15 +28,12 @@ class Format:
         dtype: in which levels are stored and exported.
         largest: magnitude of the largest level; 0: the format needs no step.
         lowest: the lowest level, which inputs saturate at.
-        epsilon: greatest relative error of rounding a number in the format's normal range; of int8, whose levels are
-            equally far from each other, 0.
     """
 
     name: str
     dtype: torch.dtype
     largest: float
     lowest: float
-    epsilon: float
 
     @property
     def has_step(self) -> bool:
@@ -60,10 +57,10 @@ class Format:
         return weight.detach().flatten(1).abs().amax(1).clamp(min=TINY) / self.largest
 
 
-FP32 = Format("fp32", torch.float32, 0.0, 0.0, 2.0**-24)
-BF16 = Format("bf16", torch.bfloat16, 0.0, 0.0, 2.0**-8)
-FP8 = Format("fp8", getattr(torch, "float8_e4m3fn", torch.float32), 448.0, -448.0, 2.0**-4)
-INT8 = Format("int8", torch.int8, 127.0, -128.0, 0.0)
+FP32 = Format("fp32", torch.float32, 0.0, 0.0)
+BF16 = Format("bf16", torch.bfloat16, 0.0, 0.0)
+FP8 = Format("fp8", getattr(torch, "float8_e4m3fn", torch.float32), 448.0, -448.0)
+INT8 = Format("int8", torch.int8, 127.0, -128.0)
 FORMATS = {format.name: format for format in (FP32, BF16, FP8, INT8)}
 
 

@@ -15,7 +15,7 @@ from robot_rl.learn.precision.kernels import linear_bf16, matmul_bf16, multiply
 START_RANGE = 8.0
 """Magnitude of inputs that the first grid of a layer reaches to, before it is measured."""
 SAMPLES = 16_384
-"""Inputs of a layer that its step is measured on."""
+"""Inputs of a layer that its step is measured on, about."""
 MOST_AVERAGED = 10.0
 """Measurements that the step averages over."""
 Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -118,9 +118,10 @@ class QuantizedLayer(nn.Module):
 
 
 def _sample(x: Tensor) -> Tensor:
-    """Return at most `SAMPLES` of the values, evenly spaced."""
-    flat = x.reshape(-1)
-    return flat[:: max(1, flat.numel() // SAMPLES)][:SAMPLES].clone()
+    """Return the values of some rows, evenly spaced: about `SAMPLES` of them, and those of every component."""
+    rows = x.flatten(1)
+    count = max(1, SAMPLES // max(1, rows.shape[1]))
+    return rows[:: max(1, -(-rows.shape[0] // count))].reshape(-1).clone()
 
 
 def _straight(x: Tensor, format: Format) -> Tensor:

@@ -55,7 +55,7 @@ def _is_fused(layers: Sequence[QuantizedLayer], work: Workspace) -> bool:
 
 
 def run_bf16(work: Workspace, x: Tensor, weights: Weights) -> Tensor:
-    """Return the output (B, out) of layers in bfloat16 on a CPU, whose rows go through all of them in blocks.
+    """Return the output (B, out) of layers in bfloat16 on a CPU; rows go through all of them in blocks.
 
     As `robot_rl.learn.cpu.mlp.run_mlp`, with half the memory and twice the multiplications in a second; activations
     are computed in float32. The last layer's output is not rounded.

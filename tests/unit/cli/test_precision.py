@@ -75,6 +75,10 @@ def test_evaluation_compares_flows_and_layers_and_the_report_shows_it(run, root,
 def test_quantization_after_training_needs_a_place_of_its_own(run, root, tmp_path, capfd):
     assert main(["export", "run=int8", "precision=fp8", f"root={root}"]) == 2
     assert "precision=fp8: the run has int8; give out= for a bundle that differs from its own" in capfd.readouterr().err
+    wrong = tmp_path / "wrong"
+    assert main(["export", "run=int8", "precision=int9", f"root={root}", f"out={wrong}"]) == 2
+    assert "precision.mode: 'int9' is unknown, did you mean 'int8'" in capfd.readouterr().err
+    assert not wrong.exists()
     assert main(["export", "run=int8", "precision=fp8", f"root={root}", f"out={tmp_path / 'fp8'}"]) == 0
     assert "precision fp8" in capfd.readouterr().out
     contract = json.loads((tmp_path / "fp8" / "contract.json").read_text())
@@ -90,6 +94,8 @@ def test_quantization_after_training_needs_a_place_of_its_own(run, root, tmp_pat
         (["train", "task=cartpole", "learner=flashsac", "precision=int8"], "precision=int8: learner=flashsac has netw"),
         (["train", "task=cartpole", "precision=int8", "precision.keep=[actor.9]", "num_envs=2"], "'actor.9' is no lay"),
         (["eval", "precision=int8"], "precision=int8: must be auto, true or false"),
+        (["eval", "sensitivity=int9"], "sensitivity=int9: must be one of bf16, fp8, int8"),
+        (["eval", "policy=go2_flat", "precision=true"], "go2_flat: precisions are compared of runs; leave that out"),
         (["bench", "precision", "modes=int9"], "modes: 'int9' is unknown"),
     ],
 )
@@ -98,3 +104,29 @@ def test_bad_words_are_one_line(words, message, in_tmp, capfd):
     err = capfd.readouterr().err
     assert message in err
     assert "Traceback" not in err
+
+
+def test_precisions_are_measured_against_fp32(monkeypatch):
+    from robot_rl.bench import precision
+
+    class Here(precision.Trainee):
+        def __init__(self, mode, *sizes):
+            super().__init__(mode, *sizes)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def measure(self, what):
+            getattr(self, what)()
+            return {"fp32": 2.0, "bf16": 1.0}[self.cfg.precision.mode]
+
+    monkeypatch.setattr(precision, "Worker", Here)
+    monkeypatch.setattr(precision, "ACTING", 8)
+    found = precision.bench_precision(["bf16"], (8, 8), num_envs=8, num_steps=4, repeats=2, runtime=False)
+    rows = {(row["what"], row["mode"]): row for row in found["rows"]}
+    assert set(rows) == {(what, mode) for what in ("update", "acting") for mode in ("fp32", "bf16")}
+    assert [rows["update", mode]["ratio"] for mode in ("fp32", "bf16")] == [1.0, 2.0]
+    assert rows["acting", "bf16"]["required"] == 1.3

@@ -92,6 +92,31 @@ def test_grids_change_when_they_are_measured_and_only_then():
     assert all(layer.seen is None for layer in layers_of(actor))
 
 
+@pytest.mark.parametrize("width", [48, 64, 128, 512])
+def test_every_component_counts_in_a_step(width):
+    x = torch.full((4096, width), 0.01)
+    for component in (0, 1, width - 1):
+        layer = QuantizedLayer("x", (4, width), INT8)
+        one = x.clone()
+        one[:, component] = 5.0
+        measure(layer, lambda layer=layer, one=one: layer(one, torch.ones(4, width), None))
+        assert float(layer.step) * INT8.largest == pytest.approx(5.0)
+
+
+def test_a_failure_while_grids_are_measured_leaves_them_as_they_are():
+    layer = QuantizedLayer("x", (4, 3), INT8)
+    before = layer.step.clone()
+
+    def fail():
+        layer(torch.ones(2, 3), torch.ones(4, 3), None)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        measure(layer, fail)
+    assert torch.equal(layer.step, before)
+    assert layer.seen is None
+
+
 def test_the_average_over_ranks_is_what_every_rank_takes():
     actors = [make_actor("plain", "int8", measured=False) for _ in range(2)]
     for scale, actor in zip((1.0, 3.0), actors, strict=True):
