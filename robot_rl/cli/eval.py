@@ -99,9 +99,8 @@ def _compares(policy: "PolicySource", options: Options) -> bool:
         return False
     from robot_rl.experiment.mismatch import no_precision
 
-    line = (
-        no_precision(policy.cfg) if policy.is_run else f"{policy.name}: precisions are compared of runs; leave that out"
-    )
+    bundle = f"policy={options.policy}: precisions are compared of runs; leave that out"
+    line = no_precision(policy.cfg) if policy.is_run else bundle
     if is_asked and line:
         raise UserError(line)
     return not line and options.form != "onnx"

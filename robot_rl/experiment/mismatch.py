@@ -159,7 +159,7 @@ class Mismatch:
     """
 
     def __init__(self, source: Any, how: Any) -> None:
-        """Take a `robot_rl.experiment.policies.PolicySource` of a run, and an `EvaluationCfg`; errors of `no_precision`."""
+        """Take the `PolicySource` of a run and an `EvaluationCfg`; raise UserError with the line of `no_precision`."""
         cfg = source.cfg
         if line := no_precision(cfg):
             raise UserError(line)

@@ -95,7 +95,10 @@ def test_quantization_after_training_needs_a_place_of_its_own(run, root, tmp_pat
         (["train", "task=cartpole", "precision=int8", "precision.keep=[actor.9]", "num_envs=2"], "'actor.9' is no lay"),
         (["eval", "precision=int8"], "precision=int8: must be auto, true or false"),
         (["eval", "sensitivity=int9"], "sensitivity=int9: must be one of bf16, fp8, int8"),
-        (["eval", "policy=go2_flat", "precision=true"], "go2_flat: precisions are compared of runs; leave that out"),
+        (
+            ["eval", "policy=go2_flat", "precision=true"],
+            "policy=go2_flat: precisions are compared of runs; leave that out",
+        ),
         (["bench", "precision", "modes=int9"], "modes: 'int9' is unknown"),
     ],
 )
