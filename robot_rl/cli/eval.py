@@ -103,7 +103,7 @@ def _compares(policy: "PolicySource", options: Options) -> bool:
     line = no_precision(policy.cfg) if policy.is_run else bundle
     if is_asked and line:
         raise UserError(line)
-    return not line and options.form != "onnx"
+    return not line and (is_asked or options.form != "onnx")
 
 
 def _compare_precisions(policy: "PolicySource", options: Options, how: Any) -> dict[str, Any]:
