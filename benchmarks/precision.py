@@ -56,16 +56,9 @@ def run_one(task: str, flow: str, seed: int, words: dict[str, str]) -> dict[str,
     name = f"{trained.replace(':', '-')}_{seed}"
     path = root / task / name
     if not (path / "done").exists():
-        words = [
-            f"task={task}",
-            f"seed={seed}",
-            f"precision={update}",
-            f"run_id={name}",
-            f"root={root}",
-            *train.split(),
-        ]
-        words += [f"precision.rollout={rollout}"] if rollout else []
-        command("train", *words, "num_threads=1", "learner_threads=1")
+        own = [f"task={task}", f"seed={seed}", f"precision={update}", f"run_id={name}", f"root={root}", *train.split()]
+        own += [f"precision.rollout={rollout}"] if rollout else []
+        command("train", *own, "num_threads=1", "learner_threads=1")
         (path / "done").touch()
     out = path / (f"eval-{after}.json" if after else "eval.json")
     if not out.exists():

@@ -15,7 +15,6 @@ import torch
 
 from robot_rl.bench.result import seconds
 from robot_rl.config import NetworkCfg, PrecisionCfg
-from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_networks
 from robot_rl.learn.dims import Dims
@@ -23,6 +22,7 @@ from robot_rl.learn.precision.formats import get_format
 from robot_rl.learn.precision.kernels import describe
 from robot_rl.learn.rollout import Rollout, make_rollout
 from robot_rl.machine import machine_facts, package_versions
+from robot_rl.sim2sim.binary import load_runtime
 
 DIMS = Dims(actor=48, critic=64, action=12)
 """Sizes of a quadruped's observations and actions."""
@@ -188,10 +188,7 @@ def _rows(what: str, times: dict[str, list[float]], unit: str, scale: float, dev
 
 def _robot_rows(modes: Sequence[str], repeats: int) -> list[dict[str, Any]]:
     """Return the median latencies of the binary's network in each precision, and the sizes of its file."""
-    try:
-        import robot_rl_runtime as runtime
-    except ImportError as error:
-        raise UserError(f"the robot's runtime is not installed ({error}); make runtime, or runtime=false") from None
+    runtime = load_runtime()
     rows, networks, sizes = [], {}, {}
     with tempfile.TemporaryDirectory(prefix="robot-rl-") as folder:
         for mode in modes:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.errors import UserError
+from robot_rl.sim2sim.binary import load_runtime
 
 Array = NDArray[np.float32]
 
@@ -17,12 +17,9 @@ def open_binary(bundle: Path) -> Callable[[Array, Array], tuple[Array, Array]]:
     """Return the binary's network: observations (N, D) and a state (N, S) in, actions (N, A) and the next state out.
 
     Raises:
-        UserError: The runtime is not installed, or of an older version.
+        UserError: The runtime is not installed.
     """
-    try:
-        import robot_rl_runtime as runtime
-    except ImportError as error:
-        raise UserError(f"the robot's runtime is not installed ({error}); make runtime builds it") from None
+    runtime = load_runtime()
     network = runtime.open_network(str(bundle), name="onnxruntime")
 
     def run(observations: Array, states: Array) -> tuple[Array, Array]:
