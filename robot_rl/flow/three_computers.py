@@ -67,7 +67,9 @@ def make_flow(cfg: FlowCfg) -> Flow:
         gate_step(step, "figures", [*goal, failures(DISTURBED_FAILURES if step.name == "disturbed" else FAILURES)])
         for step in evaluations
     ]
-    gates[0] = gate_step(evaluations[0], "figures", [*gates[0].gates, *agreement()])
+    gates[0] = gate_step(
+        evaluations[0], "figures", [*gates[0].gates, *agreement(quantized=task.learner.precision.is_quantized)]
+    )
     sim2sim = binary_step(cfg, train, export)
     gates.append(gate_step(sim2sim, "figures", parity_gates(task.task)))
     checked = [step for pair in zip((*evaluations, sim2sim), gates, strict=True) for step in pair]
@@ -254,10 +256,14 @@ def failures(bound: float) -> Gate:
     return Gate(name="failure_rate", path="onnx.failure_rate.mean", bound=bound, text="share of episodes that failed")
 
 
-def agreement() -> list[Gate]:
-    """Return the gate of the difference between the torch policy and the exported one."""
+def agreement(*, quantized: bool) -> list[Gate]:
+    """Return the gate of the difference between the torch policy and the exported one.
+
+    In less than float32 a difference within the bound of each state, which the evaluation compares, passes, too.
+    """
     text = "largest difference of an action, torch and ONNX"
-    return [Gate(name="action_error", path="agreement.action_error", bound=AGREEMENT, text=text)]
+    unless = "agreement.actions" if quantized else ""
+    return [Gate(name="action_error", path="agreement.action_error", bound=AGREEMENT, text=text, unless=unless)]
 
 
 def parity_gates(task: Any) -> list[Gate]:

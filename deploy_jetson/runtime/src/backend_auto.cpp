@@ -10,8 +10,6 @@ namespace robot_rl {
 
 namespace {
 
-// fp16 has 11 bits, so a network of a few layers has an error of some thousandths; above this it is another policy.
-constexpr double kHalfTolerance = 1e-2;
 // Below this an "fp16" result has more bits than fp16: the library ran in fp32 without reporting it.
 constexpr double kTooExactForHalf = 5e-6;
 // A lower precision must pay off: p99.9 at least a fifth shorter.
@@ -68,8 +66,7 @@ void open(const Bundle& bundle, BackendOptions options, Candidate& candidate) {
   options.precision = candidate.precision;
   candidate.backend = candidate.name == "tensorrt" ? make_tensorrt(bundle.contract, bundle.model, options)
                                                    : make_onnxruntime(bundle.contract, bundle.model, options);
-  candidate.replay =
-      replay_golden(bundle, *candidate.backend, candidate.half() ? std::optional(kHalfTolerance) : std::nullopt);
+  candidate.replay = replay_golden(bundle, *candidate.backend, action_tolerance(options));
   if (candidate.half() && candidate.replay.action_error < kTooExactForHalf) {
     char error[32];
     std::snprintf(error, sizeof error, "%.1e", candidate.replay.action_error);

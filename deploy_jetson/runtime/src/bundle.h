@@ -47,6 +47,15 @@ struct ReplayReport {
 /// component and step.
 ReplayReport replay_golden(const Bundle& bundle, Backend& backend, std::optional<double> action_tolerance = {});
 
+/// How far actions in fp16 may be off, for `replay_golden`. fp16 has 11 bits, so a network of a few layers has an error
+/// of some thousandths; above this it is another policy.
+inline constexpr double kHalfTolerance = 1e-2;
+
+/// The tolerance of actions in the precision of `options`, for `replay_golden`: none for another than fp16.
+inline std::optional<double> action_tolerance(const BackendOptions& options) {
+  return options.precision == "fp16" ? std::optional(kHalfTolerance) : std::nullopt;
+}
+
 /// Load the backend requested in `options`, warm it, replay the golden sequence and try extreme observations. "auto"
 /// measures each available one at a fixed rate and writes to `why` which it chose and why; `chosen` gets its name and
 /// precision. Throws ContractError if none passes.

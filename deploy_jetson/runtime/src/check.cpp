@@ -33,8 +33,9 @@ std::string report_of(const Bundle& bundle, const Backend& backend, const Replay
 int run_check(const Options& options) {
   const auto bundle = read_bundle(options.bundle, options.signed_by);
   std::string why;
-  const auto backend = make_backend(*bundle, options.backend, why);
-  const auto replay = replay_golden(*bundle, *backend);
+  BackendOptions chosen;
+  const auto backend = make_backend(*bundle, options.backend, why, &chosen);
+  const auto replay = replay_golden(*bundle, *backend, action_tolerance(chosen));
   const auto& contract = bundle->contract;
   std::printf("%s: %s, iteration %lld of %s\n", bundle->path.c_str(), contract.robot.c_str(),
               contract.training.iteration, contract.training.run_id.c_str());

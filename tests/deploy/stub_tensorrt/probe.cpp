@@ -35,7 +35,9 @@ int probe(char** argv) {
   options.precision = argv[3];
   options.cache = argv[4];
   std::string why;
-  auto backend = make_backend(*bundle, options, why);
+  BackendOptions chosen;
+  auto backend = make_backend(*bundle, options, why, &chosen);
+  replay_golden(*bundle, *backend, action_tolerance(chosen));  // as --check does
   JsonObject all;
   all.add("identity", backend->identity()).add("why", why).add("same_in_place", same_in_place(*bundle, *backend));
   backend.reset();

@@ -1,5 +1,6 @@
 """teacher.policy: the network of a shipped bundle becomes the teacher's, action for action."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import onnx
@@ -66,6 +67,13 @@ def test_the_teacher_is_written_once_and_sees_the_group_of_its_own_task(tmp_path
 def test_a_policy_that_does_not_fit_is_refused(tmp_path, policy, message):
     with pytest.raises(UserError, match=message.replace("(", r"\(")):
         resolve_inputs(settings(tmp_path, **{"teacher.policy": policy}))
+
+
+def test_a_bundle_in_less_than_float32_is_refused():
+    contract = SimpleNamespace(precision=SimpleNamespace(mode="int8"))
+    changed: Any = SimpleNamespace(contract=contract)
+    with pytest.raises(UserError, match=r"^teacher.policy=mine: computes in int8, and a teacher in fp32; name a run$"):
+        bundle_teacher._checkpoint(changed, "teacher.policy=mine")
 
 
 def test_a_network_of_another_kind_is_refused():

@@ -51,6 +51,15 @@ def test_the_gates_of_a_walking_go2():
     assert bounds(flow, "edge") == {"p99": ("<=", pytest.approx(20_000.0))}  # 50 Hz [us]
 
 
+@pytest.mark.parametrize(
+    ("word", "unless"),
+    [("precision=int8", "agreement.actions"), ("seed=2", ""), ("precision.rollout=fp8", "agreement.actions")],
+)
+def test_a_policy_in_less_than_float32_agrees_within_the_bound_of_its_arithmetic(word, unless):
+    gates = {gate.name: gate for gate in flow_of(train=(word,))["gate_evaluate"].gates}
+    assert (gates["action_error"].bound, gates["action_error"].unless) == (1e-4, unless)
+
+
 def test_a_task_that_is_solved_from_below_has_a_gate_from_below():
     assert bounds(flow_of("cartpole"), "evaluate")["upright"] == (">=", 0.6)
 
