@@ -12,8 +12,8 @@ from robot_rl.learn.precision.formats import BF16, FP32
 from robot_rl.learn.precision.kernels import linear_bf16, multiply
 from robot_rl.learn.precision.layer import QuantizedLayer
 
-OPSET = 21
-"""Version of ONNX's operators that the exported nodes are of."""
+OPSET = 19
+"""Version of ONNX's operators that the exported nodes are of, the first with e4m3; the exporter converts to newer."""
 
 
 class FrozenLayer(nn.Module):

@@ -53,8 +53,8 @@ class Layer(nn.Module):
             step = self.step.view(-1, 1, 1, 1) if self.kernel else self.step
             return self.product(on_grid(x, self.scale, self.mode), self.weight.float() * step) + self.bias
         make, kind = torch.onnx.ops.symbolic, TYPES[self.mode]
-        read = {"dtype": torch.float32, "version": 21}
-        q = make("QuantizeLinear", (x, self.scale, self.zero), dtype=kind, shape=x.shape, version=21)
+        read = {"dtype": torch.float32, "version": 19}
+        q = make("QuantizeLinear", (x, self.scale, self.zero), dtype=kind, shape=x.shape, version=19)
         seen = make("DequantizeLinear", (q, self.scale, self.zero), shape=x.shape, **read)
         axis = {"axis": 0 if self.kernel else 1}
         values = (self.weight, self.step, self.zeros)

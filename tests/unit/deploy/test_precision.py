@@ -152,6 +152,15 @@ def test_an_opset_that_is_too_old_is_refused(make_toy_env, training, tmp_path, m
         export_policy(make_toy_env(), actor, tmp_path / "policy", run=training, opset=opset)
 
 
+@pytest.mark.parametrize(("mode", "opset"), [("int8", 19), ("fp8", 20), ("bf16", 19)])
+def test_a_network_is_written_in_an_older_opset(make_toy_env, training, tmp_path, mode, opset):
+    actor = RoundedActor(30, 2, mode)
+    report = export_policy(make_toy_env(), actor, tmp_path / "policy", run=training, steps=200, opset=opset)
+    assert report.contract.precision.opset == opset
+    assert report.replay.action_error <= 0.02
+    assert BundlePolicy(tmp_path / "policy").contract == report.contract
+
+
 def test_an_opset_is_written(toy_actor, make_toy_env, training, tmp_path):
     with pytest.raises(ContractError, match="opset=17: fp32 needs 18 or newer"):
         export_policy(make_toy_env(), toy_actor, tmp_path / "policy", run=training, opset=17)

@@ -12,7 +12,7 @@ from robot_rl.learn.precision import bounds
 from tests.unit.learn.precision.actors import KINDS, make_actor, outputs, state_of
 
 
-def run_onnx(module, inputs, mode):
+def run_onnx(module, inputs, mode, opset=21):
     """Return the outputs of ONNX Runtime, and the model."""
     names = ["obs", "state"][: len(inputs)]
     with warnings.catch_warnings():
@@ -23,7 +23,7 @@ def run_onnx(module, inputs, mode):
             dynamo=True,
             input_names=names,
             dynamic_shapes=tuple({0: torch.export.Dim("batch")} for _ in inputs),
-            opset_version=21,
+            opset_version=opset,
             verbose=False,
             optimize=False,
         )
@@ -63,12 +63,15 @@ def test_onnx_runtime_computes_the_same_within_the_bound(kind, mode):
     assert float((found - wanted).abs().median()) < 1e-6
 
 
-def test_int8_in_onnx_runtime_has_the_bits_of_training():
+@pytest.mark.parametrize("opset", [19, 21, 23])
+def test_int8_in_onnx_runtime_has_the_bits_of_training(opset):
     actor = make_actor("plain", "int8", activation="relu")
     x = torch.randn(500, 47, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         wanted = actor.mean(x)
-    assert torch.equal(run_onnx(actor.export_module(), (x,), "int8")[0], wanted)
+    found, model = run_onnx(actor.export_module(), (x,), "int8", opset)
+    assert torch.equal(found, wanted)
+    assert model.opset_import[0].version == opset
 
 
 def test_a_bound_holds_for_observations_that_are_a_little_off():
