@@ -78,12 +78,16 @@ def checked_opset(module: "torch.nn.Module", opset: int | None) -> int:
         The version.
 
     Raises:
-        ContractError: It is too old for the precision.
+        ContractError: It is too old for the precision, or newer than onnx has.
     """
+    import onnx
+
     mode = (getattr(module, "precision", None) or {"mode": PLAIN})["mode"]
     least = minimum_opset(mode)
     if opset is not None and opset < least:
         raise ContractError(f"opset={opset}: {mode} needs {least} or newer; leave it out")
+    if opset is not None and opset > (newest := onnx.defs.onnx_opset_version()):
+        raise ContractError(f"opset={opset}: onnx {onnx.__version__} has {newest} at most; leave it out")
     return default_opset(mode) if opset is None else opset
 
 

@@ -23,6 +23,7 @@ class Options(TaskRunOptions):
 
     out: str = option("", "directory of the bundle, new, empty or a bundle's; the run's policy/ by default")
     precision: str = option("", "another precision than the run's, by quantization after training; needs out=")
+    opset: int = option(0, "version of the ONNX operators, for an older runtime; 0: that of the precision", least=0)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -32,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
     options = read_all(Options, arguments)
     run_dir = options.find_run()
     out = check_bundle("out", options.out) if options.out else run_dir.policy
-    found = export_run(run_dir, out, trust=options.trust, precision=options.precision)
+    found = export_run(run_dir, out, trust=options.trust, precision=options.precision, opset=options.opset or None)
     reports = {out / name: each for name, each in found.items()} if isinstance(found, dict) else {out: found}
     for folder, report in reports.items():
         training, replay = report.contract.training, report.replay

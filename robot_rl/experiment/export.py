@@ -10,15 +10,18 @@ from robot_rl.experiment.trust import named_code
 from robot_rl.sources.registry import refuse_unsupported
 
 
-def export_run(run_dir: RunDir, out: Path, *, trust: bool = False, precision: str = "") -> Any:
+def export_run(
+    run_dir: RunDir, out: Path, *, trust: bool = False, precision: str = "", opset: int | None = None
+) -> Any:
     """Write the bundle of a run's newest checkpoint, and return the report of its check.
 
     Several policies of a team have a bundle each, and the reports are those of each by name. In another `precision`
     than the run's the layers are quantized after training, to what the policy sees in a few worlds; such a bundle
-    cannot be in the place of the run's own.
+    cannot be in the place of the run's own. `opset` is the version of the ONNX operators, None that of the precision.
 
     Raises:
-        UserError: The run or its checkpoint is damaged, or the policy reads what no robot can measure.
+        UserError: The run or its checkpoint is damaged, the policy reads what no robot can measure, or `opset` is too
+            old for its precision.
         ContractError: Something else than a bundle is at `out`.
         OSError: The bundle cannot be written; an older one is unchanged.
     """
@@ -47,7 +50,8 @@ def export_run(run_dir: RunDir, out: Path, *, trust: bool = False, precision: st
         iteration=policy.meta["iteration"],
     )
     groups = tuple(cfg.learner.actor_groups)
-    return cfg.source.export(cfg.task, cfg.worlds(), actor, groups=groups, out=out, training=training)
+    about = {"groups": groups, "out": out, "training": training, "opset": opset}
+    return cfg.source.export(cfg.task, cfg.worlds(), actor, **about)
 
 
 def quantized_later(cfg: Any, policy: Any, precision: str) -> Any:

@@ -35,12 +35,12 @@ class PolicyRows(RobotRows):
         return obs, reward[self.rows], done[self.rows], extras
 
 
-def export_team(env: Any, actor: Any, out: Path, *, training: Any) -> dict[str, Any]:
+def export_team(env: Any, actor: Any, out: Path, *, training: Any, opset: int | None = None) -> dict[str, Any]:
     """Write the bundle of each policy into a folder of its name below `out`; return the reports of their checks."""
     from robot_rl_deploy.export import export_policy
 
     reports = {}
     for index, name in enumerate(actor.names):
         rows = PolicyRows(env, actor, index)
-        reports[name] = export_policy(rows, actor.each()[index], out / name, run=training)
+        reports[name] = export_policy(rows, actor.each()[index], out / name, run=training, opset=opset)
     return reports

@@ -179,7 +179,15 @@ class NativeSource(TaskSource):
             return write(stack.enter_context(contextlib.closing(film(env, policy.load(env), cfg))))
 
     def export(
-        self, task: "Task", worlds: Worlds, actor: Any, *, groups: tuple[str, ...], out: Path, training: Any
+        self,
+        task: "Task",
+        worlds: Worlds,
+        actor: Any,
+        *,
+        groups: tuple[str, ...],
+        out: Path,
+        training: Any,
+        opset: int | None = None,
     ) -> Any:
         """Write the bundle of a policy, with a golden sequence of one world."""
         from robot_rl_deploy.export import export_policy
@@ -190,8 +198,8 @@ class NativeSource(TaskSource):
             if hasattr(actor, "actors"):
                 from robot_rl.experiment.team_export import export_team
 
-                return export_team(env, actor, out, training=training)
-            return export_policy(env, actor, out, run=training)
+                return export_team(env, actor, out, training=training, opset=opset)
+            return export_policy(env, actor, out, run=training, opset=opset)
 
 
 def _with_new_motions(task: "Task", parts: Mapping[str, Any]) -> "Task":

@@ -239,7 +239,15 @@ class TaskSource(ABC):
         raise UserError(f"video: {task.name} cannot be filmed here")
 
     def export(
-        self, task: Any, worlds: Worlds, actor: Any, *, groups: tuple[str, ...], out: Path, training: Any
+        self,
+        task: Any,
+        worlds: Worlds,
+        actor: Any,
+        *,
+        groups: tuple[str, ...],
+        out: Path,
+        training: Any,
+        opset: int | None = None,
     ) -> Any:
         """Write the bundle of a policy, and return the report of its check.
 
@@ -250,6 +258,7 @@ class TaskSource(ABC):
             groups: The observation groups that it sees.
             out: The bundle's directory.
             training: The policy's origin, a `robot_rl_deploy.contract.TrainingSpec`.
+            opset: Version of the ONNX operators; None for that of the policy's precision.
         """
         raise UserError(f"export: {task.name} cannot be exported")
 

@@ -114,7 +114,15 @@ of an environment of Isaac Lab:
         return super().named_code(tree) + [text for text in _texts(tree.get("env")) if CALLABLE.match(text)]
 
     def export(
-        self, task: "IsaacTask", worlds: Worlds, actor: Any, *, groups: tuple[str, ...], out: Path, training: Any
+        self,
+        task: "IsaacTask",
+        worlds: Worlds,
+        actor: Any,
+        *,
+        groups: tuple[str, ...],
+        out: Path,
+        training: Any,
+        opset: int | None = None,
     ) -> Any:
         """Write the bundle of a policy, after comparing its contract with the environment's observations."""
         from robot_rl_deploy.export import export_policy
@@ -128,7 +136,7 @@ of an environment of Isaac Lab:
         with as_user_error(), contextlib.closing(_make_export_env(task, worlds, groups)) as env:
             env.policy_groups = groups
             check_observations(env, training)
-            return export_policy(env, actor, out, run=training)
+            return export_policy(env, actor, out, run=training, opset=opset)
 
 
 def _task(tree: Mapping[str, Any]) -> Any:

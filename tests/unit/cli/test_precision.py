@@ -72,6 +72,14 @@ def test_evaluation_compares_flows_and_layers_and_the_report_shows_it(run, root,
     assert "precision of each layer" in page
 
 
+def test_an_opset_is_given_for_an_older_runtime(run, root, tmp_path, capfd):
+    out = tmp_path / "older"
+    assert main(["export", "run=int8", f"root={root}", "opset=19", f"out={out}"]) == 0
+    assert json.loads((out / "contract.json").read_text())["precision"]["opset"] == 19
+    assert main(["export", "run=int8", f"root={root}", "opset=18", f"out={out}"]) == 2
+    assert "opset=18: int8 needs 19 or newer; leave it out" in capfd.readouterr().err
+
+
 def test_quantization_after_training_needs_a_place_of_its_own(run, root, tmp_path, capfd):
     assert main(["export", "run=int8", "precision=fp8", f"root={root}"]) == 2
     assert "precision=fp8: the run has int8; give out= for a bundle that differs from its own" in capfd.readouterr().err

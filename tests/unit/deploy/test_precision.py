@@ -164,6 +164,8 @@ def test_a_network_is_written_in_an_older_opset(make_toy_env, training, tmp_path
 def test_an_opset_is_written(toy_actor, make_toy_env, training, tmp_path):
     with pytest.raises(ContractError, match="opset=17: fp32 needs 18 or newer"):
         export_policy(make_toy_env(), toy_actor, tmp_path / "policy", run=training, opset=17)
+    with pytest.raises(ContractError, match=r"opset=99: onnx 1\S+ has \d\d at most; leave it out"):
+        export_policy(make_toy_env(), toy_actor, tmp_path / "policy", run=training, opset=99)
     report = export_policy(make_toy_env(), toy_actor, tmp_path / "policy", run=training, steps=200, opset=20)
     assert report.contract.precision is None
     assert onnx.load(tmp_path / "policy" / "policy.onnx").opset_import[0].version == 20
