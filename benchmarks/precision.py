@@ -6,12 +6,14 @@
 A flow "int8" is one precision throughout; "bf16:int8" updates in bf16 and lets the policy act in int8, which Jet-RL
 warns of (arXiv 2601.14243); "fp32>int8" is a training in fp32 with quantization after it, and needs none of its own.
 A run is trained by robot-rl train, one thread each, `jobs` at a time, and evaluated by robot-rl eval in 100 fresh
-worlds. Finished runs are kept below `root`, and their figures in the file at once; started again the script goes on.
+worlds. Runs are kept below `root`, and their figures in the file at once; started again the script goes on, with a
+training that was ended from its newest checkpoint.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -56,9 +58,13 @@ def run_one(task: str, flow: str, seed: int, words: dict[str, str]) -> dict[str,
     name = f"{trained.replace(':', '-')}_{seed}"
     path = root / task / name
     if not (path / "done").exists():
-        own = [f"task={task}", f"seed={seed}", f"precision={update}", f"run_id={name}", f"root={root}", *train.split()]
-        own += [f"precision.rollout={rollout}"] if rollout else []
-        command("train", *own, "num_threads=1", "learner_threads=1")
+        if any(path.glob("checkpoints/*/meta.json")):
+            command("resume", f"run={task}/{name}", f"root={root}")
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+            own = [f"task={task}", f"seed={seed}", f"precision={update}", f"run_id={name}", f"root={root}"]
+            own += [f"precision.rollout={rollout}"] if rollout else []
+            command("train", *own, *train.split(), "num_threads=1", "learner_threads=1")
         (path / "done").touch()
     out = path / (f"eval-{after}.json" if after else "eval.json")
     if not out.exists():

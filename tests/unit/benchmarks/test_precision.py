@@ -5,6 +5,7 @@ import json
 import pytest
 
 from robot_rl.cli.main import main
+from robot_rl.errors import UserError
 
 
 @pytest.fixture
@@ -33,3 +34,22 @@ def test_every_kind_of_flow_is_trained_once_and_compared(precision, tiny, tmp_pa
     assert len(made) == 3
     assert precision.main([*words, f"root={tmp_path / 'runs'}", f"out={out}"]) == 0
     assert all(path.stat().st_mtime_ns == time for path, time in made.items())  # What is there is not done again.
+
+
+def test_a_training_that_was_ended_goes_on(precision, monkeypatch, tmp_path):
+    def command(*words):
+        raise UserError(" ".join(words))
+
+    monkeypatch.setattr(precision, "command", command)
+    words = {"root": str(tmp_path), "train": "num_envs=4", "episodes": "2"}
+    path = tmp_path / "cartpole" / "int8_1"
+    (path / "checkpoints").mkdir(parents=True)
+    with pytest.raises(
+        UserError, match="^train task=cartpole seed=1 precision=int8 run_id=int8_1 .* num_envs=4 num_threads"
+    ):
+        precision.run_one("cartpole", "int8", 1, words)
+    assert not path.exists()
+    (path / "checkpoints" / "000002").mkdir(parents=True)
+    (path / "checkpoints" / "000002" / "meta.json").touch()
+    with pytest.raises(UserError, match=f"^resume run=cartpole/int8_1 root={tmp_path}$"):
+        precision.run_one("cartpole", "int8", 1, words)
