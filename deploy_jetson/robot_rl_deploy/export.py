@@ -11,12 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from robot_rl_deploy import contract as contract_module
 from robot_rl_deploy.bundle import CONTRACT, GOLDEN, MODEL, foreign_content, write_sums
 from robot_rl_deploy.contract import Contract, TrainingSpec
 from robot_rl_deploy.describe import make_contract
 from robot_rl_deploy.golden import Golden
-from robot_rl_deploy.precision import PLAIN, PrecisionSpec, default_opset, minimum_opset
+from robot_rl_deploy.precision import MAX_BOUND, PLAIN, PrecisionSpec, default_opset, minimum_opset
 from robot_rl_deploy.record import ExportableActor, record_golden, state_size
 from robot_rl_deploy.session import INPUT, OUTPUTS, STATE, STATE_OUT
 from robot_rl_deploy.strict import ContractError, decode
@@ -24,6 +26,7 @@ from robot_rl_deploy.verify import BundleReport, verify_bundle
 
 if TYPE_CHECKING:
     import torch
+    from numpy.typing import NDArray
 
 LEAST_BOUND = 1e-5
 """The least bound on the actions of a network with a precision."""
@@ -61,7 +64,11 @@ def export_bundle(
     contract = replace(contract, layout=replace(contract.layout, state_size=state_size(module)))
     golden.check(contract)
     opset = checked_opset(module, opset)
-    contract = replace(contract, precision=_precision(module, golden, opset))
+    bounds = _action_bounds(module, golden)
+    if bounds is not None:
+        stated = dict(module.precision) | {"opset": opset, "action_bound": float(bounds.max())}
+        contract = replace(contract, precision=decode(PrecisionSpec, stated, "precision"))
+        golden = replace(golden, action_bound=bounds)
     text = contract_module.dumps(contract).encode()
     model = make_onnx(module, contract, {"contract_sha256": hashlib.sha256(text).hexdigest()}, opset)
     return write_bundle(out, text, golden, model)
@@ -91,30 +98,32 @@ def checked_opset(module: "torch.nn.Module", opset: int | None) -> int:
     return default_opset(mode) if opset is None else opset
 
 
-def _precision(module: Any, golden: Golden, opset: int) -> PrecisionSpec | None:
-    """The part "precision" of a contract, with the bound that the module's own arithmetic gives on the sequence."""
-    stated = getattr(module, "precision", None)
-    if stated is None:
-        return None
-    error = _action_error(module, golden)
-    bound = LEAST_BOUND if error < LEAST_BOUND else error  # a NaN is refused
-    return decode(PrecisionSpec, dict(stated) | {"opset": opset, "action_bound": bound}, "precision")
+def _action_bounds(module: Any, golden: Golden) -> "NDArray[np.float32] | None":
+    """How far rounding in another order may move an action of each step (steps,), by the module's own arithmetic.
 
-
-def _action_error(module: Any, golden: Golden) -> float:
-    """The greatest error of an action in the sequence; with a memory at the states that the sequence leads to."""
+    None without a precision. With a memory the states that a program computes are off, too, so that each step has the
+    greatest bound. What the arithmetic allows beyond `MAX_BOUND` is left out: nothing of that size is a rounding.
+    """
     import torch
 
+    if getattr(module, "precision", None) is None:
+        return None
     observation = torch.from_numpy(golden.observation)
     with torch.no_grad():
         if not state_size(module):
-            return float(module.action_error(observation).max())
-        state, before = torch.zeros(1, state_size(module)), []
-        for row, reset in zip(observation, golden.reset, strict=True):
-            state = torch.zeros_like(state) if reset else state
-            before.append(state)
-            _, state = module(row[None], state)
-        return float(module.action_error(observation, torch.cat(before)).max())
+            error = module.action_error(observation)
+        else:
+            state, before = torch.zeros(1, state_size(module)), []
+            for row, reset in zip(observation, golden.reset, strict=True):
+                state = torch.zeros_like(state) if reset else state
+                before.append(state)
+                _, state = module(row[None], state)
+            error = module.action_error(observation, torch.cat(before))
+            error = error.max().expand_as(error)
+    bounds = error.amax(1).clamp(min=LEAST_BOUND, max=MAX_BOUND).float().numpy()
+    if not np.isfinite(bounds).all():
+        raise ContractError("precision.action_bound is not finite: the policy's weights or observations are not")
+    return bounds
 
 
 def write_bundle(out: Path, contract: bytes, golden: Golden, model: bytes) -> BundleReport:

@@ -2,8 +2,8 @@
 
 Arrays over `steps` control steps, float32 but for the resets: every needed signal under its name (steps, size), "reset"
 (steps,) bool: the policy is reset before this step, "observation" (steps, observation_size), "action" and
-"joint_target" (steps, action_size). The last action in an observation is that of the sequence, so that rounding
-errors of one step do not propagate to the next.
+"joint_target" (steps, action_size); of a policy with a precision also "action_bound" (steps,). The last action in an
+observation is that of the sequence, so that rounding errors of one step do not propagate to the next.
 """
 
 import io
@@ -40,6 +40,7 @@ class Golden:
         observation: (steps, observation_size).
         action: (steps, action_size).
         joint_target: (steps, action_size) [rad or m; N m or N for efforts].
+        action_bound: How far rounding in another order may move an action of the step (steps,); None in fp32.
     """
 
     signals: Mapping[str, Array]
@@ -47,6 +48,7 @@ class Golden:
     observation: Array
     action: Array
     joint_target: Array
+    action_bound: Array | None = None
 
     def check(self, contract: Contract) -> None:
         """Refuse a sequence that does not fit a contract.
@@ -81,12 +83,31 @@ class Golden:
         if not self.reset[0] or not self.reset[1:].any():
             raise ContractError("golden.npz: reset must be set at the first step and at least once inside")
         check_coverage(contract, self.signals)
+        self._check_bound(contract)
+
+    def _check_bound(self, contract: Contract) -> None:
+        """Refuse other bounds of the steps than those of the contract's precision."""
+        given, steps = self.action_bound, len(self.reset)
+        if (given is None) != (contract.precision is None):
+            odd = "is missing" if given is None else f"is there, for a policy in {contract.mode}"
+            raise ContractError(f"golden.npz: action_bound {odd}; export the bundle again")
+        if given is None or contract.precision is None:
+            return
+        if given.dtype != np.float32 or given.shape != (steps,):
+            raise ContractError(
+                f"golden.npz: action_bound is {given.dtype} {given.shape}; it must be float32 ({steps},)"
+            )
+        most = np.float32(contract.precision.action_bound)
+        if not ((given > 0) & (given <= most)).all():  # a NaN is wrong, too
+            raise ContractError(f"golden.npz: action_bound must be in (0, {most:g}], the contract's; export it again")
 
     def dumps(self) -> bytes:
         """Write the arrays, not compressed, so that a small reader can map them."""
         stream = io.BytesIO()
         arrays: dict[str, Any] = {name: np.ascontiguousarray(array) for name, array in self.signals.items()}
         arrays |= {name: getattr(self, name) for name in ("reset", "observation", "action", "joint_target")}
+        if self.action_bound is not None:
+            arrays["action_bound"] = self.action_bound
         np.savez(stream, allow_pickle=False, **arrays)
         return stream.getvalue()
 
@@ -111,7 +132,7 @@ def loads(data: bytes, contract: Contract) -> Golden:
         raise
     except Exception as error:  # those of zip, of compression and of the arrays' headers share no other base
         raise ContractError(f"golden.npz cannot be read ({error}); export the bundle again") from None
-    golden = Golden(signals=arrays, **fields)
+    golden = Golden(action_bound=arrays.pop("action_bound", None), signals=arrays, **fields)
     golden.check(contract)
     return golden
 

@@ -28,13 +28,14 @@ ROUNDED = {"int8": 3, "bf16": 16, "fp8": 17}
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """A value that depends on no input; `rounded` if it was stored in the type of a precision."""
+    """A value that depends on no input; `rounded` if the file has it in the type of a precision, under its `source`."""
 
     dims: tuple[int, ...]
     integers: tuple[int, ...] | None = None
     type: int = FLOAT
     rounded: bool = False
     raw: bytes = field(default=b"", repr=False)
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class _Rounding:
     def __init__(self, precision: PrecisionSpec | None) -> None:
         self._precision = precision
         self._found: list[float] = []
+        self._seen: set[tuple[str, float]] = set()
         self._mode = precision.mode if precision else ""
         self._type = ROUNDED.get(self._mode)
         self._grid = self._mode in GRIDS
@@ -128,7 +130,7 @@ class _Rounding:
                 raise ContractError(f"policy.onnx: '{tensor.name}' is damaged; export the bundle again") from None
         dims = tuple(tensor.dims)
         raw = tensor.raw_data if len(dims) < 2 and self._precision else b""
-        return _Fixed(dims, integers, kind, raw=raw)
+        return _Fixed(dims, integers, kind, raw=raw, source=tensor.name)
 
     def apply(self, op: str, operands: Sequence[_Value | None], attributes: Mapping[str, int]) -> _Value | None:
         """Return the result of one of `operators`; None if it is not as the exporter writes it."""
@@ -146,7 +148,7 @@ class _Rounding:
             axis = attributes.get("axis", 1)
             right = op == "DequantizeLinear" and attributes.keys() <= {"axis"} and first.type == self._type
             right = right and 0 <= axis < len(first.dims) and scale.dims == first.dims[axis : axis + 1]
-            return _Fixed(first.dims, rounded=True) if right else None
+            return _Fixed(first.dims, rounded=True, source=first.source) if right else None
         if attributes or scale.dims or len(scale.raw) != 4 or len(zero.raw) != 1:
             return None
         (step,) = struct.unpack("<f", scale.raw)
@@ -171,11 +173,18 @@ class _Rounding:
         if op in PRODUCTS and len(given) > 1:
             if given[0].rounded != given[1].rounded or any(value.rounded for value in given[2:]):
                 return None
-            if isinstance(given[0], _Rows) and given[0].rounded:
-                self._found.append(given[0].scale)
+            if isinstance(given[0], _Rows) and isinstance(given[1], _Fixed) and given[0].rounded:
+                self._add(given[1].source, given[0].scale)
         elif any(value.rounded and (self._grid or isinstance(value, _Fixed)) for value in given):
             return None
         return [None if value is None else _without_rounding(value) for value in operands]
+
+    def _add(self, source: str, scale: float) -> None:
+        """Add a layer, once where several products have its weight, as in a network with left-right symmetry."""
+        if (source, scale) not in self._seen:
+            self._found.append(scale)
+        if source:
+            self._seen.add((source, scale))
 
     def compare(self, proto: Any) -> None:
         """Refuse other layers than the contract's."""

@@ -40,7 +40,7 @@ def replay(contract: Contract, session: Session, golden: Golden) -> ReplayReport
     """Replay the sequence and compare.
 
     Observations may differ by `OBSERVATION_TOLERANCE`, relative to the value if that is above 1: float32
-    itself resolves 1e-6 only below 16. Actions may differ by `action_tolerance`.
+    itself resolves 1e-6 only below 16. Actions may differ by `action_tolerances`.
 
     Args:
         contract: The contract.
@@ -58,19 +58,19 @@ def replay(contract: Contract, session: Session, golden: Golden) -> ReplayReport
     error = np.abs(observed - wanted) / np.maximum(np.abs(wanted), 1)
     _compare(observation_labels(contract), "observation", OBSERVATION_TOLERANCE, (error, observed, wanted))
     action, target = _act(contract, session, golden, observed)
-    tolerance = action_tolerance(contract)
+    tolerances = action_tolerances(golden)
     joints = [f"'{spec.joint}'" for spec in contract.actions]
     errors = [float(error.max(initial=0))]
     stated = apply_actions(contract, golden.action, wanted)
     for what, most, found, right in (
         ("the contract's joint target", ACTION_TOLERANCE, stated, golden.joint_target),
-        ("action", tolerance, action, golden.action),
-        ("joint target", target_tolerance(contract), target, golden.joint_target),
+        ("action", tolerances, action, golden.action),
+        ("joint target", target_tolerances(contract, golden), target, golden.joint_target),
     ):
         difference = np.abs(found - right)
         _compare(joints, what, most, (difference, found, right))
         errors.append(float(difference.max()))
-    _check_rows(contract, session, observed)
+    _check_rows(contract, session, observed, tolerances)
     return ReplayReport(
         steps=len(golden.reset),
         resets=int(golden.reset.sum()),
@@ -80,17 +80,19 @@ def replay(contract: Contract, session: Session, golden: Golden) -> ReplayReport
     )
 
 
-def action_tolerance(contract: Contract) -> float:
-    """Return how far an action may be from the recorded one: the bound of the precision, `ACTION_TOLERANCE` in fp32."""
-    return contract.precision.action_bound if contract.precision else ACTION_TOLERANCE
+def action_tolerances(golden: Golden) -> NDArray[np.float64]:
+    """Return how far the actions of each step may be from the recorded ones (steps,), `ACTION_TOLERANCE` in fp32."""
+    if golden.action_bound is None:
+        return np.full(len(golden.reset), ACTION_TOLERANCE)
+    return golden.action_bound.astype(np.float64)
 
 
-def target_tolerance(contract: Contract) -> float:
-    """Return how far a network's target may be from the recorded one, with a precision by the largest scale."""
-    if contract.precision is None:
-        return ACTION_TOLERANCE
+def target_tolerances(contract: Contract, golden: Golden) -> NDArray[np.float64]:
+    """Return how far the targets of each step may be from the recorded ones, with a precision by the largest scale."""
+    if golden.action_bound is None:
+        return action_tolerances(golden)
     scale = max(abs(spec.scale) for spec in contract.actions)
-    return max(ACTION_TOLERANCE, contract.precision.action_bound * max(1.0, scale))
+    return np.maximum(ACTION_TOLERANCE, action_tolerances(golden) * max(1.0, scale))
 
 
 def apply_actions(contract: Contract, action: Array, observation: Array) -> Array:
@@ -145,22 +147,25 @@ def _act(contract: Contract, session: Session, golden: Golden, observed: Array) 
     return np.concatenate(actions), np.concatenate(targets)
 
 
-def _check_rows(contract: Contract, session: Session, observed: Array) -> None:
+def _check_rows(contract: Contract, session: Session, observed: Array, tolerances: NDArray[np.float64]) -> None:
     """Raise if a row of a batch differs from the network's result for that row by itself."""
-    rows = observed[:: max(1, len(observed) // BATCH)][:BATCH]
+    chosen = np.arange(0, len(observed), max(1, len(observed) // BATCH))[:BATCH]
+    rows = observed[chosen]
     single = [session.run(row[None], session.start_state())[0] for row in rows]
     joints = [f"'{spec.joint}' in a batch" for spec in contract.actions]
     for order in (np.arange(len(rows)), np.arange(len(rows))[::-1]):
         together = session.run(rows[order], session.start_state(len(rows)))[0]
         wanted = np.concatenate(single)[order]
-        _compare(joints, "action", action_tolerance(contract), (np.abs(together - wanted), together, wanted))
+        _compare(joints, "action", tolerances[chosen[order]], (np.abs(together - wanted), together, wanted))
 
 
-def _compare(labels: list[str], what: str, tolerance: float, arrays: tuple[NDArray[Any], ...]) -> None:
+def _compare(labels: list[str], what: str, most: float | NDArray[np.float64], arrays: tuple[NDArray[Any], ...]) -> None:
     error, found, right = arrays
-    wrong = np.argwhere(~(error <= tolerance))  # a NaN is wrong, too
+    tolerances = np.broadcast_to(most, len(error))
+    wrong = np.argwhere(~(error <= tolerances[:, None]))  # a NaN is wrong, too
     if len(wrong):
         step, column = wrong[0]
+        tolerance = tolerances[step]
         raise ContractError(
             f"golden replay: {what} {labels[column]} is {found[step, column]:.9g} at step {step}, recorded was "
             f"{right[step, column]:.9g} (tolerance {tolerance:g}); this bundle must not move a robot, export it again"

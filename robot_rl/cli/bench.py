@@ -174,6 +174,8 @@ def bench_precision(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     modes = [mode.strip() for mode in options.modes.split(",")]
     for mode in modes:
         check_choice("modes", mode, PRECISIONS)
+    if modes == ["fp32"]:
+        raise UserError("modes=fp32: is what the others are compared with; give bf16, fp8 or int8")
     hidden = from_dict(NetworkCfg, {"hidden": parse_value(options.hidden, "hidden")}).hidden
     result = bench_precision(
         modes,

@@ -29,6 +29,7 @@ anything of the learner and of the task, by name:
   max_quarantined=0.5                                share of broken samples, iteration after iteration, that ends it
   notice_s=1.2                                       how long a signal waits for the current iteration; 0: to its end
   overlap=false                                      simulate the next rollout while learning (docs/async.md)
+  precision=fp32|bf16|int8|fp8                       what the networks are rounded to, everywhere (docs/precision.md)
   normalize_obs=true  normalize_values=false         the critic in units of the returns' deviation (docs/learner.md)
   actor.hidden=[128,128]  actor.init_std=0.5  critic.hidden=[256,128]
   actor.conv.groups=[actor.scan]                     a height scan or a camera's group through an encoder

@@ -39,7 +39,7 @@ class PrecisionCfg:
         """Check the choices, and that settings without an effect are not given."""
         self.keep = tuple(self.keep)
         check_choice("mode", self.mode, PRECISIONS)
-        check_choice("rollout", self.rollout, ("", *PRECISIONS))
+        check_choice("rollout", self.rollout or self.mode, PRECISIONS)
         if self.rollout == self.mode:
             self.rollout = ""
         for name in self.keep:

@@ -15,7 +15,7 @@ from robot_rl.experiment.tree import leaves
 
 ELSEWHERE = ("root", "run_id", "init_from")
 """Settings that do not change what is learned: the run's place, its id, and its initial weights."""
-FIXED = ("task", "seed")
+FIXED = ("task", "seed", "precision.mode")
 """Settings that `robot-rl resume` does not change."""
 
 

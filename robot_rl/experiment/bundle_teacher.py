@@ -85,7 +85,8 @@ def _checkpoint(bundle: "Bundle", where: str) -> tuple[dict[str, "Tensor"], dict
     from robot_rl.learn.dims import Dims
 
     if bundle.contract.precision is not None:
-        raise UserError(f"{where}: computes in {bundle.contract.precision.mode}, and a teacher in fp32; name a run")
+        mode = bundle.contract.precision.mode
+        raise UserError(f"{where}: computes in {mode}; only a bundle in fp32 becomes a network again; name a run")
     parts, hidden, activation = _read_network(bundle, where)
     layout = bundle.contract.layout
     settings = {"actor.hidden": hidden, "actor.activation": activation, "actor.init_std": STD}

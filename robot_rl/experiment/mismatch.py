@@ -26,6 +26,7 @@ from robot_rl.config.precision import PrecisionCfg
 from robot_rl.errors import UserError
 from robot_rl.evaluate import evaluation_task
 from robot_rl.evaluate.controllers import TorchController
+from robot_rl.evaluate.meter import summarize
 from robot_rl.evaluate.rollout import SECONDS, measure
 from robot_rl.experiment.mismatch_tables import flow_table, layer_table, sensitivity_table
 from robot_rl.learn.policy import Policy
@@ -146,7 +147,7 @@ def no_precision(cfg: Any) -> str:
         return f"task={cfg.reference}: precisions are compared of robot-rl's own tasks; leave that out"
     if not learner.quantizes or getattr(cfg.task, "robots", None):
         which = f"learner={learner.name}" if not learner.quantizes else f"task={cfg.reference}: a team"
-        return f"{which}: its policy has no other precision to compare with; leave that out"
+        return f"{which}: its policy has no other precision; leave that out"
     return ""
 
 
@@ -155,7 +156,7 @@ class Mismatch:
 
     Attributes:
         own: the run's precision.
-        metric: the tracking error that is compared; "" where the task has none.
+        metric: the task's own figure that is compared, such as a tracking error; "" where it has none.
     """
 
     def __init__(self, source: Any, how: Any) -> None:
@@ -170,9 +171,10 @@ class Mismatch:
         self._policy: Policy = source.torch_policy("cpu")
         solved = getattr(cfg.task, "solved", None)
         self.metric = solved[0].removeprefix("tracking/") if solved else ""
+        self._worse = -1.0 if self.metric and _is_score(cfg.task, self.metric) else 1.0
         self._trace: Trace | None = None
         self._policies: dict[tuple[Any, ...], Policy] = {}
-        self._returns: dict[int, dict[str, dict[str, float]]] = {}
+        self._returns: dict[int, dict[str, Any]] = {}
 
     @property
     def actor(self) -> Any:
@@ -205,7 +207,7 @@ class Mismatch:
             policy = self._variant(mode, [] if chosen == "all" else [name for name in names if name != chosen])
             found, after = self._simulate(policy), self._mean(trace.outputs(policy.actor))
             row = {"layer": chosen, "mode": mode, "return": found["return"]}
-            row["cost"] = plain["return"]["mean"] - found["return"]["mean"]
+            row["cost"] = _mean_of(plain["return"]) - _mean_of(found["return"])
             row["action"] = float((after - before).abs().mean())
             rows.append(row | self._gap(found, plain))
         return rows
@@ -227,8 +229,8 @@ class Mismatch:
             self._policies[key] = Policy(actor.eval(), self._policy.meta, self._policy.path)
         return self._policies[key]
 
-    def _simulate(self, policy: Policy) -> dict[str, dict[str, float]]:
-        """Return mean and deviation of return and tracking error over episodes of a policy, each simulated once."""
+    def _simulate(self, policy: Policy) -> dict[str, Any]:
+        """Return mean and deviation of return and metric over episodes of a policy, each simulated once."""
         key = id(policy)
         if key not in self._returns:
             tracer = Tracer(policy)
@@ -237,7 +239,7 @@ class Mismatch:
             if self._trace is None:
                 self._trace = tracer.trace()
             names = [name for name in ("return", self.metric) if name in found]
-            self._returns[key] = {name: _summary(found[name]) for name in names}
+            self._returns[key] = summarize({name: found[name] for name in names})
         return self._returns[key]
 
     def _export(self, mode: str, out: Path) -> Path | None:
@@ -274,11 +276,11 @@ class Mismatch:
         return row
 
     def _gap(self, found: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the tracking error of an evaluation, and how much larger it is than that of another one."""
-        if self.metric not in found:
+        """Return the metric of an evaluation, and how much worse it is than that of another one."""
+        if not self.metric or found.get(self.metric) is None or other.get(self.metric) is None:
             return {}
         mine, theirs = found[self.metric], other[self.metric]
-        return {"tracking": mine, "gap": mine["mean"] - theirs["mean"]}
+        return {"metric": self.metric, "tracking": mine, "gap": self._worse * (mine["mean"] - theirs["mean"])}
 
     def _mean(self, out: Tensor) -> Tensor:
         distribution = self._policy.actor.distribution
@@ -324,9 +326,14 @@ def _runners(bundle: Path | None) -> Iterator[tuple[str, Run]]:
         yield "binary", open_binary(bundle)
 
 
-def _summary(values: Tensor) -> dict[str, float]:
-    kept = values[values.isfinite()].double()
-    return {"mean": float(kept.mean()), "std": float(kept.std(correction=0))}
+def _is_score(task: Any, metric: str) -> bool:
+    """Whether larger values of a task's metric are better."""
+    term = getattr(task, "metrics", {}).get(metric)
+    return term is not None and term.info.better == "larger"
+
+
+def _mean_of(summary: Mapping[str, float] | None) -> float:
+    return math.nan if summary is None else summary["mean"]
 
 
 def compare_precisions(

@@ -39,16 +39,16 @@ def flow_table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
     shown = {key: name for key, name in names.items() if any(key in row for row in rows)}
     has_tracking = any("tracking" in row for row in rows)
-    heads = ["flow", *shown.values(), "return", *(["tracking error", "gap"] if has_tracking else [])]
+    heads = ["flow", *shown.values(), "return", *([_metric(rows), "worse by"] if has_tracking else [])]
     cells = []
     for row in rows:
         line = [row["name"], *(f"{row[key]:.1e}" if key in row else "-" for key in shown), _pair(row["return"])]
         if has_tracking:
-            line += [_pair(row["tracking"]), f"{row['gap']:+.4f}"]
+            line += [_pair(row.get("tracking")), _signed(row.get("gap"))]
         cells.append(line)
     title = (
-        "the same weights in other flows: from rollout to update, from training to the robot (ONNX Runtime, the "
-        "binary), and what the robot's form of it returns"
+        "the same weights in other flows: how far rollouts are from the update (E|log ratio|), the robot's policy from "
+        "the one that learns (KL, actions), and what the robot's returns"
     )
     return {"title": title, "head": heads, "rows": cells}
 
@@ -56,15 +56,23 @@ def flow_table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def sensitivity_table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the table of what each layer costs, as text, the most expensive first."""
     each = sorted(rows[:-1], key=lambda row: row["cost"], reverse=True)
-    has_gap = "gap" in rows[0]
-    heads = ["layer", "return", "costs", "actions differ by", *(["tracking error", "gap"] if has_gap else [])]
+    has_gap = any("gap" in row for row in rows)
+    heads = ["layer", "return", "costs", "actions differ by", *([_metric(rows), "worse by"] if has_gap else [])]
     cells = []
     for row in (*each, rows[-1]):
         line = [row["layer"], _pair(row["return"]), f"{row['cost']:+.3g}", f"{row['action']:.1e}"]
-        cells.append(line + ([_pair(row["tracking"]), f"{row['gap']:+.4f}"] if has_gap else []))
+        cells.append(line + ([_pair(row.get("tracking")), _signed(row.get("gap"))] if has_gap else []))
     title = f"one layer in {rows[0]['mode']}, the others in fp32; precision.keep=[{each[0]['layer']}] keeps the first"
     return {"title": title, "head": heads, "rows": cells}
 
 
-def _pair(value: Mapping[str, float]) -> str:
-    return f"{value['mean']:.4g} ± {value['std']:.2g}"
+def _metric(rows: Sequence[Mapping[str, Any]]) -> str:
+    return next(row["metric"] for row in rows if "metric" in row)
+
+
+def _signed(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.4f}"
+
+
+def _pair(value: Mapping[str, float] | None) -> str:
+    return "-" if value is None else f"{value['mean']:.4g} ± {value['std']:.2g}"

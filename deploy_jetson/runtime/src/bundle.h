@@ -21,6 +21,7 @@ struct Golden {
   std::map<std::string, std::vector<float>> signals;
   std::vector<std::uint8_t> reset;
   std::vector<float> observation, action, joint_target;
+  std::vector<float> action_bound;  // (steps,) how far an action may be off, with a precision; empty in fp32
 };
 
 struct Bundle {
@@ -43,7 +44,7 @@ struct ReplayReport {
 };
 
 /// Play the golden sequence through observer and network. Observations may differ by 1e-6 (relative above 1), actions
-/// and targets by `action_tolerance`, or else by that of the contract. Throws ContractError that names term or joint,
+/// and targets by `action_tolerance`, or else by that of each step. Throws ContractError that names term or joint,
 /// component and step.
 ReplayReport replay_golden(const Bundle& bundle, Backend& backend, std::optional<double> action_tolerance = {});
 

@@ -116,9 +116,8 @@ struct Contract {
 
   /// Precision of the network: "fp32", "bf16", "fp8" or "int8".
   std::string mode() const { return precision ? precision->mode : "fp32"; }
-  /// How far an action and a target may be from the recorded ones.
-  double action_tolerance() const { return precision ? precision->action_bound : kActionTolerance; }
-  double target_tolerance() const;
+  /// How far a target may be from the recorded one where an action may be so far from it, by the largest scale.
+  double target_tolerance(double action_bound) const;
 
   /// Width of a signal by name, whether the policy reads it or not; of feet, height scan and what is measured 0 if
   /// it does not.

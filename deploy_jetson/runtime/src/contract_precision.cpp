@@ -53,11 +53,10 @@ std::string PrecisionSpec::summary() const {
          bound;
 }
 
-double Contract::target_tolerance() const {
-  if (!precision) return kActionTolerance;
+double Contract::target_tolerance(double action_bound) const {
   double scale = 1.0;
   for (const auto& action : actions) scale = std::max(scale, std::abs(action.scale));
-  return std::max(kActionTolerance, precision->action_bound * scale);
+  return std::max(kActionTolerance, action_bound * scale);
 }
 
 PrecisionSpec read_precision(const Json& value) {

@@ -38,6 +38,32 @@ std::vector<std::uint8_t> read_reset(const NpyArray& array) {
   return reset;
 }
 
+/// How far the actions of each step may be off, with a precision; empty in fp32.
+std::vector<float> read_bounds(const NpyArray* array, const Contract& contract, int steps) {
+  const bool is_there = array != nullptr;
+  if (is_there != contract.precision.has_value()) {
+    throw ContractError("golden.npz: action_bound " +
+                        (is_there ? "is there, for a policy in " + contract.mode() : std::string("is missing")) +
+                        "; export the bundle again");
+  }
+  if (!is_there) return {};
+  if (array->type != "<f4" || array->shape != std::vector<long long>{steps}) {
+    throw ContractError("golden.npz: action_bound is " + array->shown() + "; it must be float32 (" +
+                        std::to_string(steps) + ",)");
+  }
+  std::vector<float> bounds(static_cast<std::size_t>(steps));
+  std::memcpy(bounds.data(), array->data.data(), bounds.size() * sizeof(float));
+  const auto most = static_cast<float>(contract.precision->action_bound);
+  for (const float bound : bounds) {
+    if (bound > 0 && bound <= most) continue;  // a NaN is wrong, too
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", static_cast<double>(most));
+    throw ContractError("golden.npz: action_bound must be in (0, " + std::string(text) +
+                        "], the contract's; export it again");
+  }
+  return bounds;
+}
+
 void check_reset(const std::vector<std::uint8_t>& reset) {
   if (!reset[0] || std::count(reset.begin() + 1, reset.end(), 1) == 0) {
     throw ContractError("golden.npz: reset must be set at the first step and at least once inside");
@@ -162,6 +188,7 @@ Golden read_golden(std::span<const std::byte> file, const Contract& contract) {
   };
   const auto reset = take("reset"), observation = take("observation"), action = take("action"),
              target = take("joint_target");
+  const auto bounds = arrays.extract("action_bound");
   Golden golden;
   const auto needed = contract.needed_signals();
   std::string odd;
@@ -183,6 +210,7 @@ Golden read_golden(std::span<const std::byte> file, const Contract& contract) {
   golden.joint_target = read_floats(target, "joint_target", golden.steps, contract.action_size);
   check_reset(golden.reset);
   check_coverage(golden, contract);
+  golden.action_bound = read_bounds(bounds.empty() ? nullptr : &bounds.mapped(), contract, golden.steps);
   return golden;
 }
 
@@ -235,8 +263,8 @@ ReplayReport replay_golden(const Bundle& bundle, Backend& backend, std::optional
   const auto& golden = bundle.golden;
   Difference of_observation{"observation", kObservationTolerance, true},
       of_stated{"the contract's joint target", action_tolerance.value_or(kActionTolerance)},
-      of_action{"action", action_tolerance.value_or(contract.action_tolerance())},
-      of_target{"joint target", action_tolerance.value_or(contract.target_tolerance())};
+      of_action{"action", action_tolerance.value_or(kActionTolerance)},
+      of_target{"joint target", action_tolerance.value_or(kActionTolerance)};
   const auto observed = replay_observations(bundle, of_observation);
   const auto label = [&](int column) { return "'" + contract.actions[static_cast<std::size_t>(column)].joint + "'"; };
   const auto count = contract.actions.size();
@@ -253,6 +281,10 @@ ReplayReport replay_golden(const Bundle& bundle, Backend& backend, std::optional
     if (!backend.run(row(observed, step, contract.observation_size), memory, action, target, memory)) {
       throw ContractError("golden replay: the network cannot be run at step " + std::to_string(step) + " (" +
                           backend.identity() + ")");
+    }
+    if (!golden.action_bound.empty() && !action_tolerance) {
+      of_action.tolerance = static_cast<double>(golden.action_bound[static_cast<std::size_t>(step)]);
+      of_target.tolerance = contract.target_tolerance(of_action.tolerance);
     }
     of_action.compare(action, row(golden.action, step, contract.action_size), step, label);
     of_target.compare(target, row(golden.joint_target, step, contract.action_size), step, label);

@@ -33,6 +33,7 @@ struct Value {
   bool rounded = false;            // by the network's precision
   float scale = 0;                 // of the grid of rounded rows; 0 in bf16
   std::span<const std::byte> raw;  // of a fixed value of at most one axis, with a precision
+  std::string source;              // name of a tensor of the file that it is read from
   bool operator==(const Value& other) const {
     return rows && other.rows ? rank == other.rank
                               : rows == other.rows && dims == other.dims && integers == other.integers;
@@ -66,6 +67,7 @@ Value fixed(const OnnxTensor& tensor, const PrecisionSpec* precision) {
   Value value;
   value.dims = tensor.dims;
   value.type = tensor.type;
+  value.source = tensor.name;
   if (precision && tensor.dims.size() < 2) value.raw = tensor.raw;
   if (tensor.type != OnnxTensor::kInt64) return value;
   std::int64_t count = 1;
@@ -194,7 +196,7 @@ class Rounding {
       if (given[0]->rounded != given[1]->rounded || std::any_of(given.begin() + 2, given.end(), is_rounded)) {
         return std::nullopt;
       }
-      if (given[0]->rows && given[0]->rounded) found_.push_back(given[0]->scale);
+      if (given[0]->rows && given[0]->rounded) add(given[1]->source, given[0]->scale);
     } else {
       for (const auto* value : given) {
         if (value->rounded && (!value->rows || has_grid(*precision_))) return std::nullopt;
@@ -270,7 +272,13 @@ class Rounding {
     Value result;
     result.dims = first.dims;
     result.rounded = true;
+    result.source = first.source;
     return result;
+  }
+
+  /// Add a layer, once where several products have its weight, as in a network with left-right symmetry.
+  void add(const std::string& source, float scale) {
+    if (source.empty() || seen_.emplace(source, scale).second) found_.push_back(scale);
   }
 
   std::optional<Value> round_rows(const OnnxNode& node, const Value& first, const Value& scale,
@@ -296,6 +304,7 @@ class Rounding {
   const PrecisionSpec* precision_;
   std::uint64_t type_;
   std::vector<float> found_;
+  std::set<std::pair<std::string, float>> seen_;
 };
 
 /// Result of an operator that does not round; nothing if it is not as the exporter writes it.

@@ -342,7 +342,10 @@ class ExportedMemory(ExportedActor):
     def __init__(self, actor: Actor) -> None:
         super().__init__(actor)
         assert actor.memory is not None
+        body = self.body
+        del self.body  # What computes first is registered first: a contract has the layers in that order.
         self.memory, self.state_size = actor.memory.dense(), actor.state_size
+        self.body = body
 
     def forward(self, obs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         """Map raw observations (B, D) and the state (B, S) to actions (B, A) and the next state (B, S)."""

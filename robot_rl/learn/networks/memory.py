@@ -11,6 +11,7 @@ mirrored. The state for mirrored observations is then the mirror image of the st
 from __future__ import annotations
 
 import copy
+import math
 from typing import cast
 
 import torch
@@ -224,7 +225,8 @@ class Recurrent(nn.Module):
         """Return the product of the inputs (0) or of the state (1) with its weight."""
         if self.arithmetic is None:
             return nn.functional.linear(x, weight, bias)
-        return self.arithmetic[index](x.reshape(-1, x.shape[-1]), weight, bias).view(*x.shape[:-1], -1)
+        flat = self.arithmetic[index](x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), weight, bias)
+        return flat.view(*x.shape[:-1], flat.shape[-1])
 
     def plain(self, x: Tensor, state: Parts, start: Tensor | None) -> Parts:
         """Compute `forward` with PyTorch's own operations: any device, any number of passes at once."""

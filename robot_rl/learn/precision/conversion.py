@@ -151,14 +151,16 @@ def table(network: nn.Module, kind: str) -> list[dict[str, Any]]:
     """Return a row for each layer of a network: its name, shape, formats, step, and what computes it."""
     rows = []
     for layer in layers_of(network):
+        stepped = next((each for each in (layer.format, layer.acting) if each.has_step), None)
+        both = dict.fromkeys(describe(each, kind) for each in (layer.format, layer.acting))
         rows.append(
             {
                 "layer": layer.name,
                 "shape": list(layer.shape),
                 "precision": layer.format.name,
                 "rollout": layer.acting.name,
-                "step": float(layer.step) if layer.format.has_step else None,
-                "computed": describe(layer.format, kind),
+                "step": None if stepped is None else float(layer.step_of(stepped)),
+                "computed": "; ".join(both),
             }
         )
     return rows

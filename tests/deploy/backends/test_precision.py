@@ -86,9 +86,36 @@ def test_a_bundle_that_is_not_what_it_says_is_refused_alike(check, written, tmp_
         verify_bundle(bundle)
     code, _, errors, _ = check(bundle)
     assert code == 3
-    numbers = name == "a bound that is too narrow"  # the last bits of an action
-    assert ("golden replay: action 'hip' is" if numbers else str(caught.value)) in errors
+    assert str(caught.value) in errors
     assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", unit.WRONG_BOUNDS)
+def test_wrong_bounds_of_steps_are_refused_alike(check, written, tmp_path, name):
+    bundle = tmp_path / "policy"
+    shutil.copytree(written("int8")[0], bundle)
+    bound = read_bundle(bundle).golden.action_bound
+    unit.edit_golden(bundle, action_bound=unit.WRONG_BOUNDS[name][0](bound))
+    with pytest.raises(ContractError) as caught:
+        verify_bundle(bundle)
+    code, _, errors, _ = check(bundle)
+    assert code == 3
+    shown = str(caught.value).partition(" is ")[0] if "it must be float32" in str(caught.value) else str(caught.value)
+    assert shown in errors
+
+
+def test_each_step_is_held_to_its_own_bound(check, written, tmp_path):
+    bundle = tmp_path / "policy"
+    shutil.copytree(written("int8")[0], bundle)
+    wide, narrow = unit.last_steps(read_bundle(bundle).golden)[:2]
+    unit.shift_actions(bundle, narrow, wide)
+    assert check(bundle)[0] == 0
+    unit.shift_actions(bundle, narrow, narrow)
+    code, _, errors, _ = check(bundle)
+    assert code == 3
+    assert "golden replay: action 'hip' is" in errors
+    assert f"at step {narrow}," in errors
+    assert "(tolerance 1e-05)" in errors
 
 
 @pytest.mark.parametrize(("changes", "line"), unit.WRONG, ids=[line for _, line in unit.WRONG])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from robot_rl_deploy import contract as contracts
 from robot_rl_deploy import session
-from robot_rl_deploy.bundle import write_sums
+from robot_rl_deploy.bundle import read_bundle, write_sums
 from robot_rl_deploy.describe import make_contract
 from robot_rl_deploy.export import export_policy
 from robot_rl_deploy.policy import BundlePolicy
@@ -116,14 +116,41 @@ def test_the_file_is_as_small_as_its_weights(make_toy_env, training, tmp_path, m
 def test_the_bound_is_the_greatest_error_and_never_less_than_the_least(make_toy_env, training, tmp_path):
     actor = RoundedActor(30, 2, "bf16", error=1e-9)
     report = export_policy(make_toy_env(), actor, tmp_path / "policy", run=training, steps=200)
-    assert report.contract.precision.action_bound == 1e-5
-    for error, line in (
-        (1.5, "precision.action_bound is 1.5; it must be at most 1"),
-        (float("nan"), "is nan; a finite"),
-    ):
-        with pytest.raises(ContractError, match=line):
-            export_policy(make_toy_env(), RoundedActor(30, 2, "bf16", error=error), tmp_path / "b", run=training)
+    assert report.contract.precision.action_bound == np.float32(1e-5)
+    wide = RoundedActor(30, 2, "bf16", error=1.5)  # A deep network's worst case: more than any rounding makes.
+    report = export_policy(make_toy_env(), wide, tmp_path / "policy", run=training, steps=200)
+    assert report.contract.precision.action_bound == 1.0
+    with pytest.raises(ContractError, match="precision.action_bound is not finite: the policy's weights or observa"):
+        export_policy(make_toy_env(), RoundedActor(30, 2, "bf16", error=np.nan), tmp_path / "b", run=training)
     assert not (tmp_path / "b").exists()
+
+
+def test_each_step_has_its_own_bound(make_toy_env, training, tmp_path, monkeypatch):
+    actor = RoundedActor(30, 2, "int8")
+    module = actor.export_module()
+    monkeypatch.setattr(module, "action_error", lambda observation: 0.02 * (observation[:, :2] > 0.0))
+    monkeypatch.setattr(actor, "export_module", lambda: module)
+    report = export_policy(make_toy_env(), actor, tmp_path / "policy", run=training, steps=200)
+    golden = read_bundle(tmp_path / "policy").golden
+    wanted = np.where((golden.observation[:, :2] > 0.0).any(1), np.float32(0.02), np.float32(1e-5))
+    assert np.array_equal(golden.action_bound, wanted)
+    assert report.contract.precision.action_bound == np.float32(0.02)
+
+
+def test_each_step_is_held_to_its_own_bound(written, tmp_path):
+    bundle = tmp_path / "policy"
+    shutil.copytree(written("int8")[0], bundle)
+    wide, narrow = last_steps(read_bundle(bundle).golden)[:2]
+    shift_actions(bundle, narrow, wide)
+    assert verify_bundle(bundle).replay.action_error == pytest.approx(5e-3, rel=0.01)
+    shift_actions(bundle, narrow, narrow)
+    with pytest.raises(ContractError, match=f"golden replay: action 'hip' is .* step {narrow}, .* .tolerance 1e-05"):
+        verify_bundle(bundle)
+
+
+def test_the_bounds_of_a_memory_are_the_same_for_each_step(written):
+    bounds = read_bundle(written("int8", "memory")[0]).golden.action_bound
+    assert bounds.tolist() == [np.float32(0.02)] * 200
 
 
 def test_the_error_of_a_memory_is_taken_at_the_states_of_the_sequence(make_toy_env, training, tmp_path, monkeypatch):
@@ -201,7 +228,61 @@ def edit(bundle, *, contract=None, model=None):
         model(proto)
     onnx.helper.set_model_props(proto, {"contract_sha256": digest})
     (bundle / "policy.onnx").write_bytes(proto.SerializeToString())
+    with np.load(bundle / "golden.npz") as stored:
+        bound = stored.get("action_bound", np.full(len(stored["reset"]), 1e-4, np.float32))
+    edit_golden(bundle, action_bound=bound if "precision" in data else None)
+
+
+def last_steps(golden):
+    """The steps before a reset: no later observation has their action."""
+    return np.flatnonzero(golden.reset[1:])
+
+
+def shift_actions(bundle, narrow, step):
+    """Move an action of a step by 5e-3, with its target, and give one step a bound of 1e-5."""
+    golden = read_bundle(bundle).golden
+    bound, action = golden.action_bound.copy(), golden.action.copy()
+    bound[narrow] = 1e-5
+    action[step, 0] += 5e-3
+    slope = np.polyfit(golden.action[:, 0], golden.joint_target[:, 0], 1)[0]
+    target = golden.joint_target + np.float32(slope) * (action - golden.action)
+    edit_golden(bundle, action_bound=bound, action=action, joint_target=target)
+
+
+def edit_golden(bundle, **arrays):
+    """Change or, with None, remove arrays of a bundle's golden sequence, with hashes as a forger would write them."""
+    with np.load(bundle / "golden.npz") as stored:
+        kept = {name: stored[name] for name in stored.files} | arrays
+    np.savez(bundle / "golden.npz", **{name: array for name, array in kept.items() if array is not None})
     write_sums(bundle)
+
+
+WRONG_BOUNDS = {
+    "missing": (lambda bound: None, "golden.npz: action_bound is missing; export the bundle again"),
+    "of another length": (lambda bound: bound[1:], r"action_bound is .* it must be float32 \(200,\)"),
+    "of another type": (lambda bound: bound.astype(np.float64), r"action_bound is .* it must be float32 \(200,\)"),
+    "not finite": (lambda bound: put(bound, 3, np.nan), r"action_bound must be in \(0, 0.02\], the contract's"),
+    "zero": (lambda bound: put(bound, 3, 0), r"action_bound must be in \(0, 0.02\], the contract's"),
+    "too wide": (lambda bound: put(bound, 3, 0.03), r"action_bound must be in \(0, 0.02\], the contract's"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_BOUNDS)
+def test_wrong_bounds_of_steps_are_refused(written, tmp_path, name):
+    change, line = WRONG_BOUNDS[name]
+    bundle = tmp_path / "policy"
+    shutil.copytree(written("int8")[0], bundle)
+    edit_golden(bundle, action_bound=change(read_bundle(bundle).golden.action_bound))
+    with pytest.raises(ContractError, match=line):
+        verify_bundle(bundle)
+
+
+def test_a_bundle_in_fp32_has_no_bounds(toy_bundle, tmp_path):
+    bundle = tmp_path / "policy"
+    shutil.copytree(toy_bundle, bundle)
+    edit_golden(bundle, action_bound=np.full(len(read_bundle(bundle).golden.reset), 0.1, np.float32))
+    with pytest.raises(ContractError, match="golden.npz: action_bound is there, for a policy in fp32; export"):
+        verify_bundle(bundle)
 
 
 def without(data):
@@ -303,7 +384,12 @@ DAMAGED = {
     "a layer too few": ("int8", plain_layer, None, "policy.onnx: 2 layers are in int8; the contract has 1"),
     "a layer of bf16 too few": ("bf16", plain_layer, None, "policy.onnx: 2 layers are in bf16; the contract has 1"),
     "another opset": ("int8", other_opset, None, "policy.onnx: its opset is 21; the contract has 22"),
-    "a bound that is too narrow": ("int8", narrow, None, "golden replay: action 'hip' is .* .tolerance 1e-09"),
+    "a bound that is too narrow": (
+        "int8",
+        narrow,
+        None,
+        r"golden.npz: action_bound must be in \(0, 1e-09\], the contract's",
+    ),
     "a grid for the action": ("int8", None, round_action, "is not as the exporter writes it"),
     "a zero that is none": (
         "int8",

@@ -72,7 +72,10 @@ def test_a_policy_that_does_not_fit_is_refused(tmp_path, policy, message):
 def test_a_bundle_in_less_than_float32_is_refused():
     contract = SimpleNamespace(precision=SimpleNamespace(mode="int8"))
     changed: Any = SimpleNamespace(contract=contract)
-    with pytest.raises(UserError, match=r"^teacher.policy=mine: computes in int8, and a teacher in fp32; name a run$"):
+    with pytest.raises(
+        UserError,
+        match=r"^teacher.policy=mine: computes in int8; only a bundle in fp32 becomes a network again; name a run$",
+    ):
         bundle_teacher._checkpoint(changed, "teacher.policy=mine")
 
 
