@@ -5,6 +5,7 @@ import logging
 import shutil
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -243,7 +244,7 @@ def make_onnx(
         if contract.precision is not None:
             _simplify(program.model)
     model = program.model_proto
-    _separate_zeros(model.graph)
+    _separate(model.graph)
     for holder in (
         model,
         model.graph,
@@ -268,16 +269,38 @@ def _simplify(model: Any) -> None:
     optimize_ir(model, should_fold=lambda node: False if node.op_type in ("Cast", "DequantizeLinear") else None)
 
 
-def _separate_zeros(graph: Any) -> None:
-    """Give the weights of each layer zeros of their own: ONNX Runtime replaces them with those of another type."""
-    tensors, taken = {tensor.name: tensor for tensor in graph.initializer}, set()
+def _separate(graph: Any) -> None:
+    """Give each use of a weight a node and arrays of its own: ONNX Runtime replaces them with those of another type."""
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
+    reads = {n.output[0]: n for n in graph.node if n.op_type == "DequantizeLinear" and n.input[0] in tensors}
+    nodes, used = [], Counter[str]()
+
+    def own(names: Any, place: int) -> None:
+        name = names[place]
+        used[name] += 1
+        if used[name] > 1:
+            names[place] = f"{name}_use{used[name]}"
+            graph.initializer.add().CopyFrom(tensors[name])
+            graph.initializer[-1].name = names[place]
+
     for node in graph.node:
-        if node.op_type == "DequantizeLinear" and node.input[0] in tensors:
-            if (name := node.input[2]) in taken:
-                node.input[2] = f"{node.input[0]}_zeros"
-                graph.initializer.add().CopyFrom(tensors[name])
-                graph.initializer[-1].name = node.input[2]
-            taken.add(name)
+        if node.output[0] in reads:
+            continue  # It goes before each node that reads it.
+        for place, name in enumerate(node.input):
+            if name in reads:
+                read = type(node)()
+                read.CopyFrom(reads[name])
+                used[name] += 1
+                if used[name] > 1:
+                    read.output[0] = node.input[place] = f"{name}_use{used[name]}"
+                    read.name = f"{read.name}_use{used[name]}"
+                own(read.input, 0)
+                own(read.input, 2)
+                nodes.append(read)
+        nodes.append(node)
+    kept = [type(node).FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(kept)
 
 
 def _deployed(module: "torch.nn.Module", contract: Contract) -> "torch.nn.Module":

@@ -28,14 +28,14 @@ ROUNDED = {"int8": 3, "bf16": 16, "fp8": 17}
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """A value that depends on no input; `rounded` if the file has it in the type of a precision, under its `source`."""
+    """A value that depends on no input; `rounded` if the file has it in the type of a precision, with its `content`."""
 
     dims: tuple[int, ...]
     integers: tuple[int, ...] | None = None
     type: int = FLOAT
     rounded: bool = False
     raw: bytes = field(default=b"", repr=False)
-    source: str = ""
+    content: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,7 @@ class _Rounding:
 
     def __init__(self, precision: PrecisionSpec | None) -> None:
         self._precision = precision
-        self._found: list[float] = []
-        self._seen: set[tuple[str, float]] = set()
+        self._found: list[tuple[float, tuple[int, ...], bytes]] = []
         self._mode = precision.mode if precision else ""
         self._type = ROUNDED.get(self._mode)
         self._grid = self._mode in GRIDS
@@ -130,7 +129,7 @@ class _Rounding:
                 raise ContractError(f"policy.onnx: '{tensor.name}' is damaged; export the bundle again") from None
         dims = tuple(tensor.dims)
         raw = tensor.raw_data if len(dims) < 2 and self._precision else b""
-        return _Fixed(dims, integers, kind, raw=raw, source=tensor.name)
+        return _Fixed(dims, integers, kind, raw=raw, content=tensor.raw_data if kind == self._type else b"")
 
     def apply(self, op: str, operands: Sequence[_Value | None], attributes: Mapping[str, int]) -> _Value | None:
         """Return the result of one of `operators`; None if it is not as the exporter writes it."""
@@ -148,7 +147,7 @@ class _Rounding:
             axis = attributes.get("axis", 1)
             right = op == "DequantizeLinear" and attributes.keys() <= {"axis"} and first.type == self._type
             right = right and 0 <= axis < len(first.dims) and scale.dims == first.dims[axis : axis + 1]
-            return _Fixed(first.dims, rounded=True, source=first.source) if right else None
+            return _Fixed(first.dims, rounded=True, content=first.content) if right else None
         if attributes or scale.dims or len(scale.raw) != 4 or len(zero.raw) != 1:
             return None
         (step,) = struct.unpack("<f", scale.raw)
@@ -174,17 +173,10 @@ class _Rounding:
             if given[0].rounded != given[1].rounded or any(value.rounded for value in given[2:]):
                 return None
             if isinstance(given[0], _Rows) and isinstance(given[1], _Fixed) and given[0].rounded:
-                self._add(given[1].source, given[0].scale)
+                self._found.append((given[0].scale, given[1].dims, given[1].content))
         elif any(value.rounded and (self._grid or isinstance(value, _Fixed)) for value in given):
             return None
         return [None if value is None else _without_rounding(value) for value in operands]
-
-    def _add(self, source: str, scale: float) -> None:
-        """Add a layer, once where several products have its weight, as in a network with left-right symmetry."""
-        if (source, scale) not in self._seen:
-            self._found.append(scale)
-        if source:
-            self._seen.add((source, scale))
 
     def compare(self, proto: Any) -> None:
         """Refuse other layers than the contract's."""
@@ -194,10 +186,12 @@ class _Rounding:
         if opset != self._precision.opset:
             raise ContractError(f"policy.onnx: its opset is {opset}; the contract has {self._precision.opset}")
         wanted = self._precision.rounded
-        if len(self._found) != len(wanted):
-            count = f"{len(self._found)} layers are in {self._mode}"
+        # A network with left-right symmetry computes some layers twice, with the same weights and steps.
+        layers = self._found if len(self._found) == len(wanted) else list(dict.fromkeys(self._found))
+        if len(layers) != len(wanted):
+            count = f"{len(layers)} layers are in {self._mode}"
             raise ContractError(f"policy.onnx: {count}; the contract has {len(wanted)}")
-        for layer, found in zip(wanted, self._found, strict=True):
+        for layer, (found, *_) in zip(wanted, layers, strict=True):
             step = 0.0 if layer.input_scale is None else _single(layer.input_scale)
             if step != found:
                 line = f"policy.onnx: the input_scale of layer '{layer.name}' is {found:.9g}"

@@ -30,10 +30,10 @@ struct Value {
   int rank = 0;  // of rows
   std::vector<std::int64_t> dims, integers;
   std::uint64_t type = OnnxTensor::kFloat;
-  bool rounded = false;            // by the network's precision
-  float scale = 0;                 // of the grid of rounded rows; 0 in bf16
-  std::span<const std::byte> raw;  // of a fixed value of at most one axis, with a precision
-  std::string source;              // name of a tensor of the file that it is read from
+  bool rounded = false;                // by the network's precision
+  float scale = 0;                     // of the grid of rounded rows; 0 in bf16
+  std::span<const std::byte> raw;      // of a fixed value of at most one axis, with a precision
+  std::span<const std::byte> content;  // of a fixed value in the type of a precision
   bool operator==(const Value& other) const {
     return rows && other.rows ? rank == other.rank
                               : rows == other.rows && dims == other.dims && integers == other.integers;
@@ -67,7 +67,7 @@ Value fixed(const OnnxTensor& tensor, const PrecisionSpec* precision) {
   Value value;
   value.dims = tensor.dims;
   value.type = tensor.type;
-  value.source = tensor.name;
+  if (precision && tensor.type == type_of(precision)) value.content = tensor.raw;
   if (precision && tensor.dims.size() < 2) value.raw = tensor.raw;
   if (tensor.type != OnnxTensor::kInt64) return value;
   std::int64_t count = 1;
@@ -196,7 +196,7 @@ class Rounding {
       if (given[0]->rounded != given[1]->rounded || std::any_of(given.begin() + 2, given.end(), is_rounded)) {
         return std::nullopt;
       }
-      if (given[0]->rows && given[0]->rounded) add(given[1]->source, given[0]->scale);
+      if (given[0]->rows && given[0]->rounded) found_.push_back({given[0]->scale, given[1]->dims, given[1]->content});
     } else {
       for (const auto* value : given) {
         if (value->rounded && (!value->rows || has_grid(*precision_))) return std::nullopt;
@@ -214,14 +214,15 @@ class Rounding {
       throw ContractError("policy.onnx: its opset is " + std::to_string(opset) + "; the contract has " +
                           std::to_string(precision_->opset));
     }
-    if (static_cast<int>(found_.size()) != precision_->rounded()) {
-      throw ContractError("policy.onnx: " + std::to_string(found_.size()) + " layers are in " + precision_->mode +
+    const auto layers = this->layers();
+    if (static_cast<int>(layers.size()) != precision_->rounded()) {
+      throw ContractError("policy.onnx: " + std::to_string(layers.size()) + " layers are in " + precision_->mode +
                           "; the contract has " + std::to_string(precision_->rounded()));
     }
-    auto found = found_.begin();
+    auto found = layers.begin();
     for (const auto& layer : precision_->layers) {
       if (layer.mode == "fp32") continue;
-      const float right = single(layer.input_scale.value_or(0)), step = *found++;
+      const float right = single(layer.input_scale.value_or(0)), step = (found++)->scale;
       if (step == right) continue;
       char numbers[96];
       std::snprintf(numbers, sizeof numbers, " is %.9g; the contract has %.9g", static_cast<double>(step),
@@ -272,13 +273,29 @@ class Rounding {
     Value result;
     result.dims = first.dims;
     result.rounded = true;
-    result.source = first.source;
+    result.content = first.content;
     return result;
   }
 
-  /// Add a layer, once where several products have its weight, as in a network with left-right symmetry.
-  void add(const std::string& source, float scale) {
-    if (source.empty() || seen_.emplace(source, scale).second) found_.push_back(scale);
+  /// A product with a rounded weight.
+  struct Layer {
+    float scale;
+    std::vector<std::int64_t> dims;
+    std::span<const std::byte> content;
+    bool operator==(const Layer& other) const {
+      return scale == other.scale && dims == other.dims && std::ranges::equal(content, other.content);
+    }
+  };
+
+  /// The layers that were found. A network with left-right symmetry computes some twice, with the same weights and
+  /// steps.
+  std::vector<Layer> layers() const {
+    if (static_cast<int>(found_.size()) == precision_->rounded()) return found_;
+    std::vector<Layer> once;
+    for (const auto& layer : found_) {
+      if (std::find(once.begin(), once.end(), layer) == once.end()) once.push_back(layer);
+    }
+    return once;
   }
 
   std::optional<Value> round_rows(const OnnxNode& node, const Value& first, const Value& scale,
@@ -303,8 +320,7 @@ class Rounding {
 
   const PrecisionSpec* precision_;
   std::uint64_t type_;
-  std::vector<float> found_;
-  std::set<std::pair<std::string, float>> seen_;
+  std::vector<Layer> found_;
 };
 
 /// Result of an operator that does not round; nothing if it is not as the exporter writes it.

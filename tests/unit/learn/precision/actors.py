@@ -9,9 +9,11 @@ from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.networks.layout import ObservationLayout
 from robot_rl.learn.precision.conversion import measure, quantize
 
-KINDS = ("plain", "symmetric", "gru", "lstm", "images")
+KINDS = ("plain", "symmetric", "gru", "lstm", "images", "mirrored")
+"""Structures; "mirrored" has images and left-right symmetry, so that one encoder computes twice."""
 MODES = ("bf16", "fp8", "int8")
 MIRROR = (torch.tensor([1, 0, *range(2, 47)]), torch.tensor([1.0, 1.0] + [-1.0] * 45))
+FLIPPED = torch.cat((torch.arange(7), 7 + torch.arange(198).view(2, 9, 11).flip(-1).flatten()))
 SWAP = (torch.tensor([1, 0, 3, 2]), torch.ones(4))
 
 
@@ -20,10 +22,12 @@ def make_actor(kind: str, mode: str, *, hidden=(100, 64), activation="elu", meas
     cfg, layout = NetworkCfg(hidden=hidden, activation=activation, output_gain=1.0), ObservationLayout({"": (47,)})
     if kind in ("gru", "lstm"):
         cfg = replace(cfg, memory=MemoryCfg(kind=kind, hidden=50))
-    if kind == "images":
+    if kind in ("images", "mirrored"):
         cfg = replace(cfg, conv=ConvCfg(groups=("image",), features=20))
         layout = ObservationLayout({"": (7,), "image": (2, 9, 11)})
     mirror = (MIRROR, SWAP) if kind == "symmetric" else None
+    if kind == "mirrored":
+        mirror = ((FLIPPED, torch.ones(205)), SWAP)
     generator = torch.Generator().manual_seed(1)
     actor = Actor(layout, 4, cfg, mirror=mirror, generator=generator)
     if mode != "fp32" or settings:

@@ -7,6 +7,10 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from robot_rl_deploy.export import _separate, _simplify
+from robot_rl_deploy.network import check_operators
+from robot_rl_deploy.precision import PrecisionSpec
+from robot_rl_deploy.strict import decode
 
 from robot_rl.learn.precision import bounds
 from tests.unit.learn.precision.actors import KINDS, make_actor, outputs, state_of
@@ -27,7 +31,9 @@ def run_onnx(module, inputs, mode, opset=21):
             verbose=False,
             optimize=False,
         )
+        _simplify(program.model)
     model = program.model_proto
+    _separate(model.graph)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 4
     if mode == "fp8":
@@ -56,6 +62,8 @@ def test_onnx_runtime_computes_the_same_within_the_bound(kind, mode):
         assert torch.equal(exported, wanted)
     found, model = run_onnx(module, inputs, mode)
     assert bool(((found - wanted).abs() <= bound).all())
+    stated = module.precision | {"opset": 21, "action_bound": 0.01}
+    check_operators(model, decode(PrecisionSpec, stated, "precision"))  # The layers, in the order of the contract.
     types = {tensor.data_type for tensor in model.graph.initializer if len(tensor.dims) > 1 and tensor.dims[0] > 1}
     own = {"int8": onnx.TensorProto.INT8, "fp8": onnx.TensorProto.FLOAT8E4M3FN, "bf16": onnx.TensorProto.BFLOAT16}
     assert own[mode] in types
