@@ -52,6 +52,30 @@ def test_a_run_does_not_go_on_in_another_precision(run, root, capfd):
     assert "precision=bf16: checkpoint 000004 was trained with int8; go on with that" in capfd.readouterr().err
 
 
+def test_another_precision_of_a_run_is_refused_without_a_hint_that_leads_nowhere(run, root, tiny, capfd):
+    words = ["train", "task=cartpole", *tiny.but("max_iterations=4"), "precision=bf16", f"root={root}", "run_id=int8"]
+    assert main(words) == 2
+    assert "precision.mode=bf16: run int8 has int8; choose another run_id=\n" in capfd.readouterr().err
+
+
+def test_an_evaluation_that_is_too_short_for_its_metric_has_none(run, root):
+    assert main(["eval", "run=int8", f"root={root}", "episodes=3", "seconds=0.1", "form=torch"]) == 0
+    rows = json.loads((run / "eval.json").read_text())["precision"]["flows"]
+    assert all(row["return"]["mean"] is not None for row in rows)
+
+
+def test_what_is_larger_by_being_better_is_worse_by_less(run, root):
+    assert main(["eval", "run=int8", f"root={root}", "episodes=3", "seconds=1", "sensitivity=int8"]) == 0
+    found = json.loads((run / "eval.json").read_text())["precision"]
+    plain = found["sensitivity"][0]
+    assert plain["metric"] == "upright"  # A score: the task is solved from below.
+    rows = {row["layer"]: row for row in found["sensitivity"]}
+    fp32 = rows["all"]["tracking"]["mean"] + rows["all"]["gap"]
+    assert fp32 == pytest.approx(plain["tracking"]["mean"] + plain["gap"], abs=1e-5)
+    table = found["tables"][-1]
+    assert table["head"][-2:] == ["upright", "worse by"]
+
+
 def test_evaluation_compares_flows_and_layers_and_the_report_shows_it(run, root, capfd):
     words = ["eval", "run=int8", f"root={root}", "episodes=6", "seconds=1", "sensitivity=int8"]
     assert main(words) == 0
@@ -108,6 +132,11 @@ def test_quantization_after_training_needs_a_place_of_its_own(run, root, tmp_pat
             "policy=go2_flat: precisions are compared of runs; leave that out",
         ),
         (["bench", "precision", "modes=int9"], "modes: 'int9' is unknown"),
+        (
+            ["bench", "precision", "modes=fp32"],
+            "modes=fp32: is what the others are compared with; give bf16",
+        ),
+        (["train", "task=cartpole", "precision.rollout=int7"], "did you mean 'int8'? (one of fp32, bf16, fp8, int8)"),
     ],
 )
 def test_bad_words_are_one_line(words, message, in_tmp, capfd):

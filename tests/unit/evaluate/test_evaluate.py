@@ -261,12 +261,12 @@ def test_the_task_is_evaluated_without_noise_and_left_as_it_is():
 
 def test_eval_json_is_whole_or_as_before(tmp_path, monkeypatch):
     path = tmp_path / "eval.json"
-    write_evaluation(
-        path, {"torch": {"a": {"mean": 1.5, "std": 0.1}, "b": None}, "agreement": {"action_error": math.inf}}
-    )
+    torch = {"a": {"mean": 1.5, "std": 0.1}, "b": None}
+    write_evaluation(path, {"torch": torch, "agreement": {"action_error": math.inf}, "rows": [{"gap": math.nan}]})
     assert json.loads(path.read_text()) == {
-        "torch": {"a": {"mean": 1.5, "std": 0.1}, "b": None},
+        "torch": torch,
         "agreement": {"action_error": None},
+        "rows": [{"gap": None}],
     }
 
     def no_space(*paths):

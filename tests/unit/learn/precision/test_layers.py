@@ -178,3 +178,20 @@ def test_a_copy_rounds_as_the_original_does():
     with torch.no_grad():
         assert torch.equal(outputs(copy.deepcopy(actor), x), outputs(actor, x))
         assert state_of(actor, x) is not None
+
+
+@pytest.mark.parametrize("mode", ["bf16", "int8"])
+def test_no_worlds_give_no_rows(mode):
+    """A rollout without an episode that was cut short has none whose value is needed."""
+    actor = make_actor("gru", mode)
+    with torch.no_grad():
+        out, after = actor.step(actor.encode(torch.zeros(0, 47)), torch.zeros(0, actor.state_size))
+    assert (out.shape[0], after.shape) == (0, (0, actor.state_size))
+
+
+def test_the_table_shows_the_step_of_rollouts():
+    actor = make_actor("plain", "fp32", rollout="int8")
+    rows = table(actor, "cpu")
+    assert [(row["precision"], row["rollout"]) for row in rows] == [("fp32", "int8")] * 3
+    assert all(row["step"] > 0 for row in rows)
+    assert all(row["computed"].startswith("float32; ") for row in rows)
