@@ -60,7 +60,7 @@ def export_bundle(
             fails its own check.
         OSError: It cannot be written; the content of `out` is unchanged.
     """
-    module = actor.export_module()
+    module: Any = actor.export_module()
     contract = make_contract(description, run)
     contract = replace(contract, layout=replace(contract.layout, state_size=state_size(module)))
     golden.check(contract)
