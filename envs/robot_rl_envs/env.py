@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,25 @@ _NOT_MEASURED = (
     "observations.actor: only a simulator knows {}, so the policy cannot be exported; give it to the critic only, or "
     "declare what measures it on the robot: Observation(..., measured=<name>)"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the kernels of an environment run on, live.
+
+    Attributes:
+        layout: indices of everything of the task.
+        struct: ``s``, which terms read and write.
+        arrays: the arrays of ``s`` by name.
+        chain: the joints between the base and the feet.
+        numbers: weights and parameters, and the log.
+    """
+
+    layout: layout.TaskLayout
+    struct: Any
+    arrays: dict[str, Any]
+    chain: Any
+    numbers: Any
 
 
 def start_warp() -> None:
@@ -453,6 +473,12 @@ class Env(VecEnv):
         """Return the new lines for the user: about the actor's terms, and the first bad world of each reason."""
         lines, self._notices = self._notices, []
         return lines + self._quarantine.pop_notices()
+
+    def parts(self) -> Parts:
+        """Return what the kernels of a step run on, for kernels of others that call the same terms."""
+        numbers = fuse.Numbers()
+        numbers.params, numbers.log = self._params, self._log[0]
+        return Parts(self._layout, self._s, self._arrays, self._chain, numbers)
 
     # -- what others need to know ------------------------------------------------------------------------------------
 

@@ -13,6 +13,10 @@ whole. Only the requested files are written.
 check=capture needs no GPU: it lists what a GPU would be waited for in an iteration, and what a CUDA graph could not
 hold, each with its line; the exit code is 1 where there is something.
 
+check=gradients compares the gradient of every term with finite differences, in states that random actions lead to, and
+shows what it flows to and what stands in for a value that only an engine knows; the exit code is 1 where one is wrong.
+An algorithm that learns through a model of the dynamics needs them.
+
 card= needs none either: it predicts, for a card, the bytes that each kernel of a control step must move and the least
 time that takes, the kernels of an iteration, the memory, and the largest number of worlds. Where there is a GPU, what
 is measured there stands beside it.
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
 
 CHECKED_WORLDS = 64
 """Worlds of check=capture."""
+SHOWN_INPUTS = 4
+"""Inputs of a term's gradient that check=gradients shows."""
 LISTED = 15
 """Kernels that card= lists; the others are one line."""
 
@@ -44,7 +50,9 @@ class Options:
     iterations: int = option(5, "iterations that count; two more go before", least=1, most=100_000)
     out: str = option("", "file for the figures as JSON")
     trace: str = option("", "file (.json, .json.gz) for torch's trace of one more iteration (https://ui.perfetto.dev)")
-    check: str = option("", "capture: instead of the time, what a CUDA graph could not hold")
+    check: str = option(
+        "", "instead of the time, capture: what a CUDA graph could not hold, or gradients: of the terms"
+    )
     card: str = option("", "instead of the time, the least that is possible on a card, such as h200, rtx5090 or thor")
 
 
@@ -156,13 +164,15 @@ def show_prediction(found: "Prediction", task: str) -> None:
 
 def _check(what: str, changes: Mapping[str, Any]) -> int:
     """Print what of an iteration a CUDA graph could not hold; return 1 where there is something, else 0."""
+    if what == "gradients":
+        return _check_gradients(changes)
     from robot_rl.errors import UserError
     from robot_rl.experiment.inputs import resolve_inputs
     from robot_rl.experiment.settings import resolve_for_gpu
     from robot_rl.gpu.capture import check_run
 
     if what != "capture":
-        raise UserError(f"check={what}: must be capture")
+        raise UserError(f"check={what}: must be capture or gradients")
     cfg = resolve_inputs(resolve_for_gpu(changes, "check=capture", num_envs=CHECKED_WORLDS))
     findings = check_run(cfg)
     for finding in findings:
@@ -170,6 +180,36 @@ def _check(what: str, changes: Mapping[str, Any]) -> int:
     count = len(findings) or "nothing"
     print(f"{count} found: {cfg.reference}, learner={cfg.learner.name}, rollout and update as on a GPU")
     return 1 if findings else 0
+
+
+def _check_gradients(changes: Mapping[str, Any]) -> int:
+    """Print a table of the terms and their gradients; return 1 where one is wrong, else 0."""
+    from robot_rl_envs.imagination.check import check_gradients
+
+    from robot_rl.errors import UserError
+    from robot_rl.experiment.inputs import resolve_inputs
+    from robot_rl.experiment.settings import change, default_tree, resolve
+
+    tree = default_tree(str(changes["task"]), str(changes.get("device", "cpu")), str(changes.get("learner", "")))
+    cfg = resolve_inputs(resolve(change(tree, {"num_envs": CHECKED_WORLDS, **changes})))
+    env = cfg.make_env()
+    try:
+        if not hasattr(env, "parts"):
+            raise UserError(f"check=gradients: {cfg.reference} has no terms of one robot; take another task")
+        with as_user_error():
+            found = check_gradients(env, seed=cfg.seed)
+    finally:
+        env.close()
+    rows = [
+        (one.path, one.verdict, f"{one.largest:.3g}", ", ".join(one.reads[:SHOWN_INPUTS]), one.stands_in)
+        for one in found
+    ]
+    print_table((str(cfg.reference), "gradient", "largest", "by", "stands in"), rows, right=(2,), least=110)
+    wrong = [one for one in found if one.verdict == "wrong"]
+    for one in wrong:
+        print(f"{one.path}: is {one.error:.2g} off finite differences by {one.where}")
+    print(f"{cfg.reference}: {len(found)} terms, {len(wrong) or 'none'} with a wrong gradient")
+    return 1 if wrong else 0
 
 
 def show(result: Mapping[str, Any]) -> None:

@@ -309,15 +309,21 @@ def track_joints(s: Any, i: int, std: float) -> float:
     return wp.exp(-joint_error_sq(s, i) / (std * std))
 
 
-@reward
-def track_joint_vel(s: Any, i: int, std: float) -> float:
-    """exp(-mean (q' - q'*)^2 / std^2) over the joints."""
+@wp.func
+def joint_vel_error_sq(s: Any, i: int) -> float:
+    """Return the mean squared error of the joints' velocities [rad^2/s^2]."""
     k = reference(s, i)
     total = float(0.0)
     for j in range(s.joint_vel.shape[1]):
         e = s.joint_vel[i, j] - s.reference_joint_vel[k, j]
         total = total + e * e
-    return wp.exp(-total / float(s.joint_vel.shape[1]) / (std * std))
+    return total / float(s.joint_vel.shape[1])
+
+
+@reward
+def track_joint_vel(s: Any, i: int, std: float) -> float:
+    """exp(-mean (q' - q'*)^2 / std^2) over the joints."""
+    return wp.exp(-joint_vel_error_sq(s, i) / (std * std))
 
 
 @reward
@@ -348,20 +354,26 @@ def track_base_turn(s: Any, i: int, std: float) -> float:
     return wp.exp(-wp.length_sq(s.base_ang_vel_b[i] - s.reference_base_ang_vel_b[reference(s, i)]) / (std * std))
 
 
-@reward
-def track_body_pos(s: Any, i: int, std: float) -> float:
-    """exp(-mean |p - p*|^2 / std^2) over the tracked bodies, relative to the base, heights in the world."""
+@wp.func
+def body_pos_error_sq(s: Any, i: int) -> float:
+    """Return the mean squared distance of the tracked bodies from the reference's [m^2]."""
     k = reference(s, i)
     twist = twist_between(s, i, k)
     total = float(0.0)
     for b in range(s.tracked_site.shape[0]):
         total = total + wp.length_sq(body_offset(s, i, k, b, twist))
-    return wp.exp(-total / float(s.tracked_site.shape[0]) / (std * std))
+    return total / float(s.tracked_site.shape[0])
 
 
 @reward
-def track_body_quat(s: Any, i: int, std: float) -> float:
-    """exp(-mean angle^2 / std^2) over the tracked bodies' orientations, after the turn about the vertical."""
+def track_body_pos(s: Any, i: int, std: float) -> float:
+    """exp(-mean |p - p*|^2 / std^2) over the tracked bodies, relative to the base, heights in the world."""
+    return wp.exp(-body_pos_error_sq(s, i) / (std * std))
+
+
+@wp.func
+def body_angle_sq(s: Any, i: int) -> float:
+    """Return the mean squared angle between the tracked bodies and the reference's [rad^2]."""
     k = reference(s, i)
     twist = twist_between(s, i, k)
     total = float(0.0)
@@ -370,31 +382,49 @@ def track_body_quat(s: Any, i: int, std: float) -> float:
         share = wp.min(wp.abs(wp.dot(want, s.site_quat_wxyz[i, s.tracked_site[b]])), 1.0)
         angle = 2.0 * wp.acos(share)
         total = total + angle * angle
-    return wp.exp(-total / float(s.tracked_site.shape[0]) / (std * std))
+    return total / float(s.tracked_site.shape[0])
 
 
 @reward
-def track_body_lin_vel(s: Any, i: int, std: float) -> float:
-    """exp(-mean |v - v*|^2 / std^2) over the tracked bodies, after the turn about the vertical."""
+def track_body_quat(s: Any, i: int, std: float) -> float:
+    """exp(-mean angle^2 / std^2) over the tracked bodies' orientations, after the turn about the vertical."""
+    return wp.exp(-body_angle_sq(s, i) / (std * std))
+
+
+@wp.func
+def body_lin_vel_error_sq(s: Any, i: int) -> float:
+    """Return the mean squared error of the tracked bodies' velocities [m^2/s^2]."""
     k = reference(s, i)
     twist = twist_between(s, i, k)
     total = float(0.0)
     for b in range(s.tracked_site.shape[0]):
         want = quat_rotate(twist, s.reference_body_lin_vel_w[k, b])
         total = total + wp.length_sq(s.site_lin_vel_w[i, s.tracked_site[b]] - want)
-    return wp.exp(-total / float(s.tracked_site.shape[0]) / (std * std))
+    return total / float(s.tracked_site.shape[0])
 
 
 @reward
-def track_body_ang_vel(s: Any, i: int, std: float) -> float:
-    """exp(-mean |w - w*|^2 / std^2) over the tracked bodies, after the turn about the vertical."""
+def track_body_lin_vel(s: Any, i: int, std: float) -> float:
+    """exp(-mean |v - v*|^2 / std^2) over the tracked bodies, after the turn about the vertical."""
+    return wp.exp(-body_lin_vel_error_sq(s, i) / (std * std))
+
+
+@wp.func
+def body_ang_vel_error_sq(s: Any, i: int) -> float:
+    """Return the mean squared error of the tracked bodies' angular velocities [rad^2/s^2]."""
     k = reference(s, i)
     twist = twist_between(s, i, k)
     total = float(0.0)
     for b in range(s.tracked_site.shape[0]):
         want = quat_rotate(twist, s.reference_body_ang_vel_w[k, b])
         total = total + wp.length_sq(s.site_ang_vel_w[i, s.tracked_site[b]] - want)
-    return wp.exp(-total / float(s.tracked_site.shape[0]) / (std * std))
+    return total / float(s.tracked_site.shape[0])
+
+
+@reward
+def track_body_ang_vel(s: Any, i: int, std: float) -> float:
+    """exp(-mean |w - w*|^2 / std^2) over the tracked bodies, after the turn about the vertical."""
+    return wp.exp(-body_ang_vel_error_sq(s, i) / (std * std))
 
 
 @wp.func

@@ -63,15 +63,21 @@ def rise(s: Any, i: int, height: float) -> float:
     return up * up * wp.clamp(s.base_pos_w[i][2] / height, 0.0, 1.0)
 
 
-@reward
-def stance(s: Any, i: int, std: float) -> float:
-    """exp(-|q - q_default|^2 / std^2) of all joints [rad], times max(cos tilt, 0)^2, so that it counts upright."""
-    up = wp.max(-s.projected_gravity_b[i][2], 0.0)
+@wp.func
+def pose_error_sq(s: Any, i: int) -> float:
+    """Sum of squared deviations of all joints from the default pose [rad^2]."""
     total = float(0.0)
     for j in range(s.joint_pos.shape[1]):
         d = s.joint_pos[i, j] - s.default_joint_pos[j]
         total = total + d * d
-    return up * up * wp.exp(-total / (std * std))
+    return total
+
+
+@reward
+def stance(s: Any, i: int, std: float) -> float:
+    """exp(-|q - q_default|^2 / std^2) of all joints [rad], times max(cos tilt, 0)^2, so that it counts upright."""
+    up = wp.max(-s.projected_gravity_b[i][2], 0.0)
+    return up * up * wp.exp(-pose_error_sq(s, i) / (std * std))
 
 
 @reward
@@ -143,10 +149,7 @@ def joint_limits(s: Any, i: int, soft: float) -> float:
 @reward
 def pose(s: Any, i: int, moving_scale: float) -> float:
     """Sum of squared deviations from the default pose, times ``moving_scale`` unless standing [rad^2]."""
-    total = float(0.0)
-    for j in range(s.joint_pos.shape[1]):
-        d = s.joint_pos[i, j] - s.default_joint_pos[j]
-        total = total + d * d
+    total = pose_error_sq(s, i)
     if is_moving(s, i) == 1:
         total = total * moving_scale
     return total

@@ -38,6 +38,22 @@ def walk_contact(s: Any, i: int, frequency_hz: float, swing: float) -> float:
     return total / float(s.foot_contact.shape[1])
 
 
+@wp.func
+def swing_heights(s: Any, i: int, frequency_hz: float, swing: float, height: float) -> wp.vec2:
+    """Return the sum over the feet in swing of how well each follows its arc, see `walk_height`, and their number."""
+    total = float(0.0)
+    count = float(0.0)
+    for f in range(s.foot_height_w.shape[1]):
+        sigma = walk_swing(s, i, f, frequency_hz, swing)
+        if sigma >= 0.0:
+            target = height * wp.max(wp.sin(wp.pi * sigma), 0.2)
+            z = wp.max(s.foot_height_w[i, f], 0.0)
+            value = wp.min(z / target, 1.0) - 4.0 * wp.max(z / height - 1.5, 0.0)
+            total = total + wp.max(value, 0.0)
+            count = count + 1.0
+    return wp.vec2(total, count)
+
+
 @reward
 def walk_height(s: Any, i: int, frequency_hz: float, swing: float, height: float) -> float:
     """Mean over the feet in swing of how well each follows its arc, in [0, 1]; 1 where none is in swing.
@@ -46,20 +62,12 @@ def walk_height(s: Any, i: int, frequency_hz: float, swing: float, height: float
     foot's clearance z [m] above zero and z* = height max(sin(pi sigma), 0.2). A foot that leaves the ground by a little
     earns a little, so that steps are found from standing. height [m].
     """
-    total = float(0.0)
-    count = float(0.0)
-    if is_moving(s, i) == 1:
-        for f in range(s.foot_height_w.shape[1]):
-            sigma = walk_swing(s, i, f, frequency_hz, swing)
-            if sigma >= 0.0:
-                target = height * wp.max(wp.sin(wp.pi * sigma), 0.2)
-                z = wp.max(s.foot_height_w[i, f], 0.0)
-                value = wp.min(z / target, 1.0) - 4.0 * wp.max(z / height - 1.5, 0.0)
-                total = total + wp.max(value, 0.0)
-                count = count + 1.0
-    if count == 0.0:
+    if is_moving(s, i) == 0:
         return 1.0
-    return total / count
+    sums = swing_heights(s, i, frequency_hz, swing, height)
+    if sums[1] == 0.0:
+        return 1.0
+    return sums[0] / sums[1]
 
 
 @reward

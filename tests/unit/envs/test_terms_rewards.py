@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from robot_rl_assets.registry import get_robot
+from robot_rl_envs.imagination.check import check_gradients
+from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import observations, rewards
 from robot_rl_envs.task import Observation, ObservationGroup, Reward, Task, Termination
 
@@ -147,17 +149,22 @@ def randomize(doll, rng):
 
 
 @pytest.fixture(scope="module")
-def scored(puppet, go2_states, library):
-    """One step of a task with every reward there is a formula for: what the terms saw, and each term's sum."""
+def every_reward(library):
+    """A task with every reward there is a formula for."""
     known = library("reward")
     names = [name for name in REWARDS if name in known and set(REWARDS[name][0]) == set(known[name].term_info.params)]
-    task = Task(
+    return Task(
         name="every_reward",
         robot=get_robot("unitree_go2"),
         observations={"actor": ObservationGroup(terms={"action": Observation(observations.last_action)})},
         rewards={name: Reward(known[name], weight=1.0, **REWARDS[name][0]) for name in names},
     )
-    doll = puppet(task, num_envs=N)
+
+
+@pytest.fixture(scope="module")
+def scored(puppet, go2_states, every_reward):
+    """One step of that task: what the terms saw, and each term's sum."""
+    doll, names = puppet(every_reward, num_envs=N), list(every_reward.rewards)
     rng = np.random.default_rng(3)
     randomize(doll, rng)
     before = doll.snapshot()
@@ -178,6 +185,14 @@ def test_reward_is_its_formula(reward_term, scored):
     want = np.asarray(formula(scored, **params), float)
     assert want.std() > 0 or reward_term == "alive", "the states do not distinguish this term from a constant"
     np.testing.assert_allclose(scored.scores[reward_term], want, rtol=2e-4, atol=2e-4)
+
+
+def test_gradients_are_those_of_finite_differences(every_reward):
+    env = make_env(every_reward, num_envs=8, device="cpu")
+    verdicts = {one.path.removeprefix("rewards."): one.verdict for one in check_gradients(env, steps=2)}
+    env.close()
+    without = {"alive": "flat", "terminated": "steps"}
+    assert {name: verdicts[name] for name in REWARDS} == dict.fromkeys(REWARDS, "right") | without
 
 
 def test_formulas_are_of_terms_that_exist(library):

@@ -1,0 +1,4 @@
+"""The terms of a task on states that no engine computed, with their gradients, for algorithms that imagine.
+
+The functions are those of the simulator's kernels; Warp compiles their adjoints, too.
+"""

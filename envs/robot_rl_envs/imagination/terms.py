@@ -1,0 +1,183 @@
+"""The terms of a task on rows of states, as one kernel with its adjoint.
+
+A row is what a world is in the simulator: the same struct ``s``, whose arrays have a gradient here. The kernel derives
+what follows from qpos and qvel and computes every term that returns a number; contacts, torques and what else only an
+engine knows are inputs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import warp as wp
+
+from robot_rl_envs.entity import derive
+from robot_rl_envs.entity.scene import Scene
+from robot_rl_envs.entity.state import CONSTANTS, Chain
+from robot_rl_envs.fuse import MAX_UNROLL, Numbers
+from robot_rl_envs.fuse.layout import Writer
+from robot_rl_envs.imagination import kinematics
+from robot_rl_envs.imagination.kinematics import Nodes, make_nodes
+from robot_rl_envs.sensing import measure
+from robot_rl_envs.sensing.sensors import used_sensors
+from robot_rl_envs.task import Task, TorchTerm
+
+FLOATS = (wp.float32, wp.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One number that the kernel computes in each row.
+
+    Attributes:
+        path: of its term, "rewards.track" or "observations.actor.gyro".
+        element: of an observation's components; 0 of another term.
+    """
+
+    path: str
+    element: int = 0
+
+
+def written_terms(task: Task) -> dict[str, Any]:
+    """Return the terms of a task that return a number, by path: rewards, terminations, observations."""
+    found = {f"rewards.{name}": term for name, term in task.rewards.items()}
+    found |= {f"terminations.{name}": term for name, term in task.terminations.items()}
+    for group, terms in task.vectors.items():
+        found |= {f"observations.{group}.{name}": term for name, term in terms.terms.items()}
+    return {path: term for path, term in found.items() if not isinstance(term, TorchTerm)}
+
+
+def torch_terms(task: Task) -> list[str]:
+    """Return the paths of the terms that are torch functions, which torch differentiates."""
+    found = [f"rewards.{name}" for name, term in task.rewards.items() if isinstance(term, TorchTerm)]
+    for group, terms in task.vectors.items():
+        found += [f"observations.{group}.{k}" for k, term in terms.terms.items() if isinstance(term, TorchTerm)]
+    return found
+
+
+def write_derive(w: Writer, scene: Scene, task: Task) -> None:
+    """Write what follows from qpos and qvel of a row."""
+
+    def call(fn: Any, arguments: str) -> None:
+        w.functions[fn.key] = fn
+        w.add(1, f"{fn.key}({arguments})")
+
+    if scene.base:
+        call(derive.derive_base, "s, i")
+    call(derive.derive_joints, "s, i")
+    if scene.objects:
+        call(derive.derive_objects, "s, i")
+    if scene.things.joints:
+        call(derive.derive_object_joints, "s, i")
+    if scene.sizes["feet"]:
+        call(kinematics.trace_feet, "s, c, k, i")
+    if scene.things.sites:
+        call(kinematics.trace_sites, "s, c, k, i")
+    if scene.things.has_object_sites:
+        call(kinematics.trace_object_sites, "s, c, k, i")
+    if "height_scan" in used_sensors(task) and task.sensors.height_scan.source == "map":
+        call(measure.scan_heights, "s, i")
+
+
+def write_terms(w: Writer, scene: Scene, task: Task) -> list[Column]:
+    """Write the kernel, and return the columns of what it computes."""
+    columns: list[Column] = []
+    w.add(0, "def terms(s: SceneState, c: Chain, k: Nodes, numbers: Numbers, out: wp.array2d(dtype=wp.float32)):")
+    w.add(1, "i = wp.tid()", "p = numbers.params")
+    write_derive(w, scene, task)
+    slots = {f"observations.{group}.{slot.name}": slot for group, of in w.layout.groups.items() for slot in of}
+    for path, term in written_terms(task).items():
+        if path not in slots:
+            w.add(1, f"out[i, {len(columns)}] = float({w.call(path, term, 's, i')})")
+            columns.append(Column(path))
+            continue
+        size, clean = slots[path].size, slots[path].term.info.source.clean
+        w.add(1, f"for j in range({size}):")
+        w.add(2, f"out[i, {len(columns)} + j] = {w.call(path, slots[path].term, 's, i, j', clean, 'clean')}")
+        columns += [Column(path, element) for element in range(size)]
+    return columns
+
+
+class Terms:
+    """The terms of an environment's task on rows of states.
+
+    Attributes:
+        arrays: every array of ``s`` with a row each, by name; those of floats have a gradient.
+        columns: what `values` has in each column.
+        struct: ``s`` of the rows.
+    """
+
+    def __init__(self, env: Any, rows: int) -> None:
+        """Allocate rows and compile the kernel.
+
+        Args:
+            env: A `robot_rl_envs.env.Env`.
+            rows: Number of rows B.
+        """
+        self.rows, self._device = rows, env.device
+        parts = env.parts()
+        known, w = len(parts.layout.values), Writer(parts.layout)
+        self.columns = write_terms(w, env.scene, env.cfg)
+        if len(parts.layout.values) != known:
+            raise ValueError(f"terms of {env.cfg.name} have parameters that the simulator's kernels do not have")
+        self.struct = parts.struct._cls()
+        self._kernel = _compile(env.cfg.name, w, self.struct._cls)
+        self.arrays: dict[str, Any] = {}
+        for name in self.struct._cls.vars:
+            given = getattr(parts.struct, name)
+            if name in parts.arrays and name not in CONSTANTS and given.ndim and given.shape[0] == env.num_envs:
+                given = self.arrays[name] = self._allocate(given)
+            setattr(self.struct, name, given)
+        self._numbers, self._chain = parts.numbers, parts.chain
+        self._nodes = make_nodes(rows, parts.chain.pos.shape[0], env.device)
+        self._out = wp.zeros((rows, len(self.columns)), dtype=wp.float32, device=env.device)
+
+    def _allocate(self, like: Any) -> Any:
+        scalar = getattr(like.dtype, "_wp_scalar_type_", like.dtype)
+        shape = (self.rows, *like.shape[1:])
+        return wp.zeros(shape, dtype=like.dtype, device=self._device, requires_grad=scalar in FLOATS)
+
+    def take(self, arrays: dict[str, Any], worlds: np.ndarray) -> None:
+        """Fill the rows with those of an environment's worlds (B,); `arrays` are its own."""
+        for name, array in self.arrays.items():
+            array.assign(arrays[name].numpy()[worlds])
+
+    def values(self) -> np.ndarray:
+        """Return what the terms are of the rows as they are now, (B, columns)."""
+        wp.launch(self._kernel, dim=self.rows, inputs=self._inputs(), device=self._device)
+        return self._out.numpy().copy()
+
+    def gradients(self, weight: np.ndarray, names: list[str]) -> dict[str, np.ndarray]:
+        """Return the gradient of the sum of `weight` (B, columns) times the values, by array, (B, ...) each.
+
+        `values` has run on the rows as they are.
+        """
+        for array in (*self.arrays.values(), *(getattr(self._nodes, name) for name in Nodes.vars)):
+            if array.requires_grad:
+                array.grad.zero_()
+        adjoint = wp.array(weight, dtype=wp.float32, device=self._device)
+        empty = [self.struct._cls(), Chain(), Nodes(), Numbers(), adjoint]
+        wp.launch(
+            self._kernel, dim=self.rows, inputs=self._inputs(), adj_inputs=empty, adjoint=True, device=self._device
+        )
+        return {name: self.arrays[name].grad.numpy().copy() for name in names}
+
+    def _inputs(self) -> list[Any]:
+        return [self.struct, self._chain, self._nodes, self._numbers, self._out]
+
+
+def _compile(name: str, w: Writer, struct: Any) -> Any:
+    """Compile the text of a writer as the kernel "terms"; Warp keeps it by its content."""
+    body = "\n".join(w.lines)
+    digest = hashlib.sha256(body.encode()).hexdigest()[:12]
+    filename = f"<robot_rl {name} terms {digest}>"
+    namespace: dict[str, Any] = {"wp": wp, "SceneState": struct, "Chain": Chain, "Numbers": Numbers, "Nodes": Nodes}
+    namespace |= w.functions
+    linecache.cache[filename] = (len(body), None, body.splitlines(keepends=True), filename)
+    exec(compile(body, filename, "exec"), namespace)
+    options = {"enable_backward": True, "max_unroll": MAX_UNROLL}
+    return wp.kernel(namespace["terms"], module="unique", enable_backward=True, module_options=options)
