@@ -44,7 +44,7 @@ _NOT_MEASURED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Operands:
     """What the kernels of an environment run on, live.
 
     Attributes:
@@ -474,11 +474,11 @@ class Env(VecEnv):
         lines, self._notices = self._notices, []
         return lines + self._quarantine.pop_notices()
 
-    def parts(self) -> Parts:
+    def operands(self) -> Operands:
         """Return what the kernels of a step run on, for kernels of others that call the same terms."""
         numbers = fuse.Numbers()
         numbers.params, numbers.log = self._params, self._log[0]
-        return Parts(self._layout, self._s, self._arrays, self._chain, numbers)
+        return Operands(self._layout, self._s, self._arrays, self._chain, numbers)
 
     # -- what others need to know ------------------------------------------------------------------------------------
 

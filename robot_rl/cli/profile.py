@@ -194,7 +194,7 @@ def _check_gradients(changes: Mapping[str, Any]) -> int:
     cfg = resolve_inputs(resolve(change(tree, {"num_envs": CHECKED_WORLDS, **changes})))
     env = cfg.make_env()
     try:
-        if not hasattr(env, "parts"):
+        if not hasattr(env, "operands"):
             raise UserError(f"check=gradients: {cfg.reference} has no terms of one robot; take another task")
         with as_user_error():
             found = check_gradients(env, seed=cfg.seed)

@@ -115,7 +115,7 @@ def check_gradients(env: Any, *, rows: int = 64, steps: int = 60, seed: int = 0)
     for _ in range(steps):
         env.step(0.5 * torch.randn(env.num_envs, env.num_actions, generator=generator).to(env.device))
     terms = Terms(env, rows)
-    terms.take(env.parts().arrays, np.arange(rows) % env.num_envs)
+    terms.take(env.operands().arrays, np.arange(rows) % env.num_envs)
     _spread(terms, env.scene, np.random.default_rng(seed))
     inputs = [name for name in terms.arrays if _is_input(name, terms.arrays[name])]
     base = terms.values()

@@ -119,7 +119,7 @@ class Terms:
             rows: Number of rows B.
         """
         self.rows, self._device = rows, env.device
-        parts = env.parts()
+        parts = env.operands()
         known, w = len(parts.layout.values), Writer(parts.layout)
         self.columns = write_terms(w, env.scene, env.cfg)
         if len(parts.layout.values) != known:
