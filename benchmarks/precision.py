@@ -6,8 +6,8 @@
 A flow "int8" is one precision throughout; "bf16:int8" updates in bf16 and lets the policy act in int8, which Jet-RL
 warns of (arXiv 2601.14243); "fp32>int8" is a training in fp32 with quantization after it, and needs none of its own.
 A run is trained by robot-rl train, one thread each, `jobs` at a time, and evaluated by robot-rl eval in 100 fresh
-worlds. Runs are kept below `root`, and their figures in the file at once; started again the script goes on, with a
-training that was ended from its newest checkpoint.
+worlds. Runs are kept below `root`, and their figures in the file at once; started again the script goes on with what
+the file does not have, and with a training that was ended from its newest checkpoint.
 """
 
 from __future__ import annotations
@@ -83,11 +83,12 @@ def run_one(task: str, flow: str, seed: int, words: dict[str, str]) -> dict[str,
 
 
 def summarize(done: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each task and flow: its mean over seeds, and how far that is from float32's [%]."""
+    """Return a row for each task and flow: its mean over seeds, and how far that is from float32's on these [%]."""
     rows = []
     for task, flow in dict.fromkeys((row["task"], row["flow"]) for row in done):
         mine = [row for row in done if (row["task"], row["flow"]) == (task, flow)]
-        plain = [row for row in done if (row["task"], row["flow"]) == (task, "fp32")]
+        seeds = {row["seed"] for row in mine}
+        plain = [row for row in done if (row["task"], row["flow"]) == (task, "fp32") and row["seed"] in seeds]
         mean = statistics.mean(row["return"]["mean"] for row in mine)
         base = statistics.mean(row["return"]["mean"] for row in plain) if plain else mean
         each = [round(row["return"]["mean"], 2) for row in mine]
@@ -111,7 +112,9 @@ def main(arguments: list[str]) -> int:
         for seed in words["seeds"].split(",")
         for flow in words["flows"].split(",")
     ]
-    done: list[dict[str, Any]] = []
+    kept = json.loads(out.read_text())["runs"] if out is not None and out.exists() else []
+    done: list[dict[str, Any]] = [row for row in kept if (row["task"], row["flow"], row["seed"]) in several]
+    missing = [item for item in several if item not in {(row["task"], row["flow"], row["seed"]) for row in done}]
 
     def work(item: tuple[str, str, int]) -> None:
         done.append(run_one(*item, words))
@@ -121,10 +124,9 @@ def main(arguments: list[str]) -> int:
             result = {"name": "precision of trainings", "machine": machine_facts(), "versions": package_versions()}
             write_atomic(out, json.dumps(result | {"rows": rows, "runs": done}, indent=1) + "\n")
 
-    own = [item for item in several if ">" not in item[1]]
     with ThreadPoolExecutor(int(words["jobs"])) as pool:
-        list(pool.map(work, own))
-        list(pool.map(work, [item for item in several if ">" in item[1]]))
+        list(pool.map(work, [item for item in missing if ">" not in item[1]]))
+        list(pool.map(work, [item for item in missing if ">" in item[1]]))
     for row in summarize(done):
         print(row)
     return 0

@@ -34,6 +34,9 @@ def test_every_kind_of_flow_is_trained_once_and_compared(precision, tiny, tmp_pa
     assert len(made) == 3
     assert precision.main([*words, f"root={tmp_path / 'runs'}", f"out={out}"]) == 0
     assert all(path.stat().st_mtime_ns == time for path, time in made.items())  # What is there is not done again.
+    assert precision.main([*words, f"root={tmp_path / 'elsewhere'}", f"out={out}"]) == 0
+    assert not (tmp_path / "elsewhere").exists()
+    assert json.loads(out.read_text())["runs"] == found["runs"]
 
 
 def test_a_training_that_was_ended_goes_on(precision, monkeypatch, tmp_path):
