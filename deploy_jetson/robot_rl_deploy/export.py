@@ -273,6 +273,8 @@ def _separate(graph: Any) -> None:
     """Give each use of a weight a node and arrays of its own: ONNX Runtime replaces them with those of another type."""
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     reads = {n.output[0]: n for n in graph.node if n.op_type == "DequantizeLinear" and n.input[0] in tensors}
+    if not reads:
+        return
     nodes, used = [], Counter[str]()
 
     def own(names: Any, place: int) -> None:
