@@ -77,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
         if options.card:
             _predict(options.card, wanted, out)
             wanted.pop("num_envs", None)
-        return _check(options.check, wanted) if options.check else 0
+        return _check(options.check, wanted, out) if options.check else 0
     tree = default_tree(str(task), str(changes.get("device", "auto")), str(changes.get("learner", "")))
     cfg = resolve_inputs(resolve(change(tree, changes)))
     env = cfg.make_env()
@@ -162,10 +162,10 @@ def show_prediction(found: "Prediction", task: str) -> None:
     )
 
 
-def _check(what: str, changes: Mapping[str, Any]) -> int:
+def _check(what: str, changes: Mapping[str, Any], out: Path | None) -> int:
     """Print what of an iteration a CUDA graph could not hold; return 1 where there is something, else 0."""
     if what == "gradients":
-        return _check_gradients(changes)
+        return _check_gradients(changes, out)
     from robot_rl.errors import UserError
     from robot_rl.experiment.inputs import resolve_inputs
     from robot_rl.experiment.settings import resolve_for_gpu
@@ -182,13 +182,16 @@ def _check(what: str, changes: Mapping[str, Any]) -> int:
     return 1 if findings else 0
 
 
-def _check_gradients(changes: Mapping[str, Any]) -> int:
-    """Print a table of the terms and their gradients; return 1 where one is wrong, else 0."""
+def _check_gradients(changes: Mapping[str, Any], out: Path | None) -> int:
+    """Print a table of the terms and their gradients, and write it; return 1 where one is wrong, else 0."""
+    from dataclasses import asdict
+
     from robot_rl_envs.imagination.check import check_gradients
 
     from robot_rl.errors import UserError
     from robot_rl.experiment.inputs import resolve_inputs
     from robot_rl.experiment.settings import change, default_tree, resolve
+    from robot_rl.files import write_json
 
     tree = default_tree(str(changes["task"]), str(changes.get("device", "cpu")), str(changes.get("learner", "")))
     cfg = resolve_inputs(resolve(change(tree, {"num_envs": CHECKED_WORLDS, **changes})))
@@ -209,6 +212,10 @@ def _check_gradients(changes: Mapping[str, Any]) -> int:
     for one in wrong:
         print(f"{one.path}: is {one.error:.2g} off finite differences by {one.where}")
     print(f"{cfg.reference}: {len(found)} terms, {len(wrong) or 'none'} with a wrong gradient")
+    if out is not None:
+        terms = [asdict(one) | {"stands_in": one.stands_in} for one in found]
+        write_json(out, {"name": f"gradients {cfg.reference}", "terms": terms})
+        print(out)
     return 1 if wrong else 0
 
 

@@ -136,7 +136,7 @@ def check_gradients(env: Any, *, rows: int = 64, steps: int = 60, seed: int = 0)
 
 
 def _spread(terms: Terms, scene: Any, rng: np.random.Generator) -> None:
-    """Draw joints, base, velocities, forces and contacts of every other row anew, and put objects at named sites."""
+    """Draw joints, base, velocities, forces and contacts of every other row, and put objects at named sites."""
     drawn, entity = np.arange(1, terms.rows, 2), scene.entity
     count = len(drawn)
 

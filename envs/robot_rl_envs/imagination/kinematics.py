@@ -84,7 +84,7 @@ def trace_feet(s: Any, c: Any, k: Nodes, i: int):
 
 @wp.func
 def trace_site(s: Any, c: Any, k: Nodes, i: int, site: int, pos: wp.vec3, quat: wp.vec4, vel: wp.vec3, ang: wp.vec3):
-    """Fill pose and velocity of a named site of row i, whose chain begins at a pose with its velocities."""
+    """Fill pose and velocity of a named site of row i; its chain begins at a pose with its velocities."""
     chain = c.foot_pos.shape[0] + site
     last_pos, last_quat, last_vel, last_ang = walk(s, c, k, i, chain, pos, quat, vel, ang)
     arm = quat_rotate(last_quat, c.site_pos[site])

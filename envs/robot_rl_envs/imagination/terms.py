@@ -1,6 +1,6 @@
 """The terms of a task on rows of states, as one kernel with its adjoint.
 
-A row is what a world is in the simulator: the same struct ``s``, whose arrays have a gradient here. The kernel derives
+A row is what a world is in the simulator: the same struct ``s``, with arrays that have a gradient. The kernel derives
 what follows from qpos and qvel and computes every term that returns a number; contacts, torques and what else only an
 engine knows are inputs.
 """

@@ -1,6 +1,7 @@
 """Gradients of terms: Warp's adjoint is that of finite differences, and where it is not, that is seen."""
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
@@ -91,8 +92,10 @@ def test_a_task_for_several_robots_is_refused(monkeypatch):
     env.close()
 
 
-def test_the_command_shows_a_table(capfd):
-    assert main(["profile", "task=cartpole", "check=gradients"]) == 0
+def test_the_command_shows_a_table_and_writes_it(tmp_path, capfd):
+    assert main(["profile", "task=cartpole", "check=gradients", f"out={tmp_path / 'terms.json'}"]) == 0
+    terms = {term["path"]: term for term in json.loads((tmp_path / "terms.json").read_text())["terms"]}
+    assert terms["rewards.energy"]["verdict"] == "right"
     out = capfd.readouterr().out
     assert "rewards.energy" in out
     assert "cartpole: 12 terms, none with a wrong gradient" in out

@@ -182,7 +182,7 @@ def test_a_copy_rounds_as_the_original_does():
 
 @pytest.mark.parametrize("mode", ["bf16", "int8"])
 def test_no_worlds_give_no_rows(mode):
-    """A rollout without an episode that was cut short has none whose value is needed."""
+    """A rollout without an episode that was cut short needs no value of a last observation."""
     actor = make_actor("gru", mode)
     with torch.no_grad():
         out, after = actor.step(actor.encode(torch.zeros(0, 47)), torch.zeros(0, actor.state_size))
