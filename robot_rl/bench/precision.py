@@ -7,7 +7,7 @@ import multiprocessing
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from robot_rl.config import NetworkCfg, PrecisionCfg
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_networks
 from robot_rl.learn.dims import Dims
+from robot_rl.learn.graphs import CudaRecorder
 from robot_rl.learn.precision.formats import get_format
 from robot_rl.learn.precision.kernels import describe
 from robot_rl.learn.rollout import Rollout, make_rollout
@@ -55,6 +56,7 @@ class Trainee:
         self._fill(self.rollout, device)
         self._obs = torch.randn(ACTING, DIMS.actor, device=device)
         self._noise = torch.randn(ACTING, DIMS.action, device=device)
+        self._replay: Callable[[], None] | None = None
 
     @torch.no_grad()
     def _fill(self, rollout: Rollout, device: str) -> None:
@@ -72,10 +74,21 @@ class Trainee:
         """Learn once from the rollout."""
         self.ppo.update(self.rollout, 0.0)
 
-    @torch.no_grad()
     def act(self) -> None:
-        """Act once in `ACTING` worlds."""
-        self.ppo.actor.act(self._obs, self._noise)
+        """Act `ACTS` times in `ACTING` worlds, as in a rollout one after the other: on a GPU by a graph."""
+        if self._replay is None:
+            self._act()
+            self._replay = self._act
+            if self._obs.is_cuda:
+                recorder = CudaRecorder(self._obs.device)
+                recorder.run(self._act)
+                self._replay = recorder.record(self._act)
+        self._replay()
+
+    @torch.no_grad()
+    def _act(self) -> None:
+        for _ in range(ACTS):
+            self.ppo.actor.act(self._obs, self._noise)
 
 
 class Worker:
@@ -111,12 +124,11 @@ def _serve(link: Any, mode: str, options: dict[str, Any], threads: int) -> None:
     with contextlib.suppress(EOFError):
         while True:
             what = link.recv()
-            run = getattr(trainee, what)
-            if what == "act":  # As in a rollout: one after the other.
-                run()
-                link.send(seconds(lambda run=run: [run() for _ in range(ACTS)], device) / ACTS)
+            if what == "act":
+                trainee.act()
+                link.send(seconds(trainee.act, device) / ACTS)
             else:
-                link.send(seconds(run, device))
+                link.send(seconds(trainee.update, device))
 
 
 def bench_precision(
