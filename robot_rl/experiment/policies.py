@@ -9,7 +9,7 @@ from robot_rl.errors import UserError, suggest
 from robot_rl.evaluate.team_bundles import policies_in
 from robot_rl.experiment.export import exported
 from robot_rl.experiment.run_dir import RunDir
-from robot_rl.experiment.settings import TrainCfg, change, default_tree, load, resolve
+from robot_rl.experiment.settings import TrainCfg, change, default_tree, load, resolve, resolve_device
 from robot_rl.experiment.trust import named_code, require_trust
 
 
@@ -118,7 +118,7 @@ def find_policy(
         run: A run, as `RunDir.find` takes it; the newest where both are empty.
         policy: The name or directory of a bundle, instead of a run.
         root: The directory of all runs.
-        changes: By dotted name.
+        changes: By dotted name. Without them a run of a GPU that is missing here runs on what there is.
         trust: Whether the user trusts the code that its task names.
 
     Raises:
@@ -127,13 +127,24 @@ def find_policy(
     """
     if not policy:
         run_dir = RunDir.find(run or "latest", root)
-        return PolicySource(cfg=load(run_dir, changes, trust=trust), run_dir=run_dir, bundle=None, trust=trust)
+        own = {**_here(run_dir), **(changes or {})}
+        return PolicySource(cfg=load(run_dir, own, trust=trust), run_dir=run_dir, bundle=None, trust=trust)
     if run:
         raise UserError(f"run={run} and policy={policy}: name one of the two")
     name = find_task_name(run, policy, root)
     require_trust({"task": name}, None, f"policy {policy}", trust=trust)
     cfg = resolve(change(default_tree(name), changes or {}))
     return PolicySource(cfg=cfg, run_dir=None, bundle=find_bundle(policy), trust=trust)
+
+
+def _here(run_dir: RunDir) -> dict[str, str]:
+    """Return the settings by which this machine runs what was trained on a GPU that it has not."""
+    device = str(run_dir.read_config()["config"].get("device", "auto"))
+    try:
+        resolve_device(device)
+    except UserError:
+        return {"device": "auto", "engine": "auto"} if device.startswith("cuda") else {}
+    return {}
 
 
 def find_task_name(run: str, policy: str, root: str) -> str:

@@ -51,7 +51,7 @@ def farthest(one, two):
     return max(
         float((there - here).abs().max() / here.abs().mean().clamp(min=1e-3))
         for there, here in pairs
-        if here.is_floating_point()
+        if here.is_floating_point() and here.numel()
     )
 
 
