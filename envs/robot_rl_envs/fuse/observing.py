@@ -16,28 +16,34 @@ GROUP = "observe$"
 """Stands for the name of a group's function until the text's digest is known; no term can be called so."""
 
 
-def write_group(w: Writer, name: str, group: ObservationGroup) -> None:
-    """Write the function of one group; it returns 1, or for a value that is not finite -k, k its term's index."""
+def write_group(w: Writer, name: str, group: ObservationGroup, *, past: str = "s") -> None:
+    """Write the function of one group; it returns 1, or for a value that is not finite -k, k its term's index.
+
+    `past` is the struct that has what sensors remembered before. As "a" it is one more argument, and in ``s`` each
+    number is written once: Warp's adjoint of a number that is overwritten counts it twice.
+    """
     w.add(0, f"def {GROUP}{name}(")
+    if past != "s":
+        w.add(1, f"{past}: SceneState,")
     w.add(1, "s: SceneState, i: int, p: wp.array(dtype=wp.float32), fresh: int,")
     w.add(1, "src: wp.array2d(dtype=wp.float32), dst: wp.array2d(dtype=wp.float32),")
     w.add(0, ") -> int:")
     w.add(1, "v = float(0.0)", "odd = float(0.0)", "good = int(1)")
     for slot in w.layout.groups[name]:
         if not isinstance(slot.term, TorchTerm):
-            _write_term(w, name, slot, group)
+            _write_term(w, name, slot, group, past)
     w.add(1, "return good")
 
 
-def _write_term(w: Writer, name: str, slot: ObservationSlot, group: ObservationGroup) -> None:
+def _write_term(w: Writer, name: str, slot: ObservationSlot, group: ObservationGroup, past: str) -> None:
     path = f"observations.{name}.{slot.name}"
     term: Observation = slot.term
     noisy = group.noise and term.noise > 0
     scale = w.layout.param(f"{path}.scale", term.scale)
     clip = w.layout.param(f"{path}.clip", term.clip)
     noise = w.layout.param(f"{path}.noise", 0.0 if slot.muted else term.noise)
-    pipe, q = slot.pipe or Pipe(), f"s.pipe_{name}"
-    _write_draws(w, path, slot, pipe, q)
+    pipe, q, before = slot.pipe or Pipe(), f"s.pipe_{name}", "" if past == "s" else f"{past}.pipe_{name}"
+    _write_draws(w, path, slot, pipe, (q, before))
     if noisy:
         w.rng(1, path)
     w.add(1, "odd = float(0.0)", f"for j in range({slot.size}):")
@@ -56,7 +62,7 @@ def _write_term(w: Writer, name: str, slot: ObservationSlot, group: ObservationG
         w.add(2, f"v = v + {noise} * {draw}")
     # Zero for a number, NaN for what is none: one test a term, a third of the cost of one an element.
     w.add(2, "odd = odd + (v - v)")
-    _write_passage(w, slot, pipe, q)
+    _write_passage(w, slot, pipe, (q, before))
     w.add(2, f"v = wp.clamp(v, -{clip}, {clip}) * {scale}")
     last = slot.offset + (slot.history - 1) * slot.size
     for h in range(slot.history - 1):
@@ -67,29 +73,24 @@ def _write_term(w: Writer, name: str, slot: ObservationSlot, group: ObservationG
     w.add(2, f"good = -{w.layout.observations.index(f'{name}.{slot.name}')}")
 
 
-def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, q: str) -> None:
-    """Write what is drawn before the elements: bias and its walk, the delay, whether this step's value is lost."""
+def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, memory: tuple[str, str]) -> None:
+    """Write what is drawn before the elements: bias and its walk, the delay, whether this step's value is lost.
+
+    `memory` is the array of what the sensor remembers, and that of what it remembered before; empty: the same one.
+    """
     term: Observation = slot.term
-    factor = 0.0 if slot.muted else 1.0
+    factor, (q, before) = 0.0 if slot.muted else 1.0, memory
     if pipe.bias >= 0:
-        bias = w.layout.param(f"{path}.bias", factor * term.bias)
-        w.add(1, "if fresh == 1:")
-        w.rng(2, f"{path}.bias")
-        w.add(2, f"for j in range({slot.size}):")
-        w.add(3, f"{q}[i, {pipe.bias} + j] = {bias} * (2.0 * wp.randf(rng) - 1.0)")
-    if term.drift > 0 and pipe.bias >= 0:
-        drift = w.layout.param(f"{path}.drift", factor * term.drift)
-        w.add(1, "if fresh == 0:")
-        w.rng(2, f"{path}.drift")
-        w.add(2, f"for j in range({slot.size}):")
-        walked = f"{drift} * wp.sqrt(s.step_dt) * wp.randn(rng)"
-        w.add(3, f"{q}[i, {pipe.bias} + j] = {q}[i, {pipe.bias} + j] + {walked}")
+        _write_bias(w, path, slot, pipe, memory)
     if pipe.ring >= 0:
-        lo, hi = (w.layout.param(f"{path}.delay_s.{n}", factor * value) for n, value in enumerate(term.delay_s))
-        w.add(1, "if fresh == 1:")
-        w.rng(2, f"{path}.delay_s")
-        steps = f"wp.floor(({lo} + ({hi} - {lo}) * wp.randf(rng)) / s.step_dt + 0.5)"
-        w.add(2, f"{q}[i, {pipe.lag}] = wp.clamp({steps}, 0.0, {float(pipe.depth - 1)})")
+        if before:
+            w.add(1, f"{q}[i, {pipe.lag}] = {before}[i, {pipe.lag}]")
+        else:
+            lo, hi = (w.layout.param(f"{path}.delay_s.{n}", factor * value) for n, value in enumerate(term.delay_s))
+            w.add(1, "if fresh == 1:")
+            w.rng(2, f"{path}.delay_s")
+            steps = f"wp.floor(({lo} + ({hi} - {lo}) * wp.randf(rng)) / s.step_dt + 0.5)"
+            w.add(2, f"{q}[i, {pipe.lag}] = wp.clamp({steps}, 0.0, {float(pipe.depth - 1)})")
         # The ring advances by one place a step; the place to read is as many behind as the delay has steps.
         w.add(1, f"newest = s.step_count[i] % {pipe.depth}")
         w.add(1, f"arriving = (newest + {pipe.depth} - int({q}[i, {pipe.lag}])) % {pipe.depth}")
@@ -99,15 +100,46 @@ def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, q: str
         w.add(1, f"arrived = wp.where(wp.randf(rng) < {dropout}, fresh, 1)")
 
 
-def _write_passage(w: Writer, slot: ObservationSlot, pipe: Pipe, q: str) -> None:
+def _write_bias(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, memory: tuple[str, str]) -> None:
+    """Write a bias and its random walk."""
+    term: Observation = slot.term
+    factor, (q, before) = 0.0 if slot.muted else 1.0, memory
+    value = f"{before or q}[i, {pipe.bias} + j]"
+    if not before:
+        bias = w.layout.param(f"{path}.bias", factor * term.bias)
+        w.add(1, "if fresh == 1:")
+        w.rng(2, f"{path}.bias")
+        w.add(2, f"for j in range({slot.size}):")
+        w.add(3, f"{q}[i, {pipe.bias} + j] = {bias} * (2.0 * wp.randf(rng) - 1.0)")
+    if term.drift > 0:
+        drift = w.layout.param(f"{path}.drift", factor * term.drift)
+        w.add(1, "if fresh == 0:")
+        w.rng(2, f"{path}.drift")
+        w.add(2, f"for j in range({slot.size}):")
+        walked = f"{drift} * wp.sqrt(s.step_dt) * wp.randn(rng)"
+        w.add(3, f"{q}[i, {pipe.bias} + j] = {value} + {walked}")
+    elif before:
+        w.add(1, f"for j in range({slot.size}):", f"    {q}[i, {pipe.bias} + j] = {value}")
+
+
+def _write_passage(w: Writer, slot: ObservationSlot, pipe: Pipe, memory: tuple[str, str]) -> None:
     """Write the way of one element through the ring and the dropout."""
+    q, before = memory
     if pipe.ring >= 0:
-        w.add(2, "if fresh == 1:")
-        w.add(3, f"for k in range({pipe.depth}):")
-        w.add(4, f"{q}[i, {pipe.ring} + k * {slot.size} + j] = v")
-        w.add(2, f"{q}[i, {pipe.ring} + newest * {slot.size} + j] = v")
+        place = f"[i, {pipe.ring} + k * {slot.size} + j]"
+        if before:
+            w.add(2, f"for k in range({pipe.depth}):", f"    {q}{place} = wp.where(k == newest, v, {before}{place})")
+        else:
+            w.add(2, "if fresh == 1:")
+            w.add(3, f"for k in range({pipe.depth}):")
+            w.add(4, f"{q}{place} = v")
+            w.add(2, f"{q}[i, {pipe.ring} + newest * {slot.size} + j] = v")
         w.add(2, f"v = {q}[i, {pipe.ring} + arriving * {slot.size} + j]")
     if pipe.held >= 0:
-        w.add(2, "if arrived == 1:")
-        w.add(3, f"{q}[i, {pipe.held} + j] = v")
-        w.add(2, f"v = {q}[i, {pipe.held} + j]")
+        kept = f"[i, {pipe.held} + j]"
+        if before:
+            w.add(2, f"{q}{kept} = wp.where(arrived == 1, v, {before}{kept})")
+        else:
+            w.add(2, "if arrived == 1:")
+            w.add(3, f"{q}{kept} = v")
+        w.add(2, f"v = {q}{kept}")

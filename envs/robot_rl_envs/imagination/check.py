@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from robot_rl_envs.entity import watched
+from robot_rl_envs.imagination.frames import DERIVED
 from robot_rl_envs.imagination.terms import FLOATS, Terms, torch_terms
 
 STEPS = (2e-3, 2e-4)
@@ -20,18 +21,6 @@ NORMAL |= dict.fromkeys(("action", "prev_action", "prev_prev_action"), 1.0)
 EPS = float(np.finfo(np.float32).eps)
 SMALL = 1e-6
 """A gradient below this is none."""
-DERIVED = (
-    "base_",
-    "projected_gravity",
-    "joint_pos",
-    "joint_vel",
-    "joint_torque",
-    "foot_pos",
-    "foot_vel",
-    "foot_height",
-)
-DERIVED += ("object_", "site_")
-"""What the names of fields begin with that the kernel itself fills."""
 UNUSED = ("episode_", "interval_left", "command_left", "pipe_", "history", "metric_values", "reward", "measured")
 """What the names of fields begin with that no term reads as a function of the state."""
 HEADS = {

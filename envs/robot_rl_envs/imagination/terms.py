@@ -17,10 +17,11 @@ import warp as wp
 
 from robot_rl_envs.entity import derive
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.entity.state import CONSTANTS, Chain
+from robot_rl_envs.entity.state import Chain
 from robot_rl_envs.fuse import MAX_UNROLL, Numbers
 from robot_rl_envs.fuse.layout import Writer
 from robot_rl_envs.imagination import kinematics
+from robot_rl_envs.imagination.frames import fields_of
 from robot_rl_envs.imagination.kinematics import Nodes, make_nodes
 from robot_rl_envs.sensing import measure
 from robot_rl_envs.sensing.sensors import used_sensors
@@ -128,10 +129,10 @@ class Terms:
         self._kernel = _compile(env.cfg.name, w, self.struct._cls)
         self.arrays: dict[str, Any] = {}
         for name in self.struct._cls.vars:
-            given = getattr(parts.struct, name)
-            if name in parts.arrays and name not in CONSTANTS and given.ndim and given.shape[0] == env.num_envs:
-                given = self.arrays[name] = self._allocate(given)
-            setattr(self.struct, name, given)
+            setattr(self.struct, name, getattr(parts.struct, name))
+        for name, given in fields_of(env).items():
+            self.arrays[name] = self._allocate(given)
+            setattr(self.struct, name, self.arrays[name])
         self._numbers, self._chain = parts.numbers, parts.chain
         self._nodes = make_nodes(rows, parts.chain.pos.shape[0], env.device)
         self._out = wp.zeros((rows, len(self.columns)), dtype=wp.float32, device=env.device)

@@ -1,0 +1,128 @@
+"""Memory of imagined steps: the struct ``s`` of every step, with the gradients of all of them in one block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import warp as wp
+
+from robot_rl_envs.buffers import model_fields, struct_name
+from robot_rl_envs.entity.state import CONSTANTS
+from robot_rl_envs.imagination.kinematics import Nodes
+
+ALIGNED = 4
+"""Numbers that an array begins at a multiple of."""
+DERIVED = (
+    "base_",
+    "projected_gravity",
+    "joint_pos",
+    "joint_vel",
+    "joint_torque",
+    "foot_pos",
+    "foot_vel",
+    "foot_height",
+)
+DERIVED += ("object_", "site_")
+"""What the names of fields begin with that the kernel itself fills."""
+WITHOUT_GRADIENT = ("command", "env_origin_w", "command_range")
+"""Fields of numbers that nothing of an imagined step changes but a clock."""
+
+
+def fields_of(env: Any) -> dict[str, Any]:
+    """Return the arrays of an environment's ``s`` that have a row for each world, by name."""
+    parts = env.operands()
+    found = {}
+    for name in parts.struct._cls.vars:
+        array = getattr(parts.struct, name)
+        if name in parts.arrays and name not in CONSTANTS and array.ndim and array.shape[0] == env.num_envs:
+            found[name] = array
+    return found
+
+
+class Frames:
+    """``s`` before the first and after each of several imagined steps.
+
+    Attributes:
+        structs: ``s`` by step, and `nodes` the poses of its kinematic chains.
+        views: by step torch views (B, ...) of its arrays, and `grads` of their gradients.
+    """
+
+    def __init__(self, env: Any, rows: int, steps: int, more: dict[str, tuple[int, ...]]) -> None:
+        """Allocate.
+
+        Args:
+            env: A `robot_rl_envs.env.Env`.
+            rows: Rows B.
+            steps: Imagined steps.
+            more: Shapes of arrays of numbers with gradients that each step has besides ``s``, by name.
+        """
+        parts, self._rows, self._device = env.operands(), rows, env.device
+        fields = fields_of(env)
+        self._shared = {name: array for name, array in parts.arrays.items() if name not in fields}
+        for name in (struct_name(field) for field in model_fields(env.cfg)):
+            nominal = parts.arrays[f"{name}_nominal"].numpy()
+            self._shared[name] = wp.array(nominal[None].repeat(rows, 0), dtype=wp.float32, device=env.device)
+            fields.pop(name, None)
+        self._fields, self._source = fields, parts.struct
+        count = parts.chain.pos.shape[0]
+        kinds: dict[str, tuple[Any, tuple[int, ...]]] = {
+            name: (array.dtype, (rows, *array.shape[1:])) for name, array in fields.items() if has_gradient(name, array)
+        }
+        kinds |= {f"node {name}": (var.type.dtype, (rows, count)) for name, var in Nodes.vars.items()}
+        kinds |= {name: (wp.float32, shape) for name, shape in more.items()}
+        self._places, size = _lay_out(kinds)
+        self._block = torch.zeros((2, steps + 1, size), device=env.device)
+        self.structs, self.nodes, self.arrays = [], [], []
+        self.views: list[dict[str, torch.Tensor]] = []
+        self.grads: list[dict[str, torch.Tensor]] = []
+        for t in range(steps + 1):
+            self._add(t, kinds, list(more))
+
+    def _add(self, t: int, kinds: dict[str, tuple[Any, tuple[int, ...]]], more: list[str]) -> None:
+        arrays, views, grads = {}, {}, {}
+        for name, (dtype, shape) in kinds.items():
+            at, size = self._places[name]
+            inner = getattr(dtype, "_shape_", ())
+            values, grad = (self._block[k, t, at : at + size].view(*shape, *inner) for k in range(2))
+            arrays[name] = wp.from_torch(values, dtype=dtype, requires_grad=True, grad=grad)
+            # Of the arrays, not of the block: torch would take what one writes for a change of all the others.
+            views[name] = wp.to_torch(arrays[name], requires_grad=False)
+            grads[name] = wp.to_torch(arrays[name].grad, requires_grad=False)
+        for name, array in self._fields.items():
+            if name not in arrays:
+                arrays[name] = wp.zeros((self._rows, *array.shape[1:]), dtype=array.dtype, device=self._device)
+                views[name] = wp.to_torch(arrays[name])
+        struct = self._source._cls()
+        for name in struct._cls.vars:
+            setattr(struct, name, arrays.get(name, self._shared.get(name, getattr(self._source, name))))
+        nodes = Nodes()
+        for name in Nodes.vars:
+            setattr(nodes, name, arrays[f"node {name}"])
+        self.structs.append(struct)
+        self.nodes.append(nodes)
+        self.arrays.append({name: arrays[name] for name in more})
+        self.views.append(views)
+        self.grads.append(grads)
+
+    def clear(self) -> None:
+        """Set every gradient to 0."""
+        self._block[1].zero_()
+
+
+def has_gradient(name: str, array: Any) -> bool:
+    """Whether a field of ``s`` is a number that a gradient goes through."""
+    scalar = getattr(array.dtype, "_wp_scalar_type_", array.dtype)
+    return scalar is wp.float32 and name not in WITHOUT_GRADIENT
+
+
+def _lay_out(kinds: dict[str, tuple[Any, tuple[int, ...]]]) -> tuple[dict[str, tuple[int, int]], int]:
+    """Return the place and the size of each array in a block of numbers, and the block's size."""
+    places, end = {}, 0
+    for name, (dtype, shape) in kinds.items():
+        size = 1
+        for length in (*shape, *getattr(dtype, "_shape_", ())):
+            size *= length
+        places[name] = (end, size)
+        end += -(-size // ALIGNED) * ALIGNED
+    return places, end

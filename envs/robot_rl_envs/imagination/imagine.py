@@ -1,0 +1,374 @@
+"""Imagined control steps: a model predicts what the physics changes, and the task's own terms do the rest.
+
+A world is a row of numbers: what its next step depends on and an observation does not tell (`Imagination.carried`).
+From there an imagined step takes an action and predicted changes, and gives what the environment's step gives: the
+observations, with their noise and delays, the reward and whether the episode ends. All of it is one Warp kernel a step
+with its adjoint, so torch's gradients go from the rewards of later steps back to the actions and to the predictions.
+
+What is drawn at random times does not happen in it: no reset, no push, no new command. Terrain is that of the task.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import warp as wp
+from torch import Tensor
+
+from robot_rl_envs.entity.scene import Scene
+from robot_rl_envs.entity.state import Chain
+from robot_rl_envs.fuse import MAX_UNROLL, Numbers
+from robot_rl_envs.fuse.layout import Writer
+from robot_rl_envs.fuse.observing import GROUP, write_group
+from robot_rl_envs.imagination import advance
+from robot_rl_envs.imagination.frames import DERIVED, Frames, fields_of
+from robot_rl_envs.imagination.kinematics import Nodes
+from robot_rl_envs.imagination.terms import torch_terms, write_derive
+from robot_rl_envs.rng import stream
+from robot_rl_envs.task import Task
+
+OWN = ("ctrl", "sensordata", "actuator_force", "overflow", "last_joint_vel", "prev_prev_action", "foot_force")
+OWN += ("foot_touchdown", "reward", "dirty", "terminated", "time_out", "quarantined", "fault_term", "episode_return")
+OWN += ("episode_sums", "metric_values", "termination_bits", "interval_left_s", "command_hold", "measured")
+OWN += ("reward_parts", "command_left_s")
+"""Fields that a step writes before anything reads them, or that no term reads."""
+STEPPED = ("qpos", "qvel", "action", "prev_action", "foot_contact", "foot_air_time_s", "foot_contact_time_s")
+STEPPED += ("foot_peak_height_w", "step_count", "episode_length", "counter")
+"""Fields that a step moves on; others that a world carries stay as they are."""
+UNKNOWN = ("engine_", "object_", "imu_acc", "contact_force", "joint_pos_late", "clip", "partner", "message")
+"""What the names of fields begin with that nothing here predicts yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imagined:
+    """What an imagined step gives for B rows.
+
+    Attributes:
+        obs: observation groups, (B, D) each.
+        reward: (B,).
+        ended: (B,) 1.0 where a termination that is no time-out holds; it has no gradient.
+        token: () what the next step takes, so that gradients are computed in the reverse order of the steps.
+    """
+
+    obs: dict[str, Tensor]
+    reward: Tensor
+    ended: Tensor
+    token: Tensor
+
+
+def why_not_imagined(env: Any) -> str:
+    """Return in a line why the steps of an environment's task cannot be imagined; empty if they can."""
+    task: Task = env.cfg
+    name = f"task={task.name}"
+    if getattr(env.scene, "crew", env) is not None:  # The scene of a team is none of one robot.
+        return f"{name}: is for several robots, whose steps depend on each other"
+    if found := torch_terms(task):
+        return f"{name}: {found[0]} is a function of torch on whole states"
+    if env.scene.objects or env.scene.things.joints:
+        return f"{name}: has objects, which the model does not predict yet"
+    if set(task.observations) != set(task.vectors):
+        return f"{name}: observes images"
+    for path, term in task.rewards.items():
+        if term.info.before is not None:
+            return f"{name}: rewards.{path} keeps a number from before the step"
+    for field in fields_of(env):
+        if field.startswith(UNKNOWN):
+            return f"{name}: its terms read {field}, which the model does not predict yet"
+    return ""
+
+
+def write_step(w: Writer, scene: Scene, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> None:
+    """Write the kernel of a step; `ranks` are the dimensions of the carried fields."""
+    groups = list(task.vectors)
+    w.add(0, "def imagine(")
+    w.add(1, "a: SceneState, s: SceneState, c: Chain, k: Nodes, numbers: Numbers,")
+    w.add(1, "actions: wp.array2d(dtype=wp.float32), change: wp.array2d(dtype=wp.float32),")
+    w.add(1, "rewards: wp.array(dtype=wp.float32), ended: wp.array(dtype=wp.float32),")
+    for kind in ("src", "dst"):
+        w.add(1, " ".join(f"{kind}_{name}: wp.array2d(dtype=wp.float32)," for name in groups))
+    w.add(0, "):")
+    w.add(1, "i = wp.tid()", "p = numbers.params")
+    _write_carried(w, task, carried, ranks)
+    _write_physics(w, scene, task)
+    for command in task.commands:
+        term = task.commands[command]
+        if term.info.update is not None:
+            w.add(1, w.call(f"commands.{command}", term, "s, i", term.info.update))
+    for name in groups:
+        w.add(1, f"code_{name} = {GROUP}{name}(a, s, i, p, 0, src_{name}, dst_{name})")
+
+
+def _write_carried(w: Writer, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> None:
+    """Write what goes from one step to the next without the physics."""
+    clip = w.layout.param("actions.clip", task.actions.clip)
+    w.add(1, "for j in range(s.action.shape[1]):")
+    w.add(2, "s.prev_prev_action[i, j] = a.prev_action[i, j]", "s.prev_action[i, j] = a.action[i, j]")
+    w.add(2, f"s.action[i, j] = wp.clamp(actions[i, j], -{clip}, {clip})")
+    w.add(1, "for j in range(s.joint_dof.shape[0]):")
+    w.add(2, "s.last_joint_vel[i, j] = a.qvel[i, s.joint_dof[j]]")
+    for name in ("counter", "step_count", "episode_length"):
+        w.add(1, f"s.{name}[i] = a.{name}[i] + 1")
+    for name in carried:
+        if name in STEPPED or name.startswith("pipe_"):
+            continue
+        inner = ", ".join(f"j{axis}" for axis in range(ranks[name] - 1))
+        for axis in range(ranks[name] - 1):
+            w.add(1 + axis, f"for j{axis} in range(s.{name}.shape[{axis + 1}]):")
+        at = f"i, {inner}" if inner else "i"
+        w.add(ranks[name], f"s.{name}[{at}] = a.{name}[{at}]")
+
+
+def _write_physics(w: Writer, scene: Scene, task: Task) -> None:
+    """Write what the changes make of the state, what follows from it, the terminations and the reward."""
+    parts = change_parts(scene)
+
+    def call(fn: Any, arguments: str) -> None:
+        w.functions[fn.key] = fn
+        w.add(1, f"{fn.key}({arguments})")
+
+    if scene.base:
+        call(advance.advance_base, "a, s, change, i")
+    call(advance.advance_joints, f"a, s, change, i, {parts['joint velocities'].start}")
+    if "forces" in parts:
+        call(advance.advance_forces, f"s, change, i, {parts['forces'].start}")
+    write_derive(w, scene, task)
+    if "contacts" in parts:
+        call(advance.advance_contacts, f"a, s, change, i, {parts['contacts'].start}")
+    w.add(1, "failed = float(0.0)", "total = float(0.0)")
+    for name, end in task.terminations.items():
+        if not end.time_out:
+            w.add(1, f"if {w.call(f'terminations.{name}', end, 's, i')} != 0:", "    failed = 1.0")
+    for k, (name, term) in enumerate(task.rewards.items()):
+        weight = w.layout.param(f"rewards.{name}.weight", term.weight)
+        w.add(1, f"r{k} = {weight} * {w.call(f'rewards.{name}', term, 's, i')} * s.step_dt")
+    total = " + ".join(f"r{k}" for k in range(len(task.rewards))) or "0.0"
+    w.add(1, f"total = {total}")
+    w.add(1, f"rewards[i] = {'wp.max(total, 0.0)' if task.only_positive_rewards else 'total'}", "ended[i] = failed")
+
+
+def change_parts(scene: Scene) -> dict[str, slice]:
+    """Return the columns of the changes that a model predicts, by what they are."""
+    sizes = {"base velocity": 3, "base rate": 3, "base position": 3, "base rotation": 3} if scene.base else {}
+    sizes |= dict.fromkeys(("joint velocities", "joint positions"), scene.sizes["joints"])
+    sizes |= {"forces": scene.model.nu} if scene.model.nu else {}
+    sizes |= dict.fromkeys(("contacts", "contact forces"), scene.sizes["feet"]) if scene.sizes["feet"] else {}
+    found, end = {}, 0
+    for name, size in sizes.items():
+        found[name], end = slice(end, end + size), end + size
+    return found
+
+
+class Imagination:
+    """Imagined steps of an environment's task in B rows.
+
+    The memory of a step is written again by the next imagination: what `begin` and `step` return is valid until then,
+    and gradients are computed once.
+
+    Attributes:
+        carried: columns of a world's row by field of ``s``; `width` is how many there are.
+        parts: columns of the changes by what they are; `change_width` is how many there are.
+    """
+
+    def __init__(self, env: Any, rows: int, steps: int) -> None:
+        """Compile the kernel and allocate the steps.
+
+        Args:
+            env: A `robot_rl_envs.env.Env`.
+            rows: Rows B.
+            steps: The most steps that are imagined on end.
+
+        Raises:
+            ValueError: The task has something that nothing predicts; the line names it.
+        """
+        if line := why_not_imagined(env):
+            raise ValueError(line)
+        self.rows, self.steps, self.device = rows, steps, env.device
+        parts, scene, task = env.operands(), env.scene, env.cfg
+        fields = fields_of(env)
+        model = {name for name in fields if f"{name}_nominal" in parts.arrays}
+        names = [name for name in fields if name not in OWN and name not in model and not name.startswith(DERIVED)]
+        self._kinds = {name: fields[name] for name in names}
+        self.carried, self.width = _columns({name: _numbers(fields[name]) for name in names})
+        self.parts = change_parts(scene)
+        self.change_width = max(part.stop for part in self.parts.values())
+        self._state = env.state
+        self._widths = dict(parts.layout.widths)
+        more = {"actions": (rows, env.num_actions), "change": (rows, self.change_width)}
+        more |= {"rewards": (rows,), "ended": (rows,)} | {f"obs {k}": (rows, n) for k, n in self._widths.items()}
+        self._frames = Frames(env, rows, steps, more)
+        known, w = len(parts.layout.values), Writer(parts.layout)
+        write_step(w, scene, task, names, {name: fields[name].ndim for name in names})
+        lines, w.lines = w.lines, []
+        for name, group in task.vectors.items():
+            write_group(w, name, group, past="a")
+        if len(parts.layout.values) != known:
+            raise ValueError(f"task={task.name}: imagined steps have parameters that the simulator's have not")
+        w.lines += lines
+        self._kernel = _compile(task.name, w, parts.struct._cls, list(task.vectors))
+        self._difference = _compile_difference(scene, self.parts, parts.struct._cls)
+        self._chain, self._numbers = parts.chain, parts.numbers
+        self._launches = [self._record(t, adjoint=False) for t in range(steps)]
+        self._adjoints = [self._record(t, adjoint=True) for t in range(steps)]
+
+    def _record(self, t: int, *, adjoint: bool) -> Any:
+        """Record the launch of the step from frame t to the one after it."""
+        frames, groups = self._frames, list(self._widths)
+        before, after = frames.arrays[t], frames.arrays[t + 1]
+        given = [frames.structs[t], frames.structs[t + 1], self._chain, frames.nodes[t + 1], self._numbers]
+        arrays = [after["actions"], after["change"], after["rewards"], after["ended"]]
+        arrays += [before[f"obs {name}"] for name in groups] + [after[f"obs {name}"] for name in groups]
+        extra: dict[str, Any] = {}
+        if adjoint:
+            cls = type(frames.structs[t])
+            empty = [cls(), cls(), Chain(), Nodes(), Numbers()]
+            extra = {"adj_inputs": [*empty, *(array.grad for array in arrays)], "adjoint": True}
+        return wp.launch(
+            self._kernel, dim=self.rows, inputs=[*given, *arrays], device=self.device, record_cmd=True, **extra
+        )
+
+    def read_worlds(self) -> Tensor:
+        """Return the rows (N, width) of the environment's worlds as they are now."""
+        views = [getattr(self._state, name) for name in self.carried]
+        return torch.cat([view.reshape(view.shape[0], -1).float() for view in views], 1)
+
+    def begin(self, worlds: Tensor, obs: dict[str, Tensor]) -> Tensor:
+        """Set where imagination begins, and return the token for the first step.
+
+        Args:
+            worlds: (B, width) rows as of `read_worlds`.
+            obs: Observation groups there, (B, D) each: what terms with a history go on from.
+        """
+        self._frames.clear()
+        self._load(0, worlds)
+        for name, value in obs.items():
+            self._frames.views[0][f"obs {name}"].copy_(value)
+        return torch.zeros((), device=worlds.device, requires_grad=True)
+
+    def _load(self, t: int, worlds: Tensor) -> None:
+        views = self._frames.views[t]
+        for name, columns in self.carried.items():
+            views[name].copy_(worlds[:, columns].reshape(views[name].shape))
+
+    def step(self, t: int, action: Tensor, change: Tensor, token: Tensor) -> Imagined:
+        """Imagine step t.
+
+        Args:
+            t: 0 for the first step, and so on.
+            action: (B, A) as the environment takes it.
+            change: (B, change_width) what the model predicts, by `parts`.
+            token: That of the step before, or of `begin`.
+        """
+        token, reward, ended, *obs = _Step.apply(token, action, change, self, t)  # type: ignore[misc]
+        return Imagined(dict(zip(self._widths, obs, strict=True)), reward, ended, token)
+
+    def measure_changes(self, before: Tensor, after: Tensor, forces: Tensor, contact_forces: Tensor) -> Tensor:
+        """Return the changes (B, change_width) that lead from worlds (B, width) to those after them.
+
+        `forces` (B, nu) and `contact_forces` (B, nf) are the actuators' and the feet's after the step, which no world
+        carries. It takes the memory of the first step.
+        """
+        frames = self._frames
+        self._load(0, before)
+        self._load(1, after)
+        frames.views[1]["actuator_force"].copy_(forces)
+        frames.views[1]["foot_force"].copy_(contact_forces)
+        out = frames.arrays[1]["change"]
+        wp.launch(self._difference, dim=self.rows, inputs=[*frames.structs[:2], out], device=self.device)
+        return frames.views[1]["change"].clone()
+
+    def run(self, t: int, action: Tensor, change: Tensor) -> tuple[Tensor, ...]:
+        """Compute step t; return reward, end and observations."""
+        views = self._frames.views[t + 1]
+        views["actions"].copy_(action)
+        views["change"].copy_(change)
+        self._launches[t].launch()
+        return tuple(views[name].detach() for name in ("rewards", "ended", *(f"obs {name}" for name in self._widths)))
+
+    def run_back(self, t: int, grads: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the gradients of step t's action and change, from those of its reward, end and observations."""
+        own = self._frames.grads[t + 1]
+        own["rewards"].copy_(grads[0])
+        for name, grad in zip(self._widths, grads[2:], strict=True):
+            own[f"obs {name}"].add_(grad)  # A history of the step after it has its own part.
+        self._adjoints[t].launch()
+        return own["actions"].clone(), own["change"].clone()
+
+
+class _Step(torch.autograd.Function):
+    """A step; what it leaves in Warp's arrays goes to the next one with its gradient, which the token stands for."""
+
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> tuple[Tensor, ...]:
+        token, action, change, imagination, t = given
+        ctx.imagination, ctx.t = imagination, t
+        return (token.clone(), *imagination.run(t, action, change))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        action, change = ctx.imagination.run_back(ctx.t, grads[1:])
+        return grads[0], action, change, None, None
+
+
+def _numbers(array: Any) -> int:
+    """Return how many numbers a row of an array has."""
+    count = 1
+    for length in (*array.shape[1:], *getattr(array.dtype, "_shape_", ())):
+        count *= length
+    return count
+
+
+def _columns(sizes: dict[str, int]) -> tuple[dict[str, slice], int]:
+    """Return the columns of each part, and how many there are; parts without any are left out."""
+    found, end = {}, 0
+    for name, size in sizes.items():
+        if size:
+            found[name], end = slice(end, end + size), end + size
+    return found, end
+
+
+def _compile(name: str, w: Writer, struct: Any, groups: list[str]) -> Any:
+    """Compile the text of a writer as the kernel "imagine"; Warp keeps it by its content."""
+    body = "\n".join(w.lines)
+    names = "".join(f"{alias}={fn.module.name}.{fn.key};" for alias, fn in sorted(w.functions.items()))
+    digest = hashlib.sha256((body + names).encode()).hexdigest()[:12]
+    filename = f"<robot_rl {name} imagine {digest}>"
+    body = body.replace(GROUP, f"look_{digest}_")
+    namespace: dict[str, Any] = {"wp": wp, "SceneState": struct, "Chain": Chain, "Numbers": Numbers, "Nodes": Nodes}
+    namespace |= {"stream": stream, **w.functions}
+    linecache.cache[filename] = (len(body), None, body.splitlines(keepends=True), filename)
+    exec(compile(body, filename, "exec"), namespace)
+    for group in groups:
+        full = f"look_{digest}_{group}"
+        namespace[full] = wp.func(namespace[full], module=wp.get_module(f"robot_rl_{name}_imagine_{digest}"))
+    options = {"enable_backward": True, "max_unroll": MAX_UNROLL}
+    return wp.kernel(namespace["imagine"], module="unique", enable_backward=True, module_options=options)
+
+
+def _compile_difference(scene: Scene, parts: dict[str, slice], struct: Any) -> Any:
+    """Return the kernel that measures changes."""
+    lines = ["def difference(a: SceneState, s: SceneState, change: wp.array2d(dtype=wp.float32)):", "    i = wp.tid()"]
+    functions = {}
+
+    def call(fn: Any, arguments: str) -> None:
+        functions[fn.key] = fn
+        lines.append(f"    {fn.key}({arguments})")
+
+    if scene.base:
+        call(advance.difference_base, "a, s, change, i")
+    call(advance.difference_joints, f"a, s, change, i, {parts['joint velocities'].start}")
+    if "forces" in parts:
+        call(advance.difference_forces, f"s, change, i, {parts['forces'].start}")
+    if "contacts" in parts:
+        call(advance.difference_contacts, f"s, change, i, {parts['contacts'].start}")
+    body = "\n".join(lines)
+    digest = hashlib.sha256(body.encode()).hexdigest()[:12]
+    filename = f"<robot_rl difference {digest}>"
+    namespace: dict[str, Any] = {"wp": wp, "SceneState": struct, **functions}
+    linecache.cache[filename] = (len(body), None, body.splitlines(keepends=True), filename)
+    exec(compile(body, filename, "exec"), namespace)
+    return wp.kernel(namespace["difference"], module="unique", enable_backward=False)

@@ -1,0 +1,120 @@
+"""Imagined steps are the simulator's where the changes are, and their gradients are those of finite differences."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from robot_rl_envs.imagination.imagine import Imagination
+from robot_rl_envs.make import make_env
+from robot_rl_envs.mdp import observations
+from robot_rl_envs.task import Observation
+from robot_rl_tasks.registry import get_task
+
+ROWS, STEPS = 16, 4
+SENSOR = {"noise": 0.05, "bias": 0.1, "drift": 0.1, "delay_s": (0.02, 0.08), "dropout": 0.3, "history": 3}
+
+
+def make_task(name):
+    """Without pushes; a cartpole's observations go through all that a sensor does."""
+    task = get_task(name)
+    task = replace(task, events={name: event for name, event in task.events.items() if event.mode != "interval"})
+    if name == "cartpole":
+        terms = task.observations["actor"].terms | {"late": Observation(observations.joint_vel, **SENSOR)}
+        task = replace(
+            task, observations=task.observations | {"actor": replace(task.observations["actor"], terms=terms)}
+        )
+    return task
+
+
+class Recorded:
+    """Steps that the simulator took with random actions."""
+
+    def __init__(self, env, imagination, before=20):
+        generator = torch.Generator().manual_seed(0)
+        self.actions = 0.4 * torch.randn(before + STEPS, ROWS, env.num_actions, generator=generator)
+        for action in self.actions[:before]:
+            env.step(action)
+        self.actions = self.actions[before:]
+        self.worlds, self.obs = [imagination.read_worlds()], [self._look(env)]
+        self.rewards, self.done, self.changes = [], torch.zeros(ROWS, dtype=torch.bool), []
+        self.lasting = []
+        for action in self.actions:
+            _, reward, done, _ = env.step(action)
+            self.worlds.append(imagination.read_worlds())
+            self.obs.append(self._look(env))
+            self.rewards.append(reward.clone())
+            self.done = self.done | done.bool()
+            self.lasting.append(~self.done)
+            forces = (env.state.actuator_force, env.state.foot_force)
+            self.changes.append(imagination.measure_changes(*self.worlds[-2:], *forces))
+
+    def _look(self, env):
+        return {name: value.clone() for name, value in env.get_observations().items()}
+
+
+@pytest.fixture(params=["cartpole", "go2_flat"])
+def recorded(request):
+    env = make_env(make_task(request.param), num_envs=ROWS, device="cpu", seed=1)
+    imagination = Imagination(env, ROWS, STEPS)
+    yield imagination, Recorded(env, imagination)
+    env.close()
+
+
+def imagine(imagination, recorded, actions, changes):
+    token, found = imagination.begin(recorded.worlds[0], recorded.obs[0]), []
+    for t in range(STEPS):
+        found.append(imagination.step(t, actions[t], changes[t], token))
+        token = found[-1].token
+    return found
+
+
+def test_with_the_changes_of_the_physics_a_step_is_the_simulators(recorded):
+    """Noise, too: it is drawn from the same streams."""
+    imagination, real = recorded
+    found = imagine(imagination, real, real.actions, real.changes)
+    for t, step in enumerate(found):
+        rows = real.lasting[t]
+        assert rows.sum() > ROWS / 2
+        assert torch.allclose(step.reward[rows], real.rewards[t][rows], atol=1e-6)
+        assert not step.ended[rows].any()
+        for name, value in step.obs.items():
+            assert torch.allclose(value[rows], real.obs[t + 1][name][rows], atol=2e-5), (t, name)
+
+
+def test_gradients_are_those_of_finite_differences(recorded):
+    imagination, real = recorded
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(1)
+    weights = {name: torch.randn(value.shape[1], generator=generator) for name, value in real.obs[0].items()}
+
+    def score(actions, changes):
+        found = imagine(imagination, real, actions, changes)
+        seen = sum((step.obs[name].sin() @ weight) for step in found for name, weight in weights.items())
+        return sum(step.reward for step in found) + 0.1 * seen
+
+    actions = [action.clone().requires_grad_() for action in real.actions]
+    changes = [change.clone().requires_grad_() for change in real.changes]
+    score(actions, changes).sum().backward()
+    for given, size in ((actions, 1.0), (changes, 1e-2)):
+        for t in range(STEPS - 1):
+            direction, eps = size * torch.randn(given[t].shape, generator=generator), 0.02
+            sides = []
+            for sign in (1.0, -1.0):
+                with torch.no_grad():
+                    moved = [value + sign * eps * direction * (k == t) for k, value in enumerate(given)]
+                    sides.append(score(*((moved, changes) if given is actions else (actions, moved))).double())
+            difference = (sides[0] - sides[1]) / (2.0 * eps)
+            gradient = (given[t].grad * direction).sum(1).double()
+            # Terms have kinks, at which single rows differ.
+            assert (difference - gradient).abs().median() <= 0.01 * gradient.abs().median() + 1e-4
+
+
+@pytest.mark.parametrize(
+    ("task", "reason"),
+    [("panda_lift", "has objects"), ("go2_team", "for several robots"), ("walker2d_v5", "rewards.forward")],
+)
+def test_what_is_not_predicted_is_named(task, reason):
+    env = make_env(get_task(task), num_envs=2, device="cpu", seed=1)
+    with pytest.raises(ValueError, match=f"task={task}: .*{reason}"):
+        Imagination(env, 2, 1)
+    env.close()
