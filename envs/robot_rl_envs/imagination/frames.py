@@ -116,13 +116,19 @@ def has_gradient(name: str, array: Any) -> bool:
     return scalar is wp.float32 and name not in WITHOUT_GRADIENT
 
 
+def numbers_of(dtype: Any, shape: tuple[int, ...]) -> int:
+    """Return how many numbers an array of a shape has."""
+    size = 1
+    for length in (*shape, *getattr(dtype, "_shape_", ())):
+        size *= length
+    return size
+
+
 def _lay_out(kinds: dict[str, tuple[Any, tuple[int, ...]]]) -> tuple[dict[str, tuple[int, int]], int]:
     """Return the place and the size of each array in a block of numbers, and the block's size."""
     places, end = {}, 0
     for name, (dtype, shape) in kinds.items():
-        size = 1
-        for length in (*shape, *getattr(dtype, "_shape_", ())):
-            size *= length
+        size = numbers_of(dtype, shape)
         places[name] = (end, size)
         end += -(-size // ALIGNED) * ALIGNED
     return places, end

@@ -26,19 +26,15 @@ from robot_rl_envs.fuse import MAX_UNROLL, Numbers
 from robot_rl_envs.fuse.layout import Writer
 from robot_rl_envs.fuse.observing import GROUP, write_group
 from robot_rl_envs.imagination import advance
-from robot_rl_envs.imagination.frames import DERIVED, Frames, fields_of
+from robot_rl_envs.imagination.frames import Frames, fields_of, numbers_of
 from robot_rl_envs.imagination.kinematics import Nodes
 from robot_rl_envs.imagination.terms import torch_terms, write_derive
+from robot_rl_envs.imagination.worlds import WORLD, carried
 from robot_rl_envs.rng import stream
 from robot_rl_envs.task import Task
 
-OWN = ("ctrl", "sensordata", "actuator_force", "overflow", "last_joint_vel", "prev_prev_action", "foot_force")
-OWN += ("foot_touchdown", "reward", "dirty", "terminated", "time_out", "quarantined", "fault_term", "episode_return")
-OWN += ("episode_sums", "metric_values", "termination_bits", "interval_left_s", "command_hold", "measured")
-OWN += ("reward_parts", "command_left_s")
-"""Fields that a step writes before anything reads them, or that no term reads."""
 STEPPED = ("qpos", "qvel", "action", "prev_action", "foot_contact", "foot_air_time_s", "foot_contact_time_s")
-STEPPED += ("foot_peak_height_w", "step_count", "episode_length", "counter")
+STEPPED += ("foot_peak_height_w", "foot_force", "actuator_force", "step_count", "episode_length", "counter")
 """Fields that a step moves on; others that a world carries stay as they are."""
 UNKNOWN = ("engine_", "object_", "imu_acc", "contact_force", "joint_pos_late", "clip", "partner", "message")
 """What the names of fields begin with that nothing here predicts yet."""
@@ -82,9 +78,14 @@ def why_not_imagined(env: Any) -> str:
     return ""
 
 
+def seen_groups(task: Task) -> list[str]:
+    """Return the observation groups that an imagined step has."""
+    return [name for name in task.vectors if name != WORLD]
+
+
 def write_step(w: Writer, scene: Scene, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> None:
     """Write the kernel of a step; `ranks` are the dimensions of the carried fields."""
-    groups = list(task.vectors)
+    groups = seen_groups(task)
     w.add(0, "def imagine(")
     w.add(1, "a: SceneState, s: SceneState, c: Chain, k: Nodes, numbers: Numbers,")
     w.add(1, "actions: wp.array2d(dtype=wp.float32), change: wp.array2d(dtype=wp.float32),")
@@ -191,25 +192,25 @@ class Imagination:
         parts, scene, task = env.operands(), env.scene, env.cfg
         fields = fields_of(env)
         model = {name for name in fields if f"{name}_nominal" in parts.arrays}
-        names = [name for name in fields if name not in OWN and name not in model and not name.startswith(DERIVED)]
-        self._kinds = {name: fields[name] for name in names}
-        self.carried, self.width = _columns({name: _numbers(fields[name]) for name in names})
+        kinds = {name: (a.dtype, a.ndim, numbers_of(a.dtype, a.shape[1:])) for name, a in fields.items()}
+        self.carried = carried(kinds, model)
+        self.width = max(columns.stop for columns in self.carried.values())
         self.parts = change_parts(scene)
         self.change_width = max(part.stop for part in self.parts.values())
         self._state = env.state
-        self._widths = dict(parts.layout.widths)
+        self._widths = {name: parts.layout.widths[name] for name in seen_groups(task)}
         more = {"actions": (rows, env.num_actions), "change": (rows, self.change_width)}
         more |= {"rewards": (rows,), "ended": (rows,)} | {f"obs {k}": (rows, n) for k, n in self._widths.items()}
         self._frames = Frames(env, rows, steps, more)
         known, w = len(parts.layout.values), Writer(parts.layout)
-        write_step(w, scene, task, names, {name: fields[name].ndim for name in names})
+        write_step(w, scene, task, list(self.carried), {name: fields[name].ndim for name in self.carried})
         lines, w.lines = w.lines, []
-        for name, group in task.vectors.items():
-            write_group(w, name, group, past="a")
+        for name in self._widths:
+            write_group(w, name, task.vectors[name], past="a")
         if len(parts.layout.values) != known:
             raise ValueError(f"task={task.name}: imagined steps have parameters that the simulator's have not")
         w.lines += lines
-        self._kernel = _compile(task.name, w, parts.struct._cls, list(task.vectors))
+        self._kernel = _compile(task.name, w, parts.struct._cls, list(self._widths))
         self._difference = _compile_difference(scene, self.parts, parts.struct._cls)
         self._chain, self._numbers = parts.chain, parts.numbers
         self._launches = [self._record(t, adjoint=False) for t in range(steps)]
@@ -266,17 +267,11 @@ class Imagination:
         token, reward, ended, *obs = _Step.apply(token, action, change, self, t)  # type: ignore[misc]
         return Imagined(dict(zip(self._widths, obs, strict=True)), reward, ended, token)
 
-    def measure_changes(self, before: Tensor, after: Tensor, forces: Tensor, contact_forces: Tensor) -> Tensor:
-        """Return the changes (B, change_width) that lead from worlds (B, width) to those after them.
-
-        `forces` (B, nu) and `contact_forces` (B, nf) are the actuators' and the feet's after the step, which no world
-        carries. It takes the memory of the first step.
-        """
+    def measure_changes(self, before: Tensor, after: Tensor) -> Tensor:
+        """Return the changes (B, change_width) from worlds (B, width) to those after them; it takes a step's memory."""
         frames = self._frames
         self._load(0, before)
         self._load(1, after)
-        frames.views[1]["actuator_force"].copy_(forces)
-        frames.views[1]["foot_force"].copy_(contact_forces)
         out = frames.arrays[1]["change"]
         wp.launch(self._difference, dim=self.rows, inputs=[*frames.structs[:2], out], device=self.device)
         return frames.views[1]["change"].clone()
@@ -312,23 +307,6 @@ class _Step(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         action, change = ctx.imagination.run_back(ctx.t, grads[1:])
         return grads[0], action, change, None, None
-
-
-def _numbers(array: Any) -> int:
-    """Return how many numbers a row of an array has."""
-    count = 1
-    for length in (*array.shape[1:], *getattr(array.dtype, "_shape_", ())):
-        count *= length
-    return count
-
-
-def _columns(sizes: dict[str, int]) -> tuple[dict[str, slice], int]:
-    """Return the columns of each part, and how many there are; parts without any are left out."""
-    found, end = {}, 0
-    for name, size in sizes.items():
-        if size:
-            found[name], end = slice(end, end + size), end + size
-    return found, end
 
 
 def _compile(name: str, w: Writer, struct: Any, groups: list[str]) -> Any:

@@ -1,0 +1,88 @@
+"""The observation group "world": the numbers that a world's next step depends on, for learning through a model.
+
+:func:`with_world` adds it where it is needed; no task lists it and no other run pays for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import linecache
+from collections.abc import Mapping
+from typing import Any
+
+import warp as wp
+
+from robot_rl_envs.buffers import extra_fields, model_fields, struct_name
+from robot_rl_envs.entity.scene import Scene, make_scene
+from robot_rl_envs.entity.state import CONSTANTS, FIELDS
+from robot_rl_envs.fuse.layout import make_layout
+from robot_rl_envs.imagination.frames import DERIVED, numbers_of
+from robot_rl_envs.task import Observation, ObservationGroup, Task
+from robot_rl_envs.terms import observation
+
+WORLD = "world"
+OWN = ("ctrl", "sensordata", "overflow", "last_joint_vel", "prev_prev_action", "foot_touchdown", "reward", "dirty")
+OWN += ("terminated", "time_out", "quarantined", "fault_term", "episode_return", "episode_sums", "metric_values")
+OWN += ("termination_bits", "interval_left_s", "command_left_s", "command_hold", "measured", "reward_parts")
+"""Fields that a step writes before anything reads them, or that no term reads."""
+PROBE = 977
+"""A number of worlds that no other length of an array is."""
+UNBOUNDED = 1e30
+"""No number of a world is larger."""
+Kind = tuple[Any, int, int]
+"""Type of an array, its dimensions, and the numbers of a row."""
+
+
+def carried(kinds: Mapping[str, Kind], model: set[str]) -> dict[str, slice]:
+    """Return the columns of a world's row by field of ``s``; `model` are fields of MuJoCo's model, which are left."""
+    found, end = {}, 0
+    for name in sorted(kinds):
+        size = kinds[name][2]
+        if size and name not in OWN and name not in model and not name.startswith(DERIVED):
+            found[name], end = slice(end, end + size), end + size
+    return found
+
+
+def kinds_of(task: Task, scene: Scene) -> dict[str, Kind]:
+    """Return the fields that an environment's ``s`` has of each world."""
+    layout, model = make_layout(task, scene), scene.model
+    sizes = {"nj": scene.sizes["joints"], "na": scene.sizes["actions"], "nf": scene.sizes["feet"]}
+    found = {name: (wp.float32, 2, size) for name, size in (("qpos", model.nq), ("qvel", model.nv))}
+    found["actuator_force"] = (wp.float32, 2, model.nu)
+    for name, (dtype, shape, _) in FIELDS.items():
+        if all(part in sizes for part in shape):
+            found[name] = (dtype, 1 + len(shape), numbers_of(dtype, tuple(sizes[str(part)] for part in shape)))
+    for name, (dtype, ndim, shape) in extra_fields(task, scene, layout, PROBE).items():
+        if shape and shape[0] == PROBE and name not in CONSTANTS:
+            found[name] = (dtype, ndim, numbers_of(dtype, shape[1:]))
+    return found
+
+
+def with_world(task: Task) -> Task:
+    """Return a copy of a task that has the group, without noise; the task itself if it has one of that name."""
+    if WORLD in task.observations:
+        return task
+    kinds = kinds_of(task, make_scene(task))
+    columns = carried(kinds, {struct_name(name) for name in model_fields(task)})
+    terms = {name: Observation(_reader(name, *kinds[name]), clip=UNBOUNDED) for name in columns}
+    group = ObservationGroup(terms=terms, noise=False)
+    return dataclasses.replace(task, observations={**task.observations, WORLD: group})
+
+
+def _reader(name: str, dtype: Any, ndim: int, size: int) -> Any:
+    """Return the observation term that reads a field as it is."""
+    is_vector = bool(getattr(dtype, "_shape_", ()))
+    if ndim == 1:
+        value = f"s.{name}[i][j]" if is_vector else f"s.{name}[i]"
+    elif ndim == 2 and not is_vector:
+        value = f"s.{name}[i, j]"
+    else:
+        raise ValueError(f"the field {name} has too many dimensions for a row of numbers")
+    text = (
+        f'def world_{name}(s: Any, i: int, j: int) -> float:\n    """The field {name}."""\n    return float({value})\n'
+    )
+    filename = f"<robot_rl world {name} {size}>"
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    namespace: dict[str, Any] = {"Any": Any, "__name__": __name__}
+    exec(compile(text, filename, "exec"), namespace)
+    return observation(size=size, mirror=(1.0,) * size)(namespace[f"world_{name}"])
