@@ -480,6 +480,12 @@ class Env(VecEnv):
         numbers.params, numbers.log = self._params, self._log[0]
         return Operands(self._layout, self._s, self._arrays, self._chain, numbers)
 
+    def imagine(self, rows: int, steps: int) -> Any:
+        """Return imagined steps of this task; see :class:`.Imagination`, whose arguments and errors these are."""
+        from robot_rl_envs.imagination.imagine import Imagination
+
+        return Imagination(self, rows, steps)
+
     # -- what others need to know ------------------------------------------------------------------------------------
 
     @property

@@ -68,6 +68,8 @@ class LearnerCfg:
     """Whether its networks have a form of less than float32 (`precision`)."""
     brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4}
     """Settings, by dotted name, with which an iteration does all that it ever does, but sooner."""
+    sees_world: ClassVar[bool] = False
+    """Whether it learns from what a world's next step depends on (the observation group "world")."""
     uses_stale: ClassVar[bool] = False
     """Whether it may learn from rollouts of an older policy than the one that learns."""
 

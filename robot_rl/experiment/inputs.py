@@ -26,6 +26,8 @@ def resolve_inputs(cfg: TrainCfg) -> TrainCfg:
 
     The checkpoint found is stored in the run's settings, so that a resumed run uses the same one.
     """
+    if cfg.learner.sees_world:
+        cfg = dataclasses.replace(cfg, task=cfg.source.with_world(cfg.task))
     if _has_run(cfg.learner, "teacher"):
         cfg = _with_policy(cfg, "teacher")
     elif name := getattr(getattr(cfg.learner, "teacher", None), "policy", ""):

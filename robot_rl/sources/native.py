@@ -130,6 +130,12 @@ class NativeSource(TaskSource):
 
         return with_motion(task)
 
+    def with_world(self, task: "Task") -> "Task":
+        """Return a task with the numbers that a world's next step depends on."""
+        from robot_rl_envs.imagination.worlds import with_world
+
+        return with_world(task)
+
     def with_groups(
         self, task: "Task", other: "Task", groups: Iterable[str], field: str
     ) -> tuple["Task", tuple[str, ...]]:

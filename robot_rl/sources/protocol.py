@@ -177,6 +177,13 @@ class TaskSource(ABC):
         """Return a task with the observation group that a motion prior compares, where it can be added."""
         return task
 
+    def with_world(self, task: Any) -> Any:
+        """Return a task with the observation group "world", what a world's next step depends on; raise UserError."""
+        raise UserError(
+            f"learner=world_model: needs the state of robot-rl's own tasks, this one is of {self.name}; "
+            "use learner=ppo or flashsac"
+        )
+
     def with_groups(self, task: Any, other: Any, groups: Iterable[str], field: str) -> tuple[Any, tuple[str, ...]]:
         """Return a task with the observation groups of another one, for a policy that was trained there.
 

@@ -149,7 +149,7 @@ def _write_physics(w: Writer, scene: Scene, task: Task) -> None:
         w.add(1, f"r{k} = {weight} * {w.call(f'rewards.{name}', term, 's, i')} * s.step_dt")
     total = " + ".join(f"r{k}" for k in range(len(task.rewards))) or "0.0"
     w.add(1, f"total = {total}")
-    w.add(1, f"rewards[i] = {'wp.max(total, 0.0)' if task.only_positive_rewards else 'total'}", "ended[i] = failed")
+    w.add(1, "rewards[i] = total", "ended[i] = failed")
 
 
 def change_parts(scene: Scene) -> dict[str, slice]:
@@ -198,6 +198,7 @@ class Imagination:
         self.parts = change_parts(scene)
         self.change_width = max(part.stop for part in self.parts.values())
         self._state = env.state
+        self._is_floored = task.only_positive_rewards
         self._widths = {name: parts.layout.widths[name] for name in seen_groups(task)}
         more = {"actions": (rows, env.num_actions), "change": (rows, self.change_width)}
         more |= {"rewards": (rows,), "ended": (rows,)} | {f"obs {k}": (rows, n) for k, n in self._widths.items()}
@@ -265,6 +266,10 @@ class Imagination:
             token: That of the step before, or of `begin`.
         """
         token, reward, ended, *obs = _Step.apply(token, action, change, self, t)  # type: ignore[misc]
+        if (
+            self._is_floored
+        ):  # The gradient is that of the sum, or a policy that is far from any reward would have none.
+            reward = reward + (reward.clamp(min=0.0) - reward).detach()
         return Imagined(dict(zip(self._widths, obs, strict=True)), reward, ended, token)
 
     def measure_changes(self, before: Tensor, after: Tensor) -> Tensor:

@@ -85,6 +85,6 @@ def make_task() -> Task:
         num_envs=(512, 4096),
         learner=LEARNER | {"max_iterations": 400},
         learner_cpu=dict(LEARNER_CPU),
-        presets={"flashsac": dict(FLASHSAC)},
+        presets={"flashsac": dict(FLASHSAC), "world_model": {"symmetry": "network", "max_iterations": 120}},
         solved=("tracking/lin_vel_error", 0.25),
     )

@@ -21,13 +21,13 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Algorithm, Context, Snapshot, carry
 from robot_rl.learn.algorithms.flashsac.config import FlashSACLearnerCfg
 from robot_rl.learn.algorithms.flashsac.networks import Critics, FlashActor, project_target
-from robot_rl.learn.algorithms.flashsac.replay import Replay
 from robot_rl.learn.checkpoints.worlds import under
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.networks.symmetry import Mirror, reflect
 from robot_rl.learn.optim import FlatAdam
 from robot_rl.learn.ranks import Ranks
+from robot_rl.learn.replay import Replay
 from robot_rl.learn.rollout import MOST_AGES, Rollout
 from robot_rl.metrics.rows import to_stderr
 
@@ -291,7 +291,7 @@ class FlashSAC(Algorithm):
             Means of STATISTICS over the gradient steps, and by how much the rollout is older than what learns.
         """
         cfg = self.cfg
-        self.replay.add(rollout, torch.tanh(rollout.action))
+        keep_transitions(self.replay, rollout, torch.tanh(rollout.action))
         self.actor.carried_is_random.fill_(not self._is_warm)
         self._see(rollout)
         rate = cfg.learning_rate + progress * (cfg.final_learning_rate - cfg.learning_rate)
@@ -454,6 +454,12 @@ class FlashSAC(Algorithm):
                 f"replay memory: {capacity} transitions, {megabytes:.0f} MB in every checkpoint (flashsac.replay)"
             )
         return Replay(capacity, worlds, sizes, context.device)
+
+
+def keep_transitions(replay: Replay, rollout: Rollout, action: Tensor) -> None:
+    """Put a rollout into a replay memory, with actions (T, N, A) in (-1, 1)."""
+    kept = {"actor": rollout.actor_obs, "critic": rollout.critic_obs[:-1], "action": action}
+    replay.add(rollout, kept, rollout.valid & ~rollout.time_out)
 
 
 def _moved(context: Context) -> dict[str, Mirror] | None:

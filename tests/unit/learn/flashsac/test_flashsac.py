@@ -12,12 +12,12 @@ from robot_rl_tasks.registry import get_task
 from robot_rl.cli.main import main
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearnerCfg
-from robot_rl.learn.algorithms.flashsac.flashsac import HeldNoise
+from robot_rl.learn.algorithms.flashsac.flashsac import HeldNoise, keep_transitions
 from robot_rl.learn.algorithms.flashsac.layers import Trunk, UnitBatchNorm, UnitLinear
 from robot_rl.learn.algorithms.flashsac.networks import BoundedTanh, project_target
-from robot_rl.learn.algorithms.flashsac.replay import Replay
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.policy import make_policy
+from robot_rl.learn.replay import Replay
 from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.runner import Runner
 
@@ -69,7 +69,7 @@ def make_ring(capacity=12, worlds=2, steps=4):
             flag[t, world] = True
         for t, world in invalid:
             rollout.valid[t, world] = False
-        ring.add(rollout, torch.zeros(steps, worlds, 1))
+        keep_transitions(ring, rollout, torch.zeros(steps, worlds, 1))
 
     return ring, add
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearnerCfg
-from robot_rl.learn.algorithms.flashsac.flashsac import ReturnScale
-from robot_rl.learn.algorithms.flashsac.replay import Replay
+from robot_rl.learn.algorithms.flashsac.flashsac import ReturnScale, keep_transitions
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.ranks import ALONE
+from robot_rl.learn.replay import Replay
 from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.simulators.pool import LostError, ThreadPool
 
@@ -109,13 +109,13 @@ def rollout_of(worlds, first, blocks):
 def test_a_transition_goes_on_in_its_own_world_whoever_came_first():
     ring = Replay(16, 4, SIZES, "cpu")
     for first, blocks in (((0, 0), (2, 0)), ((2, 4), (2, 2)), ((2, 6), (0, 2)), ((4, 6), (0, 0))):
-        ring.add(rollout_of(4, first, blocks), torch.zeros(2, 4, 1))
+        keep_transitions(ring, rollout_of(4, first, blocks), torch.zeros(2, 4, 1))
     assert ring.counts.tolist() == [8, 8, 8, 8]
     batch = ring.draw(2000, torch.Generator().manual_seed(0), 0.5)
     steps = {100.0 * world + step for world in range(4) for step in range(4, 7)}  # Four steps fit, of eight.
     assert set(batch["actor"].flatten().tolist()) == steps
     assert torch.equal(batch["next_actor"], batch["actor"] + 1.0)
-    ring.add(rollout_of(4, (8, 10), (0, 0)), torch.zeros(2, 4, 1))
+    keep_transitions(ring, rollout_of(4, (8, 10), (0, 0)), torch.zeros(2, 4, 1))
     batch = ring.draw(2000, torch.Generator().manual_seed(0), 0.5)
     assert torch.equal(batch["next_actor"], batch["actor"] + 1.0)
     assert batch["actor"].flatten().max() == 306.0

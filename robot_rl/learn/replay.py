@@ -27,7 +27,7 @@ class Replay:
         Args:
             capacity: transitions, of all worlds together.
             worlds: worlds N.
-            sizes: components of what is kept of each transition, by name: "actor", "critic" and "action".
+            sizes: components of what is kept of each transition, by name: "actor", "critic", "action" and others.
             device: of the memory.
         """
         self.rows = max(capacity // worlds, 2)
@@ -51,21 +51,20 @@ class Replay:
         """
         return max(min(int(self.counts.min()), self.rows) - 1, 0)
 
-    def add(self, rollout: Rollout, action: Tensor) -> None:
+    def add(self, rollout: Rollout, parts: Mapping[str, Tensor], useful: Tensor) -> None:
         """Put in the steps of a rollout, each world's after those it has, in place of the oldest.
 
         Args:
             rollout: the rollout.
-            action: (T, N, A) actions in (-1, 1).
+            parts: (T, N, size) what is kept of each step, by name.
+            useful: (T, N) bool, the steps that may be learned from.
         """
-        steps = len(action)
+        steps = len(useful)
         if steps > self.rows:
             raise ValueError(f"a rollout of {steps} steps does not fit into a replay memory of {self.rows}")
-        valid = rollout.valid & ~rollout.time_out
-        parts = {"actor": rollout.actor_obs, "critic": rollout.critic_obs[:-1], "action": action}
         places = [(self._kept[name], tensor) for name, tensor in parts.items()]
         places.append((self._reward, rollout.reward))
-        places.append((self._flags, torch.stack((rollout.done, valid, rollout.valid), dim=-1)))
+        places.append((self._flags, torch.stack((rollout.done, useful, rollout.valid), dim=-1)))
         for columns, worlds in rollout.by_world():
             count = int(self.counts[worlds.start])  # The worlds of a simulator go on together.
             slots = (torch.arange(steps, device=self._device) + count) % self.rows
@@ -119,6 +118,14 @@ class Replay:
             if name != "action":
                 found[f"next_{name}"] = tensor.flatten(0, 1)[there]
         return found
+
+    def draw_steps(self, size: int, generator: torch.Generator) -> dict[str, Tensor]:
+        """Return steps drawn at random, with repetition: all that is kept of each, and its "weight" (B,), as `draw`."""
+        step = torch.randint(max(self.size, 1), (size,), generator=generator, device=self._device)
+        world = torch.randint(self.worlds, (size,), generator=generator, device=self._device)
+        places = ((step + self._first[world]) % self.rows) * self.worlds + world
+        found = {name: tensor.flatten(0, 1)[places] for name, tensor in self._kept.items()}
+        return found | {"weight": self._flags.flatten(0, 1)[places, 1].to(self._reward.dtype)}
 
     def state(self) -> dict[str, Tensor]:
         """Return everything, live."""

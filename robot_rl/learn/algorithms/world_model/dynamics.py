@@ -1,0 +1,78 @@
+"""The model of a world: what a control step changes, from the privileged observation and the action."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robot_rl.learn.networks.normalizer import Normalizer
+
+CONTACTS, CONTACT_FORCES = "contacts", "contact forces"
+"""Parts of a change that are a probability, and at least zero."""
+
+
+class Dynamics(nn.Module):
+    """A perceptron that predicts changes in their own deviations.
+
+    Attributes:
+        parts: columns of a change by what they are.
+        inputs: normalizes the observation.
+        outputs: mean and deviation of the changes.
+    """
+
+    def __init__(self, obs: int, action: int, parts: Mapping[str, slice], hidden: Sequence[int], seed: int) -> None:
+        """Begin with the mean of all changes as the prediction.
+
+        Args:
+            obs: components of an observation.
+            action: components of an action.
+            parts: as of the environment's imagination.
+            hidden: hidden layers.
+            seed: of the weights.
+        """
+        super().__init__()
+        self.parts = dict(parts)
+        size = max(part.stop for part in parts.values())
+        self.inputs, self.outputs = Normalizer(obs), Normalizer(size)
+        generator = torch.Generator().manual_seed(seed)
+        layers: list[nn.Module] = []
+        sizes = (obs + action, *hidden, size)
+        for i, (wide, narrow) in enumerate(pairwise(sizes)):
+            layer: Any = nn.utils.skip_init(nn.Linear, wide, narrow)
+            gain = 1.0 if i < len(sizes) - 2 else 0.01
+            nn.init.xavier_uniform_(layer.weight, gain=gain, generator=generator)
+            nn.init.zeros_(layer.bias)
+            layers += [layer, nn.SiLU()]
+        self.body = nn.Sequential(*layers[:-1])
+
+    def raw(self, obs: Tensor, action: Tensor) -> Tensor:
+        """Return the network's output (B, P): normalized changes, and the contacts' logits."""
+        return self.body(torch.cat((self.inputs(obs), action), 1))
+
+    def forward(self, obs: Tensor, action: Tensor) -> Tensor:
+        """Return changes (B, P) at raw observations (B, D) and actions (B, A)."""
+        out = self.raw(obs, action)
+        change = self.outputs.inverse(out)
+        if CONTACTS not in self.parts:
+            return change
+        contacts, forces = self.parts[CONTACTS], self.parts[CONTACT_FORCES]
+        chance = torch.sigmoid(out[:, contacts])
+        # As in the simulator a foot touches or does not; the gradient is that of the probability.
+        touches = chance + ((chance > 0.5).to(chance.dtype) - chance).detach()
+        return torch.cat([change[:, : contacts.start], touches, change[:, forces].clamp(min=0.0) * touches.detach()], 1)
+
+    def loss(self, obs: Tensor, action: Tensor, change: Tensor, weight: Tensor) -> Tensor:
+        """Return the loss () of predictions of changes (B, P), each row with a weight (B,)."""
+        out = self.raw(obs, action)
+        each = nn.functional.smooth_l1_loss(out, self.outputs(change), reduction="none")
+        if CONTACTS in self.parts:
+            contacts = self.parts[CONTACTS]
+            crossed = nn.functional.binary_cross_entropy_with_logits(
+                out[:, contacts], change[:, contacts], reduction="none"
+            )
+            each = torch.cat((each[:, : contacts.start], crossed, each[:, contacts.stop :]), 1)
+        return (each.mean(1) * weight).sum() / weight.sum().clamp(min=1.0)

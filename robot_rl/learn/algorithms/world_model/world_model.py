@@ -1,0 +1,262 @@
+"""Learning through a learned world: backpropagation through imagined steps, with a critic at their end.
+
+A model learns from transitions what a control step changes (`dynamics`). From states of the replay memory the policy
+acts in imagined steps, whose observations and rewards are the task's own (`Env.imagine`), and follows the gradient of
+their discounted sum and of the critic's value after the last one (SVG, Heess et al. 2015; SHAC, arXiv 2204.07137). The
+critic learns from the same steps, by TD(lambda).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robot_rl.errors import UserError
+from robot_rl.learn.algorithm import Algorithm, Context
+from robot_rl.learn.algorithms.world_model.config import WorldModelLearnerCfg
+from robot_rl.learn.algorithms.world_model.dynamics import Dynamics
+from robot_rl.learn.checkpoints.worlds import under
+from robot_rl.learn.networks.actor_critic import make_critic
+from robot_rl.learn.optim import FlatAdam
+from robot_rl.learn.replay import Replay
+from robot_rl.learn.rollout import Rollout
+from robot_rl.metrics.rows import to_stderr
+
+DRAW = 2
+"""Added to the run's seed for the stream of the replay memory and of imagined noise."""
+WORLD = "world"
+STATISTICS = ("loss/policy", "loss/critic", "policy/imagined_return", "policy/gradient_norm", "value/mean")
+
+
+class WorldModel(Algorithm):
+    """Improves a policy by the gradient of imagined steps.
+
+    Attributes:
+        actor: the policy.
+        critic: values of privileged observations, and `target` its slow copy.
+        model: the dynamics.
+        replay: the transitions.
+    """
+
+    groups = (WORLD,)
+    keeps_order = True
+
+    def __init__(self, cfg: WorldModelLearnerCfg, context: Context) -> None:
+        """Build networks, imagination and replay memory.
+
+        Args:
+            cfg: the settings.
+            context: what it is built for.
+
+        Raises:
+            UserError: discrete actions, a task whose steps cannot be imagined, or a rollout larger than the memory.
+        """
+        dims, device, own = context.dims, context.device, cfg.world_model
+        if dims.choices:
+            raise UserError("learner=world_model: actions are choices, which have no gradient; use learner=ppo")
+        self.cfg, self.ranks = own, context.ranks
+        generator = torch.Generator().manual_seed(context.seed)
+        self.actor = cfg.make_actor(dims, context.mirrors, generator).to(device)
+        self.critic = make_critic(cfg, dims, context.mirrors, generator).to(device)
+        self.target = copy.deepcopy(self.critic).requires_grad_(False)
+        self.imagination = _imagine(context.env, own.rows, own.horizon)
+        parts = self.imagination.parts
+        self.model = Dynamics(dims.critic, dims.action, parts, own.hidden, context.seed).to(device)
+        rates = (own.learning_rate, own.critic_learning_rate, own.model_learning_rate)
+        networks = {"policy": self.actor, "critic": self.critic, "model": self.model}
+        self._optimizers = {
+            name: FlatAdam((network,), rate, own.max_grad_norm, ranks=context.ranks)
+            for (name, network), rate in zip(networks.items(), rates, strict=True)
+        }
+        self.draws = context.generator(DRAW)
+        sizes = {"actor": dims.actor, "critic": dims.critic, "action": dims.action}
+        sizes |= {WORLD: self.imagination.width, "change": self.imagination.change_width}
+        self.replay = _make_replay(cfg, context, sizes)
+
+    def modules(self) -> dict[str, nn.Module]:
+        """Return policy, critic, its target and the model."""
+        return {"actor": self.actor, "critic": self.critic, "target": self.target, "model": self.model}
+
+    def state(self) -> dict[str, Tensor]:
+        """Return optimizers, the random stream and the replay memory."""
+        state = {f"replay.{name}": tensor for name, tensor in self.replay.state().items()}
+        for part, optimizer in self._optimizers.items():
+            state |= {f"optimizer.{part}.{name}": tensor for name, tensor in optimizer.state_dict().items()}
+        return state | {name: stream.get_state() for name, stream in self.streams().items()}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what `state` returned."""
+        self.replay.load(under(state, "replay."))
+        for part, optimizer in self._optimizers.items():
+            optimizer.load_state_dict(under(state, f"optimizer.{part}."))
+        for name, stream in self.streams().items():
+            stream.set_state(state[name].cpu())
+
+    def streams(self) -> dict[str, torch.Generator]:
+        """Return the stream that states and imagined noise are drawn from."""
+        return {"random.replay": self.draws}
+
+    def update(self, rollout: Rollout, progress: float) -> dict[str, Tensor]:
+        """Keep a rollout, learn the model from all that is kept, and the policy through the model."""
+        cfg, gap = self.cfg, self.measure_gap(rollout)
+        self._keep(rollout)
+        losses = torch.stack([self.improve_model() for _ in range(cfg.model_steps)])
+        found = {"loss/model": losses.mean(), "policy/std": self.actor.distribution.spread(rollout.out)}
+        if int(self.replay.counts.sum()) >= cfg.warm_up:
+            rows = torch.stack([self.improve_policy() for _ in range(cfg.policy_steps)])
+            found |= dict(zip(STATISTICS, rows.mean(0).unbind(), strict=True))
+        else:
+            found |= dict.fromkeys(STATISTICS, torch.zeros((), device=rollout.reward.device))
+        return gap | {name: value for name, value in found.items() if value is not None}
+
+    def _keep(self, rollout: Rollout) -> None:
+        """Put a rollout into the memory, with what each of its steps changed, and let the normalizers see it."""
+        worlds, ends = rollout.groups[WORLD], rollout.ends[WORLD]
+        after = torch.where(rollout.done[..., None], ends, worlds[1:])
+        useful = rollout.valid & (~rollout.done | rollout.has_final_obs)
+        change = self._measure(worlds[:-1].flatten(0, 1), after.flatten(0, 1)).view(*useful.shape, -1)
+        useful = useful & torch.isfinite(change).all(-1)
+        change = torch.where(useful[..., None], change, torch.zeros_like(change))
+        action = self.actor.distribution.to_env(rollout.action)
+        kept = {"actor": rollout.actor_obs, "critic": rollout.critic_obs[:-1], "action": action}
+        self.replay.add(rollout, {**kept, WORLD: worlds[:-1], "change": change}, useful)
+        flat = useful.reshape(-1)
+        if self.actor.normalizer is not None:
+            self.actor.normalizer.update(rollout.actor_obs.flatten(0, 1), flat, self.ranks)
+        for network in (self.critic, self.target):
+            if network.normalizer is not None:
+                network.normalizer.update(rollout.critic_obs[:-1].flatten(0, 1), flat, self.ranks)
+        self.model.inputs.update(rollout.critic_obs[:-1].flatten(0, 1), flat, self.ranks)
+        self.model.outputs.update(change.flatten(0, 1), flat, self.ranks)
+
+    @torch.no_grad()
+    def measure_gap(self, rollout: Rollout) -> dict[str, Tensor]:
+        """Imagine what a rollout did, and return by how much the sum of rewards differs from the real one.
+
+        "model/gap" is the mean magnitude of the difference over that of the sum, "model/bias" the mean difference over
+        it: above 0 the model promises too much. Episodes that ended in the rollout do not count.
+        """
+        rows, steps = self.cfg.rows, min(self.cfg.horizon, len(rollout.reward))
+        worlds = torch.arange(rows, device=rollout.reward.device) % rollout.reward.shape[1]
+        obs = {"actor": rollout.actor_obs[0, worlds], "critic": rollout.critic_obs[0, worlds]}
+        token = self.imagination.begin(rollout.groups[WORLD][0, worlds], obs)
+        critic_obs, imagined = obs["critic"], torch.zeros(rows, device=worlds.device)
+        fell = torch.zeros(rows, device=worlds.device)
+        actions = self.actor.distribution.to_env(rollout.action[:steps, worlds])
+        for t in range(steps):
+            step = self.imagination.step(t, actions[t], self.model(critic_obs, actions[t]), token)
+            token, critic_obs = step.token, step.obs["critic"]
+            imagined += step.reward
+            fell = torch.maximum(fell, step.ended)
+        real = rollout.reward[:steps, worlds].sum(0)
+        counts = (rollout.valid & ~rollout.done)[:steps, worlds].all(0).to(real.dtype)
+        size = (real.abs() * counts).sum().clamp(min=1e-6)
+        wrong = (imagined - real) * counts
+        really = (rollout.done & ~rollout.time_out)[:steps, worlds].any(0).to(real.dtype)
+        ends = {"model/ends": fell.mean(), "model/ends_really": really.mean()}
+        return {"model/gap": wrong.abs().sum() / size, "model/bias": wrong.sum() / size, **ends}
+
+    def _measure(self, before: Tensor, after: Tensor) -> Tensor:
+        """Return the changes (M, P) between worlds (M, W), in portions of the imagination's rows."""
+        rows, found = self.cfg.rows, []
+        for first in range(0, len(before), rows):
+            pair = [part[first : first + rows] for part in (before, after)]
+            count = len(pair[0])
+            if count < rows:
+                pair = [torch.cat((part, part[:1].expand(rows - count, -1))) for part in pair]
+            found.append(self.imagination.measure_changes(*pair)[:count])
+        return torch.cat(found)
+
+    def improve_model(self) -> Tensor:
+        """Step the model; return its loss ()."""
+        batch = self.replay.draw_steps(self.cfg.batch, self.draws)
+        optimizer = self._optimizers["model"]
+        optimizer.zero_grad()
+        loss = self.model.loss(batch["critic"], batch["action"], batch["change"], batch["weight"])
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    def improve_policy(self) -> Tensor:
+        """Step policy and critic through imagined steps; return STATISTICS."""
+        cfg, optimizer = self.cfg, self._optimizers["policy"]
+        start = self.replay.draw_steps(cfg.rows, self.draws)
+        optimizer.zero_grad()
+        self.model.requires_grad_(False)
+        alive, total, discount = start["weight"], torch.zeros_like(start["weight"]), 1.0
+        token = self.imagination.begin(start[WORLD], {"actor": start["actor"], "critic": start["critic"]})
+        actor_obs, critic_obs, entropy = start["actor"], start["critic"], 0.0
+        seen, rewards, alives = [critic_obs], [], [alive]
+        for t in range(cfg.horizon):
+            out = self.actor.body.plain(self.actor.encode(actor_obs))  # Several passes before one goes back.
+            params = self.actor.distribution.params(out)
+            noise = torch.randn(self.cfg.rows, self.actor.action_dim, generator=self.draws, device=alive.device)
+            action = self.actor.distribution.to_env(self.actor.distribution.sample(params, noise))
+            entropy = entropy + self.actor.distribution.entropy(params).mean() / cfg.horizon
+            step = self.imagination.step(t, action, self.model(critic_obs, action), token)
+            token, actor_obs, critic_obs = step.token, step.obs["actor"], step.obs["critic"]
+            total = total + discount * alive * step.reward
+            discount *= cfg.gamma
+            alive = alive * (1.0 - step.ended)
+            seen.append(critic_obs)
+            rewards.append(step.reward)
+            alives.append(alive)
+        total = total + discount * alive * self.target.value(critic_obs)
+        weight = start["weight"].sum().clamp(min=1.0)
+        loss = -total.sum() / weight - cfg.entropy_coef * entropy
+        loss.backward()
+        self.model.requires_grad_(True)
+        norm = optimizer.grads.norm()
+        optimizer.step()
+        critic_loss, value = self._improve_critic([part.detach() for part in seen], rewards, alives)
+        return torch.stack((loss.detach(), critic_loss, total.detach().sum() / weight, norm, value))
+
+    def _improve_critic(self, seen: list[Tensor], rewards: list[Tensor], alives: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """Step the critic towards TD(lambda) targets of imagined steps; return its loss and the mean value."""
+        cfg, optimizer = self.cfg, self._optimizers["critic"]
+        obs = torch.stack(seen)
+        with torch.no_grad():
+            values = self.target.value(obs.flatten(0, 1)).view(obs.shape[:2])
+            targets, after = [], values[-1]
+            for t in reversed(range(len(rewards))):
+                goes_on = alives[t + 1] / alives[t].clamp(min=1e-8)
+                after = rewards[t] + cfg.gamma * goes_on * ((1.0 - cfg.lam) * values[t + 1] + cfg.lam * after)
+                targets.append(after)
+            target, weight = torch.stack(targets[::-1]), torch.stack(alives[:-1])
+        optimizer.zero_grad()
+        found = self.critic.value(obs[:-1].flatten(0, 1)).view(target.shape)
+        loss = ((found - target).square() * weight).sum() / weight.sum().clamp(min=1.0)
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            for slow, fast in zip(self.target.parameters(), self.critic.parameters(), strict=True):
+                slow.lerp_(fast, cfg.tau)
+        return loss.detach(), found.detach().mean()
+
+
+def _imagine(env: Any, rows: int, steps: int) -> Any:
+    """Return the imagined steps of an environment; raise UserError for one that has none."""
+    if not hasattr(env, "imagine"):
+        raise UserError("learner=world_model: this environment has no state to imagine from; use learner=ppo")
+    try:
+        return env.imagine(rows, steps)
+    except ValueError as error:
+        raise UserError(f"learner=world_model: {error}; use learner=ppo or flashsac") from None
+
+
+def _make_replay(cfg: WorldModelLearnerCfg, context: Context, sizes: Mapping[str, int]) -> Replay:
+    """Allocate the replay memory, and say first how large it makes every checkpoint."""
+    worlds, capacity = context.env.num_envs, cfg.world_model.replay
+    if cfg.num_steps > capacity // worlds:
+        raise UserError(
+            f"world_model.replay={capacity}: is less than a rollout of {cfg.num_steps} steps of {worlds} worlds; give "
+            f"at least {(cfg.num_steps + 1) * worlds}"
+        )
+    if context.ranks.is_first:
+        megabytes = Replay.bytes_for(capacity, worlds, sizes) / 1e6
+        to_stderr(f"replay memory: {capacity} transitions, {megabytes:.0f} MB in every checkpoint (world_model.replay)")
+    return Replay(capacity, worlds, sizes, context.device)
