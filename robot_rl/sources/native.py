@@ -134,6 +134,8 @@ class NativeSource(TaskSource):
         """Return a task with the numbers that a world's next step depends on."""
         from robot_rl_envs.imagination.worlds import with_world
 
+        if task.robots:
+            raise UserError(f"learner=world_model: task={task.name} is for several robots; use learner=mappo")
         return with_world(task)
 
     def with_groups(

@@ -29,6 +29,7 @@ class WorldModelCfg:
         learning_rate: step size of the policy.
         critic_learning_rate: step size of the critic.
         model_learning_rate: step size of the model.
+        final_share: share of the step sizes that is left at the end of the training; they fall linearly.
         max_grad_norm: gradient norm that policy, critic and model are each clipped to.
         tau: share of the critic that its target takes over in each step.
         entropy_coef: weight of the entropy bonus.
@@ -41,12 +42,13 @@ class WorldModelCfg:
     horizon: int = 24
     rows: int = 128
     policy_steps: int = 12
-    model_steps: int = 40
+    model_steps: int = 24
     batch: int = 2048
     hidden: tuple[int, ...] = (256, 256)
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     critic_learning_rate: float = 1e-3
-    model_learning_rate: float = 1e-3
+    model_learning_rate: float = 2e-3
+    final_share: float = 0.1
     max_grad_norm: float = 1.0
     tau: float = 0.02
     entropy_coef: float = 1e-3
@@ -65,6 +67,7 @@ class WorldModelCfg:
         for name in ("learning_rate", "critic_learning_rate", "model_learning_rate"):
             check_range(name, getattr(self, name), 0.0, 1.0, open_low=True)
         check_range("max_grad_norm", self.max_grad_norm, 0.0, math.inf, open_low=True)
+        check_range("final_share", self.final_share, 0.0, 1.0)
         check_range("tau", self.tau, 0.0, 1.0, open_low=True)
         check_range("entropy_coef", self.entropy_coef, 0.0, 10.0)
         check_range("replay", self.replay, 1, 2**31)

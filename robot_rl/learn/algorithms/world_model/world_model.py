@@ -66,11 +66,15 @@ class WorldModel(Algorithm):
         self.imagination = _imagine(context.env, own.rows, own.horizon)
         parts = self.imagination.parts
         self.model = Dynamics(dims.critic, dims.action, parts, own.hidden, context.seed).to(device)
-        rates = (own.learning_rate, own.critic_learning_rate, own.model_learning_rate)
+        self._rates = {
+            "policy": own.learning_rate,
+            "critic": own.critic_learning_rate,
+            "model": own.model_learning_rate,
+        }
         networks = {"policy": self.actor, "critic": self.critic, "model": self.model}
         self._optimizers = {
-            name: FlatAdam((network,), rate, own.max_grad_norm, ranks=context.ranks)
-            for (name, network), rate in zip(networks.items(), rates, strict=True)
+            name: FlatAdam((network,), self._rates[name], own.max_grad_norm, ranks=context.ranks)
+            for name, network in networks.items()
         }
         self.draws = context.generator(DRAW)
         sizes = {"actor": dims.actor, "critic": dims.critic, "action": dims.action}
@@ -104,6 +108,8 @@ class WorldModel(Algorithm):
         """Keep a rollout, learn the model from all that is kept, and the policy through the model."""
         cfg, gap = self.cfg, self.measure_gap(rollout)
         self._keep(rollout)
+        for name, rate in self._rates.items():
+            self._optimizers[name].learning_rate.fill_(rate * (1.0 - (1.0 - cfg.final_share) * progress))
         losses = torch.stack([self.improve_model() for _ in range(cfg.model_steps)])
         found = {"loss/model": losses.mean(), "policy/std": self.actor.distribution.spread(rollout.out)}
         if int(self.replay.counts.sum()) >= cfg.warm_up:

@@ -1,0 +1,147 @@
+"""Learning through a learned world: the model, the gradient, a resumed run, and what it refuses."""
+
+import json
+
+import pytest
+import torch
+from robot_rl_envs.imagination.worlds import with_world
+from robot_rl_envs.make import make_env
+from robot_rl_tasks.registry import get_task
+
+from robot_rl.cli.main import main
+from robot_rl.config import NetworkCfg
+from robot_rl.errors import UserError
+from robot_rl.learn.algorithms.world_model.config import WorldModelCfg, WorldModelLearnerCfg
+from robot_rl.learn.algorithms.world_model.dynamics import Dynamics
+from robot_rl.learn.runner import make_runner
+
+from ...resume.conftest import assert_same_run, in_two
+
+SMALL = NetworkCfg(hidden=(8,))
+OWN = WorldModelCfg(horizon=3, rows=5, policy_steps=2, model_steps=2, batch=16, hidden=(8,), replay=600, warm_up=20)
+
+
+def make_cfg(**changes):
+    return WorldModelLearnerCfg(num_steps=7, actor=SMALL, critic=SMALL, world_model=OWN, **changes)
+
+
+@pytest.fixture
+def make():
+    made = []
+
+    def one():
+        made.append(make_env(with_world(get_task("cartpole")), num_envs=6, engine="mujoco", seed=4, num_threads=1))
+        return made[-1]
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield one
+    torch.set_num_threads(threads)
+    for env in made:
+        env.close()
+
+
+def test_a_resumed_run_is_the_run(make, tmp_path):
+    assert_same_run(*in_two(make, make_cfg(), tmp_path))
+
+
+def test_the_memory_holds_what_each_step_changed(make):
+    """The last step of an episode, too: its state is that before the reset."""
+    env = make()
+    runner = make_runner(env, make_cfg(), seed=3)
+    rollout, ends = runner.collect(), 0
+    for _ in range(40):
+        runner.algorithm.update(rollout, 0.0)
+        rollout = runner.collect()
+        ends += int((rollout.done & ~rollout.time_out).sum())
+    algorithm = runner.algorithm
+    kept = algorithm.replay.state()
+    columns, parts = algorithm.imagination.carried, algorithm.imagination.parts
+    before, change = kept["world"][..., columns["qvel"]], kept["change"][..., parts["joint velocities"]]
+    following = kept["world"].roll(-1, 0)[..., columns["qvel"]]
+    done = kept["flags"][..., 0]
+    same = ((before + change) - following).abs().amax(-1) < 1e-4
+    newest = (int(kept["counts"][0]) - 1) % len(done)
+    same[newest] = True
+    assert same[~done].all()
+    assert ends > 0
+    assert not same[done & kept["flags"][..., 1]].any()
+
+
+def test_the_policys_step_raises_the_imagined_return(make):
+    runner = make_runner(make(), make_cfg(), seed=3)
+    for _ in range(6):
+        runner.algorithm.update(runner.collect(), 0.0)
+    algorithm = runner.algorithm
+    algorithm._optimizers["policy"].learning_rate.fill_(1e-3)
+    stream, weights = algorithm.draws.get_state(), algorithm.actor.state_dict()
+    before = {name: tensor.clone() for name, tensor in weights.items()}
+    target = {name: tensor.clone() for name, tensor in algorithm.target.state_dict().items()}
+    found = []
+    for _ in range(2):
+        algorithm.draws.set_state(stream)
+        algorithm.target.load_state_dict(target)
+        found.append(float(algorithm.improve_policy()[2]))
+    assert found[1] > found[0]
+    assert any(not torch.equal(before[name], tensor) for name, tensor in algorithm.actor.state_dict().items())
+
+
+def test_the_model_learns_contacts_as_what_they_are():
+    parts = {"joint velocities": slice(0, 1), "contacts": slice(1, 2), "contact forces": slice(2, 3)}
+    model = Dynamics(2, 1, parts, (16,), seed=0)
+    generator = torch.Generator().manual_seed(0)
+    obs, action = torch.randn(256, 2, generator=generator), torch.randn(256, 1, generator=generator)
+    touches = (obs[:, :1] > 0.0).float()
+    change = torch.cat((action * obs[:, 1:], touches, 50.0 * touches), 1)
+    model.outputs.update(change)
+    optimizer, weight = torch.optim.Adam(model.parameters(), lr=1e-2), torch.ones(256)
+    losses = []
+    for _ in range(200):
+        optimizer.zero_grad()
+        loss = model.loss(obs, action, change, weight)
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.2 * losses[0]
+    found = model(obs, action)
+    assert set(found[:, 1].unique().tolist()) == {0.0, 1.0}
+    assert (found[:, 1] == touches[:, 0]).float().mean() > 0.95
+    assert (found[:, 2] >= 0.0).all()
+    assert torch.autograd.grad(found[:, 1].sum(), next(model.parameters()))[0].abs().sum() > 0.0
+
+
+TRAIN = ("train", "num_envs=4", "num_steps=4", "actor.hidden=[8]", "critic.hidden=[8]", "max_iterations=2", "run_id=a")
+
+
+def test_a_run_exports_the_same_bundle(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("world_model.rows=4", "world_model.horizon=2", "world_model.warm_up=4", "world_model.replay=64")
+    assert main([*TRAIN, "task=cartpole", "learner=world_model", *words]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "runs/cartpole/a/metrics.jsonl").read_text().splitlines()]
+    assert {"model/gap", "model/bias", "loss/model", "policy/imagined_return"} <= set(rows[-1])
+    assert main(["export", "run=a"]) == 0
+    assert main(["eval", "run=a", "episodes=2", "seconds=1"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("task", "words", "line"),
+    [
+        ("gym:Pendulum-v1", (), "needs the state of robot-rl's own tasks, this one is of gymnasium; use learner=ppo"),
+        ("panda_lift", (), "task=panda_lift: has objects, which the model does not predict yet; use learner=ppo"),
+        ("go2_team", (), "task=go2_team is for several robots; use learner=mappo"),
+        ("cartpole", ("world_model.replay=8",), "world_model.replay=8: is less than a rollout of 4 steps of 4 worlds"),
+        ("cartpole", ("actor.memory.kind=gru",), "learner=world_model has no memory; use learner=ppo"),
+        ("cartpole", ("symmetry=augment",), "learner=world_model mirrors no samples; use network or none"),
+    ],
+)
+def test_what_it_cannot_learn_is_one_line(task, words, line, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([*TRAIN, f"task={task}", "learner=world_model", *words]) != 0
+    assert line in capsys.readouterr().err
+
+
+def test_an_environment_without_a_state_is_refused():
+    from robot_rl.learn.algorithms.world_model.world_model import _imagine
+
+    with pytest.raises(UserError, match="no state to imagine from; use learner=ppo"):
+        _imagine(object(), 1, 1)
