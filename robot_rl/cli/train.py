@@ -12,8 +12,8 @@ settings:
   max_iterations=      iterations in all
   device=auto          auto, cpu, cuda or cuda:<index>
   engine=auto          mujoco (CPU, all cores), mujoco_warp (GPU), isaac, or auto: what suits the device
-  learner=ppo          ppo, distill (imitate teacher.run), flashsac, rsl_rl (its runner on the same environment), or one
-                       of your own, <module>:<Class> (docs/algorithms.md)
+  learner=ppo          ppo, distill (imitate teacher.run), flashsac, world_model (through imagined steps), rsl_rl (its
+                       runner on the same environment), or one of your own, <module>:<Class> (docs/algorithms.md)
   init_from=           a run to copy the initial weights from (fine-tuning)
   run_id=              a name for the run; an existing run of that name is continued (for clusters that requeue)
   root=runs            where runs are written
