@@ -47,7 +47,8 @@ class Sizes:
         device: "cpu" or "cuda".
         repeats: timed blocks.
         seeds: of the trainings of "walk".
-        every: iterations between evaluations of "walk".
+        walk: settings of the trainings of "walk".
+        every: seconds of training between evaluations of "walk".
         overlap: iterations of a training of "overlap".
         changes: settings that are not the task's own.
     """
@@ -58,7 +59,7 @@ class Sizes:
     rollout: int
     walk: dict[str, Any]
     seeds: tuple[int, ...]
-    every: int
+    every: float
     update: tuple[int, ...]
     networks: tuple[tuple[int, ...], ...]
     overlap: int
@@ -78,9 +79,9 @@ GPU = Sizes(
     env=(("go2_flat", 4096), ("go2_flat", 1024), ("go2_flat", 16384), ("go2_rough", 4096)),
     repeats=15,
     rollout=4096,
-    walk={"name": "ppo"},
+    walk={"num_envs": 4096},
     seeds=(1, 2, 3),
-    every=20,
+    every=2.0,
     update=(4096, 1024),
     networks=(LARGE, SMALL),
     overlap=20,
@@ -94,9 +95,9 @@ TOY = Sizes(
     env=(("go2_flat", 16), ("go2_flat", 4), ("go2_rough", 4)),
     repeats=2,
     rollout=8,
-    walk={"name": "ppo+max_iterations=2+num_steps=4", "num_envs": 8, "episodes": 4},
+    walk={"max_iterations": 2, "num_envs": 8},
     seeds=(1,),
-    every=2,
+    every=0.0,
     update=(8,),
     networks=((16, 16),),
     overlap=2,
@@ -191,18 +192,19 @@ def count_calls(run: Callable[[], object], device: str) -> dict[str, int]:
 
 
 def measure_walk(sizes: Sizes, report: Report) -> None:
-    """Train go2_flat until it tracks its command within the bounds of time_to_walk.py."""
-    import time_to_walk
+    """Train go2_flat until it counts as solved, as robot-rl bench learners does."""
+    from robot_rl.bench import learners
 
-    device, options = resolve_device(sizes.device), dict(sizes.walk)
-    name, curves, reached = options.pop("name"), {}, {}
+    curves, reached = {}, {}
     for seed in sizes.seeds:
-        points = time_to_walk.train(name, seed, sizes.every, only_first=True, device=device, **options)
-        curves[seed], reached[seed] = points, next((p["time_s"] for p in points if time_to_walk.walks(p)), None)
+        cfg = sizes.configure("go2_flat", **{**sizes.walk, "seed": seed, "save_interval": 10**6})
+        goal = learners.find_goal(cfg.task, every_s=sizes.every, episodes=min(cfg.num_envs, 100))
+        points = learners.train(cfg, goal, print)
+        curves[seed], reached[seed] = points, next((p["time_s"] for p in points if goal.is_met(p)), None)
         times = [time for time in reached.values() if time is not None]
         found = ", ".join("not reached" if time is None else f"{time:.1f} s" for time in reached.values())
         is_met = len(times) == len(reached) and statistics.median(times) <= WALK_GOAL_S
-        report.save(f"to {time_to_walk.ERROR_M_S} m/s: {found}", met=is_met, reached_s=reached, curves=curves)
+        report.save(f"to {goal.bound} m/s: {found}", met=is_met, reached_s=reached, curves=curves)
 
 
 def measure_update(sizes: Sizes, report: Report) -> None:

@@ -1,12 +1,16 @@
 """Measure ours and what it is compared with in turn (A B A B), in one run.
 
-usage: robot-rl bench env|learner|precision|runtime|async|mamujoco [key=value ...]
+usage: robot-rl bench env|learner|learners|precision|runtime|async|mamujoco [key=value ...]
 
 env: control steps a second under random actions, against the bare steps of the engine
 {EnvOptions}
 
 learner: the PPO update, against rsl_rl's at equal arithmetic; a team's (agents=4), against skrl's MAPPO
 {LearnerOptions}
+
+learners: how soon each learner solves a task, in turn: environment steps, processor time and time of the training. A
+setting with a dot changes all trainings, one after a + those of its learner (ppo+symmetry=none+num_envs=256)
+{LearnersOptions}
 
 precision: updates, acting in 4096 worlds and the binary's inference in bf16, fp8 and int8, against fp32
 {PrecisionOptions}
@@ -35,6 +39,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from robot_rl.cli.bench_learners import bench_learners, show_learners
 from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, option, parse_value, read, read_all, split_bare
 from robot_rl.cli.table import print_table
 from robot_rl.errors import UserError, suggest
@@ -135,6 +140,7 @@ def run(arguments: Sequence[str]) -> int:
     benches = {
         "env": (bench_env, show),
         "learner": (bench_learner, show_learner),
+        "learners": (bench_learners, show_learners),
         "precision": (bench_precision, show_precision),
         "runtime": (bench_runtime, show_runtime),
         "async": (bench_async, show_async),

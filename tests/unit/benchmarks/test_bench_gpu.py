@@ -163,7 +163,7 @@ def test_all_of_it_at_toy_size(forked, interpreter, tmp_path, capsys):
     assert found["rollout"]["time_over_physics"] > 0
     assert set(found["rollout"]["calls"]) == {"graph", "launches"}
     assert found["walk"]["reached_s"] == {"1": None}
-    assert [point["iteration"] for point in found["walk"]["curves"]["1"]] == [2]
+    assert [point["iteration"] for point in found["walk"]["curves"]["1"]] == [1, 2]
     assert found["update"]["comparisons"][0]["ratio"] > 0
     assert found["mjlab"]["rows"][1]["who"] == "mjlab, default"
     assert set(found["memory"]["mib"]) == {"4", "8", "16"}

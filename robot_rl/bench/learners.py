@@ -1,0 +1,199 @@
+"""``robot-rl bench learners``: how soon each learner solves a task, in turn on one machine.
+
+A policy counts as solving the task when 100 fresh worlds over 10 s, with noise, randomization and pushes on, have the
+task's own metric within its bound (`Task.solved`) and at most 2 % failures. It is looked at every so many seconds of
+training; a learner's time is that of its first such policy, without the evaluations, for which the training waits. A
+later policy may miss again, which ``until=end`` looks for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from robot_rl.errors import UserError
+from robot_rl.machine import machine_facts, package_versions
+
+FAILURES = 0.02
+"""Share of worlds that may fail."""
+SEED = 10_000
+"""Added to a run's seed for the worlds of its evaluations."""
+Point = dict[str, Any]
+"""A policy that was looked at: "iteration", "time_s", "cpu_s", "env_steps", the metric and "failure_rate"."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Goal:
+    """When a task counts as solved.
+
+    Attributes:
+        metric: of an evaluation, such as "lin_vel_error".
+        bound: largest value of it that will do; of a metric of which more is better, the smallest.
+        is_least: less is better.
+        every_s: training time between two looks [s].
+        only_first: a training ends with the first policy that solves the task.
+        episodes: worlds of a look.
+        limit_s: training time after which a training ends in any case [s]; 0: its iterations decide.
+    """
+
+    metric: str
+    bound: float
+    is_least: bool = True
+    every_s: float = 5.0
+    only_first: bool = True
+    episodes: int = 100
+    limit_s: float = 0.0
+
+    def is_met(self, point: Point) -> bool:
+        """Whether a policy solves the task."""
+        value, failures = point[self.metric], point["failure_rate"]
+        if value is None or failures is None or failures > FAILURES:
+            return False
+        return value <= self.bound if self.is_least else value >= self.bound
+
+
+@dataclass(slots=True)
+class Watch:
+    """Looks at the policy from time to time, on clocks that are stopped meanwhile.
+
+    Attributes:
+        points: what was found, in order.
+    """
+
+    cfg: Any
+    goal: Goal
+    say: Callable[[str], None]
+    runner: Any = None
+    points: list[Point] = field(default_factory=list)
+    begun: float = 0.0
+    begun_cpu: float = 0.0
+    next_s: float = 0.0
+
+    def start(self) -> None:
+        """Begin with the training."""
+        self.begun, self.begun_cpu, self.next_s = time.perf_counter(), time.process_time(), self.goal.every_s
+
+    def __call__(self, row: dict[str, float]) -> bool:
+        """Process an iteration; return true where the training may end."""
+        entered, cpu = time.perf_counter(), time.process_time()
+        passed = entered - self.begun
+        is_last = int(row["iteration"]) == self.cfg.learner.max_iterations
+        is_over = 0.0 < self.goal.limit_s <= passed
+        if passed < self.next_s and not is_last and not is_over:
+            return False
+        point = {"iteration": int(row["iteration"]), "env_steps": int(row["env_steps"])}
+        point |= {"time_s": round(passed, 2), "cpu_s": round(cpu - self.begun_cpu, 2), **self._look()}
+        self.points.append(point)
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in point.items() if value is not None)
+        self.say(f"{self.cfg.learner.name}, seed {self.cfg.seed}: {shown}")
+        self.next_s = passed + self.goal.every_s
+        self.begun += time.perf_counter() - entered
+        self.begun_cpu += time.process_time() - cpu
+        return is_over or (self.goal.only_first and self.goal.is_met(point))
+
+    def _look(self) -> dict[str, float | None]:
+        """Evaluate the policy as it is."""
+        import torch
+
+        from robot_rl.evaluate import evaluate_run
+        from robot_rl.learn.policy import make_policy
+
+        cfg = self.cfg
+        with torch.random.fork_rng(devices=[]):
+            found = evaluate_run(
+                lambda: cfg.make_env(num_envs=self.goal.episodes, seed=SEED + cfg.seed),
+                policy=make_policy(self.runner.run_dir, self.runner.save(), cfg.device),
+                bundle=None,
+            )["torch"]
+        # None: all failed in the first second.
+        return {
+            name: None if found[name] is None else found[name]["mean"] for name in (self.goal.metric, "failure_rate")
+        }
+
+
+def train(cfg: Any, goal: Goal, say: Callable[[str], None]) -> list[Point]:
+    """Train a run (`robot_rl.experiment.settings.TrainCfg`) once, and return the policies that were looked at."""
+    from robot_rl.learn.runner import make_runner
+    from robot_rl.learn.threads import use_threads
+
+    use_threads(cfg.learner_threads, cfg.device)
+    watch = Watch(cfg, goal, say)
+    with contextlib.closing(cfg.make_env()) as env, tempfile.TemporaryDirectory(prefix="robot-rl-") as scratch:
+        watch.runner = make_runner(env, cfg.learner, run_dir=Path(scratch), seed=cfg.seed, observer=watch)
+        watch.start()
+        watch.runner.learn()
+    return watch.points
+
+
+def bench_learners(
+    runs: Sequence[tuple[str, Any]],
+    goal: Goal,
+    *,
+    kept: Sequence[dict[str, Any]] = (),
+    say: Callable[[str], None] = print,
+    save: Callable[[dict[str, Any]], None] = lambda result: None,
+) -> dict[str, Any]:
+    """Train in turn.
+
+    Args:
+        runs: Learner, as the user names it, and the run of each training, in order.
+        goal: When the task counts as solved.
+        kept: Trainings of an earlier call, which are not repeated.
+        say: Takes a line a look.
+        save: Takes the result after every training.
+
+    Returns:
+        {"name", "machine", "versions", "notes", "rows", "trainings"}: a row for each learner with medians over its
+        seeds of what it took, None where the median seed never solved the task, and its ratios to the first learner's.
+    """
+    trainings = list(kept)
+    done = {(one["learner"], one["seed"]) for one in trainings}
+    result: dict[str, Any] = {}
+    for name, cfg in runs:
+        if (name, cfg.seed) not in done:
+            points = train(cfg, goal, say)
+            first = next((point for point in points if goal.is_met(point)), None)
+            trainings.append({"learner": name, "seed": cfg.seed, "reached": first, "points": points})
+        named = list(dict.fromkeys(learner for learner, _ in runs))
+        notes = {"task": cfg.task.name, "metric": goal.metric, "bound": goal.bound, "failure_rate": FAILURES}
+        notes |= {"every_s": goal.every_s, "only_first": goal.only_first, "limit_s": goal.limit_s}
+        facts = {"name": "learners", "machine": machine_facts(), "versions": package_versions(), "notes": notes}
+        result = facts | {"rows": summarize(named, trainings), "trainings": trainings}
+        save(result)
+    return result
+
+
+def summarize(names: Sequence[str], trainings: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each learner, the first one's ratios being 1."""
+    rows = []
+    for name in names:
+        mine = [one for one in trainings if one["learner"] == name]
+        row: dict[str, Any] = {"learner": name, "seeds": [one["seed"] for one in mine]}
+        row["solved"] = sum(one["reached"] is not None for one in mine)
+        for key in ("env_steps", "cpu_s", "time_s"):
+            # A seed that never solves it counts as infinitely slow: left out, it would make the median look better.
+            found = [math.inf if one["reached"] is None else one["reached"][key] for one in mine]
+            middle = statistics.median(found) if found else math.inf
+            row[key] = None if middle == math.inf else middle
+            base = rows[0][key] if rows else row[key]
+            row[f"{key} ratio"] = row[key] / base if row[key] and base else None
+        rows.append(row)
+    return rows
+
+
+def find_goal(task: Any, **given: Any) -> Goal:
+    """Return the goal of a task; raise UserError for one that does not say when it is solved."""
+    solved = getattr(task, "solved", None)
+    if not solved:
+        raise UserError(f"task={task.name}: does not say when it is solved (`Task.solved`); take one that does")
+    metric, bound = solved
+    name = str(metric).rpartition("/")[2]
+    better = getattr(getattr(task.metrics.get(name), "info", None), "better", "smaller")
+    return Goal(metric=name, bound=float(bound), is_least=better != "larger", **given)
