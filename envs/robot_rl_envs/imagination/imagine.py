@@ -10,8 +10,6 @@ What is drawn at random times does not happen in it: no reset, no push, no new c
 
 from __future__ import annotations
 
-import hashlib
-import linecache
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,15 +20,15 @@ from torch import Tensor
 
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.state import Chain
-from robot_rl_envs.fuse import MAX_UNROLL, Numbers
+from robot_rl_envs.fuse import Numbers
 from robot_rl_envs.fuse.layout import Writer
 from robot_rl_envs.fuse.observing import GROUP, write_group
 from robot_rl_envs.imagination import advance
+from robot_rl_envs.imagination.compiling import compile_kernel
 from robot_rl_envs.imagination.frames import Frames, fields_of, numbers_of
 from robot_rl_envs.imagination.kinematics import Nodes
 from robot_rl_envs.imagination.terms import torch_terms, write_derive
 from robot_rl_envs.imagination.worlds import WORLD, carried
-from robot_rl_envs.rng import stream
 from robot_rl_envs.task import Task
 
 STEPPED = ("qpos", "qvel", "action", "prev_action", "foot_contact", "foot_air_time_s", "foot_contact_time_s")
@@ -211,8 +209,8 @@ class Imagination:
         if len(parts.layout.values) != known:
             raise ValueError(f"task={task.name}: imagined steps have parameters that the simulator's have not")
         w.lines += lines
-        self._kernel = _compile(task.name, w, parts.struct._cls, list(self._widths))
-        self._difference = _compile_difference(scene, self.parts, parts.struct._cls)
+        self._kernel = compile_kernel(task.name, w.lines, parts.struct._cls, w.functions, groups=list(self._widths))
+        self._difference = _compile_difference(task.name, scene, self.parts, parts.struct._cls)
         self._chain, self._numbers = parts.chain, parts.numbers
         self._launches = [self._record(t, adjoint=False) for t in range(steps)]
         self._adjoints = [self._record(t, adjoint=True) for t in range(steps)]
@@ -314,25 +312,7 @@ class _Step(torch.autograd.Function):
         return grads[0], action, change, None, None
 
 
-def _compile(name: str, w: Writer, struct: Any, groups: list[str]) -> Any:
-    """Compile the text of a writer as the kernel "imagine"; Warp keeps it by its content."""
-    body = "\n".join(w.lines)
-    names = "".join(f"{alias}={fn.module.name}.{fn.key};" for alias, fn in sorted(w.functions.items()))
-    digest = hashlib.sha256((body + names).encode()).hexdigest()[:12]
-    filename = f"<robot_rl {name} imagine {digest}>"
-    body = body.replace(GROUP, f"look_{digest}_")
-    namespace: dict[str, Any] = {"wp": wp, "SceneState": struct, "Chain": Chain, "Numbers": Numbers, "Nodes": Nodes}
-    namespace |= {"stream": stream, **w.functions}
-    linecache.cache[filename] = (len(body), None, body.splitlines(keepends=True), filename)
-    exec(compile(body, filename, "exec"), namespace)
-    for group in groups:
-        full = f"look_{digest}_{group}"
-        namespace[full] = wp.func(namespace[full], module=wp.get_module(f"robot_rl_{name}_imagine_{digest}"))
-    options = {"enable_backward": True, "max_unroll": MAX_UNROLL}
-    return wp.kernel(namespace["imagine"], module="unique", enable_backward=True, module_options=options)
-
-
-def _compile_difference(scene: Scene, parts: dict[str, slice], struct: Any) -> Any:
+def _compile_difference(task: str, scene: Scene, parts: dict[str, slice], struct: Any) -> Any:
     """Return the kernel that measures changes."""
     lines = ["def difference(a: SceneState, s: SceneState, change: wp.array2d(dtype=wp.float32)):", "    i = wp.tid()"]
     functions = {}
@@ -348,10 +328,4 @@ def _compile_difference(scene: Scene, parts: dict[str, slice], struct: Any) -> A
         call(advance.difference_forces, f"s, change, i, {parts['forces'].start}")
     if "contacts" in parts:
         call(advance.difference_contacts, f"s, change, i, {parts['contacts'].start}")
-    body = "\n".join(lines)
-    digest = hashlib.sha256(body.encode()).hexdigest()[:12]
-    filename = f"<robot_rl difference {digest}>"
-    namespace: dict[str, Any] = {"wp": wp, "SceneState": struct, **functions}
-    linecache.cache[filename] = (len(body), None, body.splitlines(keepends=True), filename)
-    exec(compile(body, filename, "exec"), namespace)
-    return wp.kernel(namespace["difference"], module="unique", enable_backward=False)
+    return compile_kernel(task, lines, struct, functions, backward=False)

@@ -7,8 +7,6 @@ engine knows are inputs.
 
 from __future__ import annotations
 
-import hashlib
-import linecache
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +16,10 @@ import warp as wp
 from robot_rl_envs.entity import derive
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.state import Chain
-from robot_rl_envs.fuse import MAX_UNROLL, Numbers
+from robot_rl_envs.fuse import Numbers
 from robot_rl_envs.fuse.layout import Writer
 from robot_rl_envs.imagination import kinematics
+from robot_rl_envs.imagination.compiling import compile_kernel
 from robot_rl_envs.imagination.frames import fields_of
 from robot_rl_envs.imagination.kinematics import Nodes, make_nodes
 from robot_rl_envs.sensing import measure
@@ -126,7 +125,7 @@ class Terms:
         if len(parts.layout.values) != known:
             raise ValueError(f"terms of {env.cfg.name} have parameters that the simulator's kernels do not have")
         self.struct = parts.struct._cls()
-        self._kernel = _compile(env.cfg.name, w, self.struct._cls)
+        self._kernel = compile_kernel(env.cfg.name, w.lines, self.struct._cls, w.functions)
         self.arrays: dict[str, Any] = {}
         for name in self.struct._cls.vars:
             setattr(self.struct, name, getattr(parts.struct, name))
@@ -169,16 +168,3 @@ class Terms:
 
     def _inputs(self) -> list[Any]:
         return [self.struct, self._chain, self._nodes, self._numbers, self._out]
-
-
-def _compile(name: str, w: Writer, struct: Any) -> Any:
-    """Compile the text of a writer as the kernel "terms"; Warp keeps it by its content."""
-    body = "\n".join(w.lines)
-    digest = hashlib.sha256(body.encode()).hexdigest()[:12]
-    filename = f"<robot_rl {name} terms {digest}>"
-    namespace: dict[str, Any] = {"wp": wp, "SceneState": struct, "Chain": Chain, "Numbers": Numbers, "Nodes": Nodes}
-    namespace |= w.functions
-    linecache.cache[filename] = (len(body), None, body.splitlines(keepends=True), filename)
-    exec(compile(body, filename, "exec"), namespace)
-    options = {"enable_backward": True, "max_unroll": MAX_UNROLL}
-    return wp.kernel(namespace["terms"], module="unique", enable_backward=True, module_options=options)
