@@ -49,6 +49,11 @@ class Dynamics(nn.Module):
             layers += [layer, nn.SiLU()]
         self.body = nn.Sequential(*layers[:-1])
 
+    def refresh(self) -> None:
+        """Recompute what is not part of the state, after its tensors were replaced."""
+        self.inputs.refresh()
+        self.outputs.refresh()
+
     def raw(self, obs: Tensor, action: Tensor) -> Tensor:
         """Return the network's output (B, P): normalized changes, and the contacts' logits."""
         return self.body(torch.cat((self.inputs(obs), action), 1))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -26,8 +27,8 @@ from robot_rl.learn.replay import Replay
 from robot_rl.learn.rollout import Rollout
 from robot_rl.metrics.rows import to_stderr
 
-DRAW = 2
-"""Added to the run's seed for the stream of the replay memory and of imagined noise."""
+DRAW, MODEL_DRAW = 2, 3
+"""Added to the run's seed for the streams of the policy's states and imagined noise, and of the model's transitions."""
 WORLD = "world"
 STATISTICS = ("loss/policy", "loss/critic", "policy/imagined_return", "policy/gradient_norm", "value/mean")
 
@@ -38,7 +39,7 @@ class WorldModel(Algorithm):
     Attributes:
         actor: the policy.
         critic: values of privileged observations, and `target` its slow copy.
-        model: the dynamics.
+        model: the dynamics, and `frozen` their copy that an update imagines with.
         replay: the transitions.
     """
 
@@ -76,7 +77,9 @@ class WorldModel(Algorithm):
             name: FlatAdam((network,), self._rates[name], own.max_grad_norm, ranks=context.ranks)
             for name, network in networks.items()
         }
-        self.draws = context.generator(DRAW)
+        self.frozen = copy.deepcopy(self.model).requires_grad_(False)
+        self._pool = ThreadPoolExecutor(1, "model")
+        self.draws, self.model_draws = context.generator(DRAW), context.generator(MODEL_DRAW)
         sizes = {"actor": dims.actor, "critic": dims.critic, "action": dims.action}
         sizes |= {WORLD: self.imagination.width, "change": self.imagination.change_width}
         self.replay = _make_replay(cfg, context, sizes)
@@ -101,8 +104,8 @@ class WorldModel(Algorithm):
             stream.set_state(state[name].cpu())
 
     def streams(self) -> dict[str, torch.Generator]:
-        """Return the stream that states and imagined noise are drawn from."""
-        return {"random.replay": self.draws}
+        """Return the streams that states with imagined noise are drawn from, and the model's transitions."""
+        return {"random.replay": self.draws, "random.model": self.model_draws}
 
     def update(self, rollout: Rollout, progress: float) -> dict[str, Tensor]:
         """Keep a rollout, learn the model from all that is kept, and the policy through the model."""
@@ -110,14 +113,25 @@ class WorldModel(Algorithm):
         self._keep(rollout)
         for name, rate in self._rates.items():
             self._optimizers[name].learning_rate.fill_(rate * (1.0 - (1.0 - cfg.final_share) * progress))
-        losses = torch.stack([self.improve_model() for _ in range(cfg.model_steps)])
-        found = {"loss/model": losses.mean(), "policy/std": self.actor.distribution.spread(rollout.out)}
+        with torch.no_grad():
+            for frozen, learned in zip(
+                self.frozen.state_dict().values(), self.model.state_dict().values(), strict=True
+            ):
+                frozen.copy_(learned)
+        self.frozen.refresh()
+        # The policy goes through the model as it was: both learn at once, on a core each.
+        learning = self._pool.submit(self._learn_model) if rollout.reward.device.type == "cpu" else None
+        found: dict[str, Tensor] = dict.fromkeys(STATISTICS, torch.zeros((), device=rollout.reward.device))
         if int(self.replay.counts.sum()) >= cfg.warm_up:
             rows = torch.stack([self.improve_policy() for _ in range(cfg.policy_steps)])
             found |= dict(zip(STATISTICS, rows.mean(0).unbind(), strict=True))
-        else:
-            found |= dict.fromkeys(STATISTICS, torch.zeros((), device=rollout.reward.device))
-        return gap | {name: value for name, value in found.items() if value is not None}
+        found["loss/model"] = self._learn_model() if learning is None else learning.result()
+        if (spread := self.actor.distribution.spread(rollout.out)) is not None:
+            found["policy/std"] = spread
+        return gap | found
+
+    def _learn_model(self) -> Tensor:
+        return torch.stack([self.improve_model() for _ in range(self.cfg.model_steps)]).mean()
 
     def _keep(self, rollout: Rollout) -> None:
         """Put a rollout into the memory, with what each of its steps changed, and let the normalizers see it."""
@@ -179,7 +193,7 @@ class WorldModel(Algorithm):
 
     def improve_model(self) -> Tensor:
         """Step the model; return its loss ()."""
-        batch = self.replay.draw_steps(self.cfg.batch, self.draws)
+        batch = self.replay.draw_steps(self.cfg.batch, self.model_draws)
         optimizer = self._optimizers["model"]
         optimizer.zero_grad()
         loss = self.model.loss(batch["critic"], batch["action"], batch["change"], batch["weight"])
@@ -192,7 +206,6 @@ class WorldModel(Algorithm):
         cfg, optimizer = self.cfg, self._optimizers["policy"]
         start = self.replay.draw_steps(cfg.rows, self.draws)
         optimizer.zero_grad()
-        self.model.requires_grad_(False)
         alive, total, discount = start["weight"], torch.zeros_like(start["weight"]), 1.0
         token = self.imagination.begin(start[WORLD], {"actor": start["actor"], "critic": start["critic"]})
         actor_obs, critic_obs, entropy = start["actor"], start["critic"], 0.0
@@ -203,7 +216,7 @@ class WorldModel(Algorithm):
             noise = torch.randn(self.cfg.rows, self.actor.action_dim, generator=self.draws, device=alive.device)
             action = self.actor.distribution.to_env(self.actor.distribution.sample(params, noise))
             entropy = entropy + self.actor.distribution.entropy(params).mean() / cfg.horizon
-            step = self.imagination.step(t, action, self.model(critic_obs, action), token)
+            step = self.imagination.step(t, action, self.frozen(critic_obs, action), token)
             token, actor_obs, critic_obs = step.token, step.obs["actor"], step.obs["critic"]
             total = total + discount * alive * step.reward
             discount *= cfg.gamma
@@ -215,7 +228,6 @@ class WorldModel(Algorithm):
         weight = start["weight"].sum().clamp(min=1.0)
         loss = -total.sum() / weight - cfg.entropy_coef * entropy
         loss.backward()
-        self.model.requires_grad_(True)
         norm = optimizer.grads.norm()
         optimizer.step()
         critic_loss, value = self._improve_critic([part.detach() for part in seen], rewards, alives)
