@@ -39,9 +39,9 @@ class WorldModelCfg:
 
     gamma: float = 0.98
     lam: float = 0.95
-    horizon: int = 24
-    rows: int = 128
-    policy_steps: int = 12
+    horizon: int = 48
+    rows: int = 64
+    policy_steps: int = 8
     model_steps: int = 24
     batch: int = 2048
     hidden: tuple[int, ...] = (256, 256)
@@ -87,7 +87,7 @@ class WorldModelLearnerCfg(LearnerCfg):
     brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4, "world_model.replay": 4096, "world_model.policy_steps": 1}
 
     name: str = "world_model"
-    num_steps: int = 16
+    num_steps: int = 8
     max_iterations: int = 400
     actor: NetworkCfg = field(default_factory=lambda: NetworkCfg(hidden=(128, 128), init_std=0.3))
     critic: NetworkCfg = field(default_factory=lambda: NetworkCfg(hidden=(128, 128), output_gain=1.0))
