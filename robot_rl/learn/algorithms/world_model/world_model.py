@@ -119,8 +119,10 @@ class WorldModel(Algorithm):
             ):
                 frozen.copy_(learned)
         self.frozen.refresh()
-        # The policy goes through the model as it was: both learn at once, on a core each.
-        learning = self._pool.submit(self._learn_model) if rollout.reward.device.type == "cpu" else None
+        # The policy goes through the model as it was: both learn at once, on a core each. Ranks, which average the
+        # gradients of both, would meet in different orders.
+        is_apart = rollout.reward.device.type == "cpu" and self.ranks.size == 1
+        learning = self._pool.submit(self._learn_model) if is_apart else None
         found: dict[str, Tensor] = dict.fromkeys(STATISTICS, torch.zeros((), device=rollout.reward.device))
         if int(self.replay.counts.sum()) >= cfg.warm_up:
             rows = torch.stack([self.improve_policy() for _ in range(cfg.policy_steps)])
