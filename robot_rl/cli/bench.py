@@ -39,7 +39,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robot_rl.cli.bench_learners import bench_learners, show_learners
+from robot_rl.cli.bench_learners import LearnersOptions, bench_learners, show_learners  # noqa: F401 - for the help
 from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, option, parse_value, read, read_all, split_bare
 from robot_rl.cli.table import print_table
 from robot_rl.errors import UserError, suggest
