@@ -481,7 +481,7 @@ class Env(VecEnv):
         return Operands(self._layout, self._s, self._arrays, self._chain, numbers)
 
     def imagine(self, rows: int, steps: int) -> Any:
-        """Return imagined steps of this task; see :class:`.Imagination`, whose arguments and errors these are."""
+        """Return imagined steps of this task; arguments and errors are those of :class:`.Imagination`."""
         from robot_rl_envs.imagination.imagine import Imagination
 
         return Imagination(self, rows, steps)

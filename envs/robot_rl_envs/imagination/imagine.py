@@ -60,7 +60,7 @@ def why_not_imagined(env: Any) -> str:
     task: Task = env.cfg
     name = f"task={task.name}"
     if getattr(env.scene, "crew", env) is not None:  # The scene of a team is none of one robot.
-        return f"{name}: is for several robots, whose steps depend on each other"
+        return f"{name}: is for several robots, and the steps of one depend on the others"
     if found := torch_terms(task):
         return f"{name}: {found[0]} is a function of torch on whole states"
     if env.scene.objects or env.scene.things.joints:

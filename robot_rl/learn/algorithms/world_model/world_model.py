@@ -1,7 +1,7 @@
 """Learning through a learned world: backpropagation through imagined steps, with a critic at their end.
 
 A model learns from transitions what a control step changes (`dynamics`). From states of the replay memory the policy
-acts in imagined steps, whose observations and rewards are the task's own (`Env.imagine`), and follows the gradient of
+acts in imagined steps, with the observations and rewards of the task itself (`Env.imagine`), and follows the gradient of
 their discounted sum and of the critic's value after the last one (SVG, Heess et al. 2015; SHAC, arXiv 2204.07137). The
 critic learns from the same steps, by TD(lambda).
 """
@@ -54,7 +54,7 @@ class WorldModel(Algorithm):
             context: what it is built for.
 
         Raises:
-            UserError: discrete actions, a task whose steps cannot be imagined, or a rollout larger than the memory.
+            UserError: discrete actions, a task with steps that cannot be imagined, or a rollout larger than memory.
         """
         dims, device, own = context.dims, context.device, cfg.world_model
         if dims.choices:
