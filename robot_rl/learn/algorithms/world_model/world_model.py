@@ -1,8 +1,8 @@
 """Learning through a learned world: backpropagation through imagined steps, with a critic at their end.
 
 A model learns from transitions what a control step changes (`dynamics`). From states of the replay memory the policy
-acts in imagined steps, with the observations and rewards of the task itself (`Env.imagine`), and follows the gradient of
-their discounted sum and of the critic's value after the last one (SVG, Heess et al. 2015; SHAC, arXiv 2204.07137). The
+acts in imagined steps, with the observations and rewards of the task itself (`Env.imagine`), and follows the gradient
+of their discounted sum and of the critic's value after the last one (SVG, Heess et al. 2015; SHAC, arXiv 2204.07137). The
 critic learns from the same steps, by TD(lambda).
 """
 
