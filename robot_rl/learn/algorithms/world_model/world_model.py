@@ -2,8 +2,8 @@
 
 A model learns from transitions what a control step changes (`dynamics`). From states of the replay memory the policy
 acts in imagined steps, with the observations and rewards of the task itself (`Env.imagine`), and follows the gradient
-of their discounted sum and of the critic's value after the last one (SVG, Heess et al. 2015; SHAC, arXiv 2204.07137). The
-critic learns from the same steps, by TD(lambda).
+of their discounted sum and of the critic's value after the last one (SVG, Heess et al. 2015; SHAC, arXiv 2204.07137).
+The critic learns from the same steps, by TD(lambda).
 """
 
 from __future__ import annotations
