@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from robot_rl.errors import UserError
+from robot_rl.errors import Interrupted, UserError
 from robot_rl.machine import machine_facts, package_versions
 
 FAILURES = 0.02
@@ -128,7 +128,10 @@ def train(cfg: Any, goal: Goal, say: Callable[[str], None]) -> list[Point]:
     with contextlib.closing(cfg.make_env()) as env, tempfile.TemporaryDirectory(prefix="robot-rl-") as scratch:
         watch.runner = make_runner(env, cfg.learner, run_dir=Path(scratch), seed=cfg.seed, observer=watch)
         watch.start()
-        watch.runner.learn()
+        try:
+            watch.runner.learn()
+        except Interrupted as error:  # What it saved is gone with its folder.
+            raise Interrupted(None, error.iteration, error.signal, saved=False) from None
     return watch.points
 
 

@@ -1,5 +1,6 @@
 """``robot-rl bench learners``: its options, what they mean, and the table."""
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ def bench_learners(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
         if not 0.0 <= getattr(options, name) <= 1e6:
             raise UserError(f"{name}={getattr(options, name):g}: must be in [0, 1e6]")
     seeds = _seeds(options.seeds)
-    names = [name for name in options.learners.split(",") if name]
+    names = [name for name in re.split(r",(?![^\[]*\])", options.learners) if name]  # No comma of a list.
     if not names:
         raise UserError("learners: names none; give at least one, such as ppo,world_model")
     runs = []

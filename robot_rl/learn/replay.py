@@ -7,7 +7,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from robot_rl.errors import UserError
+from robot_rl.learn.algorithm import Context
 from robot_rl.learn.rollout import Rollout
+from robot_rl.metrics.rows import to_stderr
 
 
 class Replay:
@@ -136,3 +139,28 @@ class Replay:
         for name, tensor in self.state().items():
             tensor.copy_(state[name])
         self._set_first()
+
+
+def make_replay(setting: str, capacity: int, steps: int, context: Context, sizes: Mapping[str, int]) -> Replay:
+    """Allocate a learner's replay memory, and say first how large it makes every checkpoint.
+
+    Args:
+        setting: The setting that gives the capacity, such as "flashsac.replay".
+        capacity: Transitions, of all worlds together.
+        steps: Control steps of a rollout.
+        context: What the learner is built for.
+        sizes: As for `Replay`.
+
+    Raises:
+        UserError: A rollout does not fit.
+    """
+    worlds = context.env.num_envs
+    if steps > capacity // worlds:
+        raise UserError(
+            f"{setting}={capacity}: is less than a rollout of {steps} steps of {worlds} worlds; give at least "
+            f"{(steps + 1) * worlds}"
+        )
+    if context.ranks.is_first:
+        megabytes = Replay.bytes_for(capacity, worlds, sizes) / 1e6
+        to_stderr(f"replay memory: {capacity} transitions, {megabytes:.0f} MB in every checkpoint ({setting})")
+    return Replay(capacity, worlds, sizes, context.device)

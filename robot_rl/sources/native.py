@@ -136,7 +136,10 @@ class NativeSource(TaskSource):
 
         if task.robots:
             raise UserError(f"learner=world_model: task={task.name} is for several robots; use learner=mappo")
-        return with_world(task)
+        try:
+            return with_world(task)
+        except ValueError as error:
+            raise UserError(f"learner=world_model: {error}; use learner=ppo or flashsac") from None
 
     def with_groups(
         self, task: "Task", other: "Task", groups: Iterable[str], field: str

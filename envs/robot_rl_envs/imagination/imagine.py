@@ -27,15 +27,13 @@ from robot_rl_envs.imagination import advance
 from robot_rl_envs.imagination.compiling import compile_kernel
 from robot_rl_envs.imagination.frames import Frames, fields_of, numbers_of
 from robot_rl_envs.imagination.kinematics import Nodes
-from robot_rl_envs.imagination.terms import torch_terms, write_derive
-from robot_rl_envs.imagination.worlds import WORLD, carried
+from robot_rl_envs.imagination.terms import write_derive
+from robot_rl_envs.imagination.worlds import WORLD, carried, why_not_imagined
 from robot_rl_envs.task import Task
 
 STEPPED = ("qpos", "qvel", "action", "prev_action", "foot_contact", "foot_air_time_s", "foot_contact_time_s")
 STEPPED += ("foot_peak_height_w", "foot_force", "actuator_force", "step_count", "episode_length", "counter")
 """Fields that a step moves on; others that a world carries stay as they are."""
-UNKNOWN = ("engine_", "object_", "imu_acc", "contact_force", "joint_pos_late", "clip", "partner", "message")
-"""What the names of fields begin with that nothing here predicts yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +51,6 @@ class Imagined:
     reward: Tensor
     ended: Tensor
     token: Tensor
-
-
-def why_not_imagined(env: Any) -> str:
-    """Return in a line why the steps of an environment's task cannot be imagined; empty if they can."""
-    task: Task = env.cfg
-    name = f"task={task.name}"
-    if getattr(env.scene, "crew", env) is not None:  # The scene of a team is none of one robot.
-        return f"{name}: is for several robots, and the steps of one depend on the others"
-    if found := torch_terms(task):
-        return f"{name}: {found[0]} is a function of torch on whole states"
-    if env.scene.objects or env.scene.things.joints:
-        return f"{name}: has objects, which the model does not predict yet"
-    if set(task.observations) != set(task.vectors):
-        return f"{name}: observes images"
-    for path, term in task.rewards.items():
-        if term.info.before is not None:
-            return f"{name}: rewards.{path} keeps a number from before the step"
-    for field in fields_of(env):
-        if field.startswith(UNKNOWN):
-            return f"{name}: its terms read {field}, which the model does not predict yet"
-    return ""
 
 
 def seen_groups(task: Task) -> list[str]:
@@ -184,11 +161,11 @@ class Imagination:
         Raises:
             ValueError: The task has something that nothing predicts; the line names it.
         """
-        if line := why_not_imagined(env):
+        fields = {} if env.cfg.robots else fields_of(env)
+        if line := why_not_imagined(env.cfg, env.scene, fields):
             raise ValueError(line)
         self.rows, self.steps, self.device = rows, steps, env.device
         parts, scene, task = env.operands(), env.scene, env.cfg
-        fields = fields_of(env)
         model = {name for name in fields if f"{name}_nominal" in parts.arrays}
         kinds = {name: (a.dtype, a.ndim, numbers_of(a.dtype, a.shape[1:])) for name, a in fields.items()}
         self.carried = carried(kinds, model)

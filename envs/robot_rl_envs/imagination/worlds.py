@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import linecache
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import warp as wp
@@ -17,6 +17,7 @@ from robot_rl_envs.entity.scene import Scene, make_scene
 from robot_rl_envs.entity.state import CONSTANTS, FIELDS
 from robot_rl_envs.fuse.layout import make_layout
 from robot_rl_envs.imagination.frames import DERIVED, numbers_of
+from robot_rl_envs.imagination.terms import torch_terms
 from robot_rl_envs.task import Observation, ObservationGroup, Task
 from robot_rl_envs.terms import observation
 
@@ -25,6 +26,8 @@ OWN = ("ctrl", "sensordata", "overflow", "last_joint_vel", "prev_prev_action", "
 OWN += ("terminated", "time_out", "quarantined", "fault_term", "episode_return", "episode_sums", "metric_values")
 OWN += ("termination_bits", "interval_left_s", "command_left_s", "command_hold", "measured", "reward_parts")
 """Fields that a step writes before anything reads them, or that no term reads."""
+UNKNOWN = ("engine_", "object_", "imu_acc", "contact_force", "joint_pos_late", "clip", "partner", "message")
+"""What the names of fields begin with that nothing here predicts yet."""
 PROBE = 977
 """A number of worlds that no other length of an array is."""
 UNBOUNDED = 1e30
@@ -58,11 +61,38 @@ def kinds_of(task: Task, scene: Scene) -> dict[str, Kind]:
     return found
 
 
+def why_not_imagined(task: Task, scene: Any, fields: Iterable[str]) -> str:
+    """Return in a line why the steps of a task, with these fields in ``s``, cannot be imagined; empty if they can."""
+    name = f"task={task.name}"
+    if task.robots:
+        return f"{name}: is for several robots, and the steps of one depend on the others"
+    if found := torch_terms(task):
+        return f"{name}: {found[0]} is a function of torch on whole states"
+    if scene.objects or scene.things.joints:
+        return f"{name}: has objects, which the model does not predict yet"
+    if set(task.observations) != set(task.vectors):
+        return f"{name}: observes images"
+    for path, term in task.rewards.items():
+        if term.info.before is not None:
+            return f"{name}: rewards.{path} keeps a number from before the step"
+    for field in (*fields, *(f"engine_{watched}" for watched in scene.watched)):
+        if field.startswith(UNKNOWN):
+            return f"{name}: its terms read {field}, which the model does not predict yet"
+    return ""
+
+
 def with_world(task: Task) -> Task:
-    """Return a copy of a task that has the group, without noise; the task itself if it has one of that name."""
+    """Return a copy of a task that has the group, without noise; the task itself if it has one of that name.
+
+    Raises:
+        ValueError: The task has something that nothing predicts; the line names it.
+    """
     if WORLD in task.observations:
         return task
-    kinds = kinds_of(task, make_scene(task))
+    scene = make_scene(task)
+    kinds = kinds_of(task, scene)
+    if line := why_not_imagined(task, scene, kinds):
+        raise ValueError(line)
     columns = carried(kinds, {struct_name(name) for name in model_fields(task)})
     terms = {name: Observation(_reader(name, *kinds[name]), clip=UNBOUNDED) for name in columns}
     group = ObservationGroup(terms=terms, noise=False)

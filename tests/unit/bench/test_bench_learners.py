@@ -56,6 +56,9 @@ def test_learners_in_turn_and_again_from_the_file(tmp_path, capsys):
     assert printed.err.count("seed 1: iteration") == 4
     found = json.loads(out.read_text())
     assert [len(one["points"]) for one in found["trainings"]] == [2, 2]
+    wide = "+critic.hidden=[8,8]"
+    assert main([*words, f"learners=ppo+ppo.minibatches=2{SMALL},ppo{wide}+ppo.minibatches=2{SMALL}", "seeds=1"]) == 0
+    assert "ppo+critic.hidden=[8,8]" in capsys.readouterr().out
     assert main([*words, f"learners=ppo+ppo.minibatches=2{SMALL}", "seeds=1,2"]) == 0
     assert "seed 1" not in capsys.readouterr().err
 
@@ -69,6 +72,7 @@ def test_learners_in_turn_and_again_from_the_file(tmp_path, capsys):
         ("learners=,", "learners: names none"),
         ("learners=ppq", "learner='ppq'"),
         ("task=hopper_v6", "hopper_v6"),
+        ("task=panda_lift", "task=panda_lift: has objects, which the model does not predict yet"),
     ],
 )
 def test_words_that_cannot_be_are_one_line(word, line, capsys):

@@ -27,9 +27,8 @@ from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.networks.symmetry import Mirror, reflect
 from robot_rl.learn.optim import FlatAdam
 from robot_rl.learn.ranks import Ranks
-from robot_rl.learn.replay import Replay
+from robot_rl.learn.replay import Replay, make_replay
 from robot_rl.learn.rollout import MOST_AGES, Rollout
-from robot_rl.metrics.rows import to_stderr
 
 DRAW, HOLD = 2, 3
 """Added to the run's seed for the streams of the replay memory and of how long noise is held."""
@@ -223,7 +222,7 @@ class FlashSAC(Algorithm):
         self.draws = context.generator(DRAW)
         self.held = HeldNoise(context.env.num_envs, dims.action, flash.noise_repeat, context.generator(HOLD))
         sizes = {"actor": dims.actor, "critic": dims.critic, "action": dims.action}
-        self.replay = self._make_replay(cfg, context, sizes)
+        self.replay = make_replay("flashsac.replay", flash.replay, cfg.num_steps, context, sizes)
         self._entropy = dims.action * (0.5 + 0.5 * math.log(2.0 * math.pi * flash.target_std**2))
         self.steps = torch.zeros((), dtype=torch.int64)
         self._due = torch.zeros((), dtype=torch.float64)
@@ -438,22 +437,6 @@ class FlashSAC(Algorithm):
         for slow, fast in zip(self.target.parameters(), self.critics.parameters(), strict=True):
             slow.lerp_(fast, tau)
         self.target.trunk.project()
-
-    def _make_replay(self, cfg: FlashSACLearnerCfg, context: Context, sizes: Mapping[str, int]) -> Replay:
-        """Allocate the replay memory, and say first how large it makes every checkpoint."""
-        worlds, capacity = context.env.num_envs, self.cfg.replay
-        if cfg.num_steps > capacity // worlds:
-            least = (cfg.num_steps + 1) * worlds
-            raise UserError(
-                f"flashsac.replay={capacity}: is less than a rollout of {cfg.num_steps} steps of {worlds} worlds; give "
-                f"at least {least}"
-            )
-        if context.ranks.is_first:
-            megabytes = Replay.bytes_for(capacity, worlds, sizes) / 1e6
-            to_stderr(
-                f"replay memory: {capacity} transitions, {megabytes:.0f} MB in every checkpoint (flashsac.replay)"
-            )
-        return Replay(capacity, worlds, sizes, context.device)
 
 
 def keep_transitions(replay: Replay, rollout: Rollout, action: Tensor) -> None:

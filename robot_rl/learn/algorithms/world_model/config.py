@@ -64,6 +64,10 @@ class WorldModelCfg:
             check_range(name, getattr(self, name), 1, 65536)
         check_range("batch", self.batch, 2, 2**24)
         self.hidden = tuple(self.hidden)
+        for width in self.hidden:
+            check_range("hidden", width, 1, 65536)
+        if not self.hidden:
+            raise UserError("hidden: () is out of range, must name at least one layer such as [256, 256]")
         for name in ("learning_rate", "critic_learning_rate", "model_learning_rate"):
             check_range(name, getattr(self, name), 0.0, 1.0, open_low=True)
         check_range("max_grad_norm", self.max_grad_norm, 0.0, math.inf, open_low=True)

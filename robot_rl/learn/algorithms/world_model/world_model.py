@@ -23,9 +23,8 @@ from robot_rl.learn.algorithms.world_model.dynamics import Dynamics
 from robot_rl.learn.checkpoints.worlds import under
 from robot_rl.learn.networks.actor_critic import make_critic
 from robot_rl.learn.optim import FlatAdam
-from robot_rl.learn.replay import Replay
+from robot_rl.learn.replay import make_replay
 from robot_rl.learn.rollout import Rollout
-from robot_rl.metrics.rows import to_stderr
 
 DRAW, MODEL_DRAW = 2, 3
 """Added to the run's seed for the streams of the policy's states and imagined noise, and of the model's transitions."""
@@ -82,7 +81,7 @@ class WorldModel(Algorithm):
         self.draws, self.model_draws = context.generator(DRAW), context.generator(MODEL_DRAW)
         sizes = {"actor": dims.actor, "critic": dims.critic, "action": dims.action}
         sizes |= {WORLD: self.imagination.width, "change": self.imagination.change_width}
-        self.replay = _make_replay(cfg, context, sizes)
+        self.replay = make_replay("world_model.replay", own.replay, cfg.num_steps, context, sizes)
 
     def modules(self) -> dict[str, nn.Module]:
         """Return policy, critic, its target and the model."""
@@ -266,17 +265,3 @@ def _imagine(env: Any, rows: int, steps: int) -> Any:
         return env.imagine(rows, steps)
     except ValueError as error:
         raise UserError(f"learner=world_model: {error}; use learner=ppo or flashsac") from None
-
-
-def _make_replay(cfg: WorldModelLearnerCfg, context: Context, sizes: Mapping[str, int]) -> Replay:
-    """Allocate the replay memory, and say first how large it makes every checkpoint."""
-    worlds, capacity = context.env.num_envs, cfg.world_model.replay
-    if cfg.num_steps > capacity // worlds:
-        raise UserError(
-            f"world_model.replay={capacity}: is less than a rollout of {cfg.num_steps} steps of {worlds} worlds; give "
-            f"at least {(cfg.num_steps + 1) * worlds}"
-        )
-    if context.ranks.is_first:
-        megabytes = Replay.bytes_for(capacity, worlds, sizes) / 1e6
-        to_stderr(f"replay memory: {capacity} transitions, {megabytes:.0f} MB in every checkpoint (world_model.replay)")
-    return Replay(capacity, worlds, sizes, context.device)
