@@ -136,15 +136,20 @@ class Chain:
     floating: int
 
 
-def make_chain(entity: Entity, things: Things, device: str) -> Any:
-    """Put the kinematic chains of the robot's feet and of the named sites on ``device``."""
-    chain = Chain()
+def chain_values(entity: Entity, things: Things) -> dict[str, Any]:
+    """Return the arrays of `Chain` for the robot's feet and the named sites, by name; those that are empty may lack."""
     values = entity.chain | {"foot_sensor": entity.foot_sensor}
     sites = things.chain(entity.base_body_id)
     starts = values["start"][-1] + np.cumsum(sites.pop("count"))
     values["start"] = np.concatenate([values["start"], starts])
     for name, more in sites.items():
         values[name] = np.concatenate([values[name], more]) if name in values else more
+    return values
+
+
+def make_chain(entity: Entity, things: Things, device: str) -> Any:
+    """Put the kinematic chains of the robot's feet and of the named sites on ``device``."""
+    chain, values = Chain(), chain_values(entity, things)
     for name, field in Chain.vars.items():
         if isinstance(field.type, wp.array):
             dtype = field.type.dtype

@@ -16,37 +16,63 @@ GROUP = "observe$"
 """Stands for the name of a group's function until the text's digest is known; no term can be called so."""
 
 
-def write_group(w: Writer, name: str, group: ObservationGroup, *, past: str = "s") -> None:
-    """Write the function of one group; it returns 1, or for a value that is not finite -k, k its term's index.
-
-    `past` is the struct that has what sensors remembered before. As "a" it is one more argument, and in ``s`` each
-    number is written once: Warp's adjoint of a number that is overwritten counts it twice.
-    """
+def write_group(w: Writer, name: str, group: ObservationGroup) -> None:
+    """Write the function of one group; it returns 1, or for a value that is not finite -k, k its term's index."""
     w.add(0, f"def {GROUP}{name}(")
-    if past != "s":
-        w.add(1, f"{past}: SceneState,")
     w.add(1, "s: SceneState, i: int, p: wp.array(dtype=wp.float32), fresh: int,")
     w.add(1, "src: wp.array2d(dtype=wp.float32), dst: wp.array2d(dtype=wp.float32),")
     w.add(0, ") -> int:")
     w.add(1, "v = float(0.0)", "odd = float(0.0)", "good = int(1)")
     for slot in w.layout.groups[name]:
         if not isinstance(slot.term, TorchTerm):
-            _write_term(w, name, slot, group, past)
+            _write_term(w, name, slot, group, Memory(name))
+            w.add(1, "if good == 1 and not wp.isfinite(odd):")
+            w.add(2, f"good = -{w.layout.observations.index(f'{name}.{slot.name}')}")
     w.add(1, "return good")
 
 
-def _write_term(w: Writer, name: str, slot: ObservationSlot, group: ObservationGroup, past: str) -> None:
+def write_onward(w: Writer, name: str, group: ObservationGroup) -> None:
+    """Write the lines of one group for a state s that follows on one with the struct ``a``, in an episode that goes on.
+
+    Each number is written once, since Warp's adjoint of a number that is overwritten counts it twice. The arrays are
+    src_<group> and dst_<group>.
+    """
+    w.add(1, "fresh = int(0)", "v = float(0.0)")
+    for slot in w.layout.groups[name]:
+        if not isinstance(slot.term, TorchTerm):
+            _write_term(w, name, slot, group, Memory(name, is_onward=True))
+
+
+class Memory:
+    """The arrays that a group's terms read and write.
+
+    Attributes:
+        now: what sensors remember.
+        before: what they remembered before; empty where it is the same array.
+        src: the observations before; `dst`, the new ones.
+        is_checked: whether values that are not finite are looked for.
+    """
+
+    def __init__(self, name: str, *, is_onward: bool = False) -> None:
+        self.now, self.before = f"s.pipe_{name}", f"a.pipe_{name}" if is_onward else ""
+        self.src, self.dst = (f"src_{name}", f"dst_{name}") if is_onward else ("src", "dst")
+        self.is_checked = not is_onward
+
+
+def _write_term(w: Writer, name: str, slot: ObservationSlot, group: ObservationGroup, memory: Memory) -> None:
     path = f"observations.{name}.{slot.name}"
     term: Observation = slot.term
     noisy = group.noise and term.noise > 0
     scale = w.layout.param(f"{path}.scale", term.scale)
     clip = w.layout.param(f"{path}.clip", term.clip)
     noise = w.layout.param(f"{path}.noise", 0.0 if slot.muted else term.noise)
-    pipe, q, before = slot.pipe or Pipe(), f"s.pipe_{name}", "" if past == "s" else f"{past}.pipe_{name}"
-    _write_draws(w, path, slot, pipe, (q, before))
+    pipe = slot.pipe or Pipe()
+    _write_draws(w, path, slot, pipe, memory)
     if noisy:
         w.rng(1, path)
-    w.add(1, "odd = float(0.0)", f"for j in range({slot.size}):")
+    if memory.is_checked:
+        w.add(1, "odd = float(0.0)")
+    w.add(1, f"for j in range({slot.size}):")
     clean = term.info.source.clean
     value = w.call(path, term, "s, i, j", None if group.noise else clean)
     w.add(2, f"v = {value}")
@@ -56,30 +82,26 @@ def _write_term(w: Writer, name: str, slot: ObservationSlot, group: ObservationG
     if name == "actor" and term.measured:
         w.add(2, f"s.measured[i, {w.layout.measured[term.measured][0]} + j] = v")
     if pipe.bias >= 0:
-        w.add(2, f"v = v + {q}[i, {pipe.bias} + j]")
+        w.add(2, f"v = v + {memory.now}[i, {pipe.bias} + j]")
     if noisy:
         draw = "wp.randn(rng)" if term.noise_kind == "gaussian" else "(2.0 * wp.randf(rng) - 1.0)"
         w.add(2, f"v = v + {noise} * {draw}")
-    # Zero for a number, NaN for what is none: one test a term, a third of the cost of one an element.
-    w.add(2, "odd = odd + (v - v)")
-    _write_passage(w, slot, pipe, (q, before))
+    if memory.is_checked:
+        # Zero for a number, NaN for what is none: one test a term, a third of the cost of one an element.
+        w.add(2, "odd = odd + (v - v)")
+    _write_passage(w, slot, pipe, memory)
     w.add(2, f"v = wp.clamp(v, -{clip}, {clip}) * {scale}")
     last = slot.offset + (slot.history - 1) * slot.size
     for h in range(slot.history - 1):
         at = slot.offset + h * slot.size
-        w.add(2, f"dst[i, {at} + j] = wp.where(fresh == 1, v, src[i, {at + slot.size} + j])")
-    w.add(2, f"dst[i, {last} + j] = v")
-    w.add(1, "if good == 1 and not wp.isfinite(odd):")
-    w.add(2, f"good = -{w.layout.observations.index(f'{name}.{slot.name}')}")
+        w.add(2, f"{memory.dst}[i, {at} + j] = wp.where(fresh == 1, v, {memory.src}[i, {at + slot.size} + j])")
+    w.add(2, f"{memory.dst}[i, {last} + j] = v")
 
 
-def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, memory: tuple[str, str]) -> None:
-    """Write what is drawn before the elements: bias and its walk, the delay, whether this step's value is lost.
-
-    `memory` is the array of what the sensor remembers, and that of what it remembered before; empty: the same one.
-    """
+def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, memory: Memory) -> None:
+    """Write what is drawn before the elements: bias and its walk, the delay, whether this step's value is lost."""
     term: Observation = slot.term
-    factor, (q, before) = 0.0 if slot.muted else 1.0, memory
+    factor, q, before = 0.0 if slot.muted else 1.0, memory.now, memory.before
     if pipe.bias >= 0:
         _write_bias(w, path, slot, pipe, memory)
     if pipe.ring >= 0:
@@ -100,10 +122,10 @@ def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, memory
         w.add(1, f"arrived = wp.where(wp.randf(rng) < {dropout}, fresh, 1)")
 
 
-def _write_bias(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, memory: tuple[str, str]) -> None:
+def _write_bias(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, memory: Memory) -> None:
     """Write a bias and its random walk."""
     term: Observation = slot.term
-    factor, (q, before) = 0.0 if slot.muted else 1.0, memory
+    factor, q, before = 0.0 if slot.muted else 1.0, memory.now, memory.before
     value = f"{before or q}[i, {pipe.bias} + j]"
     if not before:
         bias = w.layout.param(f"{path}.bias", factor * term.bias)
@@ -122,9 +144,9 @@ def _write_bias(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, memory:
         w.add(1, f"for j in range({slot.size}):", f"    {q}[i, {pipe.bias} + j] = {value}")
 
 
-def _write_passage(w: Writer, slot: ObservationSlot, pipe: Pipe, memory: tuple[str, str]) -> None:
+def _write_passage(w: Writer, slot: ObservationSlot, pipe: Pipe, memory: Memory) -> None:
     """Write the way of one element through the ring and the dropout."""
-    q, before = memory
+    q, before = memory.now, memory.before
     if pipe.ring >= 0:
         place = f"[i, {pipe.ring} + k * {slot.size} + j]"
         if before:

@@ -9,7 +9,6 @@ import warp as wp
 
 from robot_rl_envs.buffers import model_fields, struct_name
 from robot_rl_envs.entity.state import CONSTANTS
-from robot_rl_envs.imagination.kinematics import Nodes
 
 ALIGNED = 4
 """Numbers that an array begins at a multiple of."""
@@ -44,7 +43,7 @@ class Frames:
     """``s`` before the first and after each of several imagined steps.
 
     Attributes:
-        structs: ``s`` by step, and `nodes` the poses of its kinematic chains.
+        structs: ``s`` by step.
         views: by step torch views (B, ...) of its arrays, and `grads` of their gradients.
     """
 
@@ -65,15 +64,13 @@ class Frames:
             self._shared[name] = wp.array(nominal[None].repeat(rows, 0), dtype=wp.float32, device=env.device)
             fields.pop(name, None)
         self._fields, self._source = fields, parts.struct
-        count = parts.chain.pos.shape[0]
         kinds: dict[str, tuple[Any, tuple[int, ...]]] = {
             name: (array.dtype, (rows, *array.shape[1:])) for name, array in fields.items() if has_gradient(name, array)
         }
-        kinds |= {f"node {name}": (var.type.dtype, (rows, count)) for name, var in Nodes.vars.items()}
         kinds |= {name: (wp.float32, shape) for name, shape in more.items()}
         self._places, size = _lay_out(kinds)
         self._block = torch.zeros((2, steps + 1, size), device=env.device)
-        self.structs, self.nodes, self.arrays = [], [], []
+        self.structs, self.arrays = [], []
         self.views: list[dict[str, torch.Tensor]] = []
         self.grads: list[dict[str, torch.Tensor]] = []
         for t in range(steps + 1):
@@ -96,11 +93,7 @@ class Frames:
         struct = self._source._cls()
         for name in struct._cls.vars:
             setattr(struct, name, arrays.get(name, self._shared.get(name, getattr(self._source, name))))
-        nodes = Nodes()
-        for name in Nodes.vars:
-            setattr(nodes, name, arrays[f"node {name}"])
         self.structs.append(struct)
-        self.nodes.append(nodes)
         self.arrays.append({name: arrays[name] for name in more})
         self.views.append(views)
         self.grads.append(grads)

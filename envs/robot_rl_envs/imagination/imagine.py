@@ -19,14 +19,12 @@ import warp as wp
 from torch import Tensor
 
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.entity.state import Chain
 from robot_rl_envs.fuse import Numbers
 from robot_rl_envs.fuse.layout import Writer
-from robot_rl_envs.fuse.observing import GROUP, write_group
+from robot_rl_envs.fuse.observing import write_onward
 from robot_rl_envs.imagination import advance
 from robot_rl_envs.imagination.compiling import compile_kernel
 from robot_rl_envs.imagination.frames import Frames, fields_of, numbers_of
-from robot_rl_envs.imagination.kinematics import Nodes
 from robot_rl_envs.imagination.terms import write_derive
 from robot_rl_envs.imagination.worlds import WORLD, carried, why_not_imagined
 from robot_rl_envs.task import Task
@@ -62,7 +60,7 @@ def write_step(w: Writer, scene: Scene, task: Task, carried: Sequence[str], rank
     """Write the kernel of a step; `ranks` are the dimensions of the carried fields."""
     groups = seen_groups(task)
     w.add(0, "def imagine(")
-    w.add(1, "a: SceneState, s: SceneState, c: Chain, k: Nodes, numbers: Numbers,")
+    w.add(1, "a: SceneState, s: SceneState, numbers: Numbers,")
     w.add(1, "actions: wp.array2d(dtype=wp.float32), change: wp.array2d(dtype=wp.float32),")
     w.add(1, "rewards: wp.array(dtype=wp.float32), ended: wp.array(dtype=wp.float32),")
     for kind in ("src", "dst"):
@@ -76,7 +74,7 @@ def write_step(w: Writer, scene: Scene, task: Task, carried: Sequence[str], rank
         if term.info.update is not None:
             w.add(1, w.call(f"commands.{command}", term, "s, i", term.info.update))
     for name in groups:
-        w.add(1, f"code_{name} = {GROUP}{name}(a, s, i, p, 0, src_{name}, dst_{name})")
+        write_onward(w, name, task.vectors[name])
 
 
 def _write_carried(w: Writer, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> None:
@@ -148,6 +146,7 @@ class Imagination:
     Attributes:
         carried: columns of a world's row by field of ``s``; `width` is how many there are.
         parts: columns of the changes by what they are; `change_width` is how many there are.
+        groups: the observation groups.
     """
 
     def __init__(self, env: Any, rows: int, steps: int) -> None:
@@ -174,21 +173,18 @@ class Imagination:
         self.change_width = max(part.stop for part in self.parts.values())
         self._state = env.state
         self._is_floored = task.only_positive_rewards
-        self._widths = {name: parts.layout.widths[name] for name in seen_groups(task)}
+        self.groups = seen_groups(task)
+        self._widths = {name: parts.layout.widths[name] for name in self.groups}
         more = {"actions": (rows, env.num_actions), "change": (rows, self.change_width)}
         more |= {"rewards": (rows,), "ended": (rows,)} | {f"obs {k}": (rows, n) for k, n in self._widths.items()}
         self._frames = Frames(env, rows, steps, more)
         known, w = len(parts.layout.values), Writer(parts.layout)
         write_step(w, scene, task, list(self.carried), {name: fields[name].ndim for name in self.carried})
-        lines, w.lines = w.lines, []
-        for name in self._widths:
-            write_group(w, name, task.vectors[name], past="a")
         if len(parts.layout.values) != known:
             raise ValueError(f"task={task.name}: imagined steps have parameters that the simulator's have not")
-        w.lines += lines
-        self._kernel = compile_kernel(task.name, w.lines, parts.struct._cls, w.functions, groups=list(self._widths))
+        self._kernel = compile_kernel(task.name, w.lines, parts.struct._cls, w.functions)
         self._difference = _compile_difference(task.name, scene, self.parts, parts.struct._cls)
-        self._chain, self._numbers = parts.chain, parts.numbers
+        self._numbers = parts.numbers
         self._launches = [self._record(t, adjoint=False) for t in range(steps)]
         self._adjoints = [self._record(t, adjoint=True) for t in range(steps)]
 
@@ -196,13 +192,13 @@ class Imagination:
         """Record the launch of the step from frame t to the one after it."""
         frames, groups = self._frames, list(self._widths)
         before, after = frames.arrays[t], frames.arrays[t + 1]
-        given = [frames.structs[t], frames.structs[t + 1], self._chain, frames.nodes[t + 1], self._numbers]
+        given = [frames.structs[t], frames.structs[t + 1], self._numbers]
         arrays = [after["actions"], after["change"], after["rewards"], after["ended"]]
         arrays += [before[f"obs {name}"] for name in groups] + [after[f"obs {name}"] for name in groups]
         extra: dict[str, Any] = {}
         if adjoint:
             cls = type(frames.structs[t])
-            empty = [cls(), cls(), Chain(), Nodes(), Numbers()]
+            empty = [cls(), cls(), Numbers()]
             extra = {"adj_inputs": [*empty, *(array.grad for array in arrays)], "adjoint": True}
         return wp.launch(
             self._kernel, dim=self.rows, inputs=[*given, *arrays], device=self.device, record_cmd=True, **extra
@@ -241,10 +237,6 @@ class Imagination:
             token: That of the step before, or of `begin`.
         """
         token, reward, ended, *obs = _Step.apply(token, action, change, self, t)  # type: ignore[misc]
-        if (
-            self._is_floored
-        ):  # The gradient is that of the sum, or a policy that is far from any reward would have none.
-            reward = reward + (reward.clamp(min=0.0) - reward).detach()
         return Imagined(dict(zip(self._widths, obs, strict=True)), reward, ended, token)
 
     def measure_changes(self, before: Tensor, after: Tensor) -> Tensor:
@@ -257,19 +249,28 @@ class Imagination:
         return frames.views[1]["change"].clone()
 
     def run(self, t: int, action: Tensor, change: Tensor) -> tuple[Tensor, ...]:
-        """Compute step t; return reward, end and observations."""
+        """Compute step t without autograd; return reward, end and observations in the order of `groups`."""
         views = self._frames.views[t + 1]
         views["actions"].copy_(action)
         views["change"].copy_(change)
         self._launches[t].launch()
-        return tuple(views[name].detach() for name in ("rewards", "ended", *(f"obs {name}" for name in self._widths)))
+        # The gradient is that of the sum, or a policy that is far from any reward would have none.
+        reward = views["rewards"].clamp(min=0.0) if self._is_floored else views["rewards"].detach()
+        return (reward, *(views[name].detach() for name in ("ended", *(f"obs {name}" for name in self._widths))))
 
-    def run_back(self, t: int, grads: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the gradients of step t's action and change, from those of its reward, end and observations."""
+    def run_back(self, t: int, reward: Tensor, obs: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+        """Return the gradients of step t's action and change.
+
+        Args:
+            t: The step; those after it have gone back.
+            reward: (B,) the gradient of its reward.
+            obs: Of its observation groups, (B, D) each, None for zero.
+        """
         own = self._frames.grads[t + 1]
-        own["rewards"].copy_(grads[0])
-        for name, grad in zip(self._widths, grads[2:], strict=True):
-            own[f"obs {name}"].add_(grad)  # A history of the step after it has its own part.
+        own["rewards"].copy_(reward)
+        for name, grad in zip(self._widths, obs, strict=True):
+            if grad is not None:
+                own[f"obs {name}"].add_(grad)  # A history of the step after it has its own part.
         self._adjoints[t].launch()
         return own["actions"].clone(), own["change"].clone()
 
@@ -285,7 +286,7 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        action, change = ctx.imagination.run_back(ctx.t, grads[1:])
+        action, change = ctx.imagination.run_back(ctx.t, grads[1], grads[3:])
         return grads[0], action, change, None, None
 
 

@@ -1,117 +1,129 @@
-"""What follows from qpos and qvel, as `robot_rl_envs.entity.derive` has it, in a form with an adjoint.
+"""Text of what `robot_rl_envs.entity.derive` computes of feet and sites, in a form with a quick adjoint.
 
-Warp's adjoint of a loop needs every value that an iteration read as it was: a variable that a loop multiplies has only
-its last value left. So the pose of every node of a chain is kept in an array.
+Warp's adjoint of a function computes it again, and that of a loop needs what each iteration read in an array. The
+chains of a task are known, so each node is a few lines here with its own numbers, and what is zero has no line.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from typing import Any
 
-import warp as wp
+import numpy as np
 
-from robot_rl_envs.entity.derive import pass_node
-from robot_rl_envs.quat import quat_multiply, quat_rotate
+from robot_rl_envs.entity.scene import Scene
+from robot_rl_envs.entity.state import chain_values
+from robot_rl_envs.fuse.layout import Writer
+from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply, quat_rotate
 from robot_rl_envs.terrain.lookup import terrain_height
 
+HINGE, SLIDER = 1, 2
+IDENTITY = (1.0, 0.0, 0.0, 0.0)
+FUNCTIONS = (quat_rotate, quat_multiply, quat_from_axis_angle)
 
-@wp.struct
-class Nodes:
-    """Pose and velocities of the nodes of all chains, in the order of `Chain`, (rows, nodes) each, world frame.
 
-    Attributes:
-        pos, quat: position [m] and orientation, w x y z.
-        vel, ang: linear [m/s] and angular velocity [rad/s].
+def write_feet(w: Writer, scene: Scene) -> None:
+    """Write the lines that fill position, velocity and clearance of row i's feet."""
+    chain = _begin(w, scene)
+    for f in range(scene.sizes["feet"]):
+        end = _write_walk(w, chain, f, _robot(w, scene, f"f{f}"))
+        _write_end(w, chain["foot_pos"][f], end)
+        w.functions[terrain_height.key] = terrain_height
+        radius = float(scene.entity.robot.foot_radius)
+        w.add(1, f"s.foot_pos_w[i, {f}] = {end}_at", f"s.foot_vel_w[i, {f}] = {end}_going")
+        ground = f"{terrain_height.key}(s, {end}_at[0], {end}_at[1])"
+        w.add(1, f"s.foot_height_w[i, {f}] = {end}_at[2] - {radius!r} - {ground}")
+
+
+def write_sites(w: Writer, scene: Scene) -> None:
+    """Write the lines that fill pose and velocity of row i's named sites."""
+    chain = _begin(w, scene)
+    for site, of in enumerate(chain["site_object"]):
+        name = f"s{site}"
+        start = _robot(w, scene, name) if of < 0 else _object(w, name, int(of))
+        end = _write_walk(w, chain, scene.sizes["feet"] + site, start)
+        _write_end(w, chain["site_pos"][site], end)
+        turned = f"quat_multiply({end}_quat, {_vector(chain['site_quat'][site])})"
+        w.add(1, f"s.site_pos_w[i, {site}] = {end}_at", f"s.site_quat_wxyz[i, {site}] = {turned}")
+        w.add(1, f"s.site_lin_vel_w[i, {site}] = {end}_going", f"s.site_ang_vel_w[i, {site}] = {end}_ang")
+
+
+def _begin(w: Writer, scene: Scene) -> dict[str, Any]:
+    w.functions |= {fn.key: fn for fn in FUNCTIONS}
+    return chain_values(scene.entity, scene.things)
+
+
+def _vector(values: Sequence[float] | np.ndarray) -> str:
+    return f"wp.vec{len(values)}({', '.join(repr(float(value)) for value in values)})"
+
+
+def _robot(w: Writer, scene: Scene, name: str) -> str:
+    """Write pose and velocities of what a chain of the robot begins at; return the prefix of their names."""
+    if scene.base:
+        w.add(1, f"{name}_pos = s.base_pos_w[i]", f"{name}_quat = s.base_quat_wxyz[i]")
+        w.add(1, f"{name}_vel = s.base_lin_vel_w[i]")
+        w.add(1, f"{name}_ang = quat_rotate({name}_quat, s.base_ang_vel_b[i])")
+        return name
+    for part, value in (("pos", (0.0,) * 3), ("quat", IDENTITY), ("vel", (0.0,) * 3), ("ang", (0.0,) * 3)):
+        w.add(1, f"{name}_{part} = {_vector(value)}")
+    return name
+
+
+def _object(w: Writer, name: str, index: int) -> str:
+    """Write pose and velocities of an object as `_robot` does those of the base."""
+    fields = {"pos": "pos_w", "quat": "quat_wxyz", "vel": "lin_vel_w", "ang": "ang_vel_w"}
+    w.add(1, *(f"{name}_{part} = s.object_{field}[i, {index}]" for part, field in fields.items()))
+    return name
+
+
+def _write_walk(w: Writer, chain: dict[str, Any], index: int, start: str) -> str:
+    """Write the walk down a chain; return the prefix of the names of its last node's pose and velocities.
+
+    The lines are those of `robot_rl_envs.entity.derive.pass_node`.
     """
-
-    pos: wp.array2d(dtype=wp.vec3)  # pyright: ignore[reportInvalidTypeForm]
-    quat: wp.array2d(dtype=wp.vec4)  # pyright: ignore[reportInvalidTypeForm]
-    vel: wp.array2d(dtype=wp.vec3)  # pyright: ignore[reportInvalidTypeForm]
-    ang: wp.array2d(dtype=wp.vec3)  # pyright: ignore[reportInvalidTypeForm]
-
-
-def make_nodes(rows: int, nodes: int, device: str) -> Any:
-    """Return `Nodes` for so many rows, with gradients."""
-    made = Nodes()
-    for name, dtype in (("pos", wp.vec3), ("quat", wp.vec4), ("vel", wp.vec3), ("ang", wp.vec3)):
-        setattr(made, name, wp.zeros((rows, nodes), dtype=dtype, device=device, requires_grad=True))
-    return made
+    above = start
+    for n in range(int(chain["start"][index]), int(chain["start"][index + 1])):
+        above = _write_node(w, chain, n, above, f"{start}_{n}")
+    return above
 
 
-@wp.func
-def walk(s: Any, c: Any, k: Nodes, i: int, chain: int, pos: wp.vec3, quat: wp.vec4, vel: wp.vec3, ang: wp.vec3):
-    """Walk down a chain from a pose and its velocities, keep row i's nodes, and return those of the last one."""
-    first = c.start[chain]
-    last = c.start[chain + 1] - 1
-    for n in range(first, last + 1):
-        above_pos = pos
-        above_quat = quat
-        above_vel = vel
-        above_ang = ang
-        if n > first:
-            above_pos = k.pos[i, n - 1]
-            above_quat = k.quat[i, n - 1]
-            above_vel = k.vel[i, n - 1]
-            above_ang = k.ang[i, n - 1]
-        own_pos, own_quat, own_vel, own_ang = pass_node(s, c, i, n, above_pos, above_quat, above_vel, above_ang)
-        k.pos[i, n] = own_pos
-        k.quat[i, n] = own_quat
-        k.vel[i, n] = own_vel
-        k.ang[i, n] = own_ang
-    if last >= first:
-        return k.pos[i, last], k.quat[i, last], k.vel[i, last], k.ang[i, last]
-    return pos, quat, vel, ang
+def _write_node(w: Writer, chain: dict[str, Any], n: int, above: str, name: str) -> str:
+    pos, quat, vel, ang = (f"{above}_{part}" for part in ("pos", "quat", "vel", "ang"))
+    if np.any(chain["pos"][n]):
+        w.add(1, f"{name}_arm = quat_rotate({quat}, {_vector(chain['pos'][n])})")
+        w.add(1, f"{name}_pos0 = {pos} + {name}_arm", f"{name}_vel0 = {vel} + wp.cross({ang}, {name}_arm)")
+        pos, vel = f"{name}_pos0", f"{name}_vel0"
+    if not np.array_equal(chain["quat"][n], IDENTITY):
+        w.add(1, f"{name}_quat0 = quat_multiply({quat}, {_vector(chain['quat'][n])})")
+        quat = f"{name}_quat0"
+    kind = int(chain["kind"][n])
+    if kind:
+        w.add(1, f"{name}_axis = quat_rotate({quat}, {_vector(chain['axis'][n])})")
+        w.add(1, f"{name}_by = s.qpos[i, {int(chain['qpos'][n])}] - {float(chain['ref'][n])!r}")
+        rate = f"s.qvel[i, {int(chain['dof'][n])}] * {name}_axis"
+    if kind == HINGE:
+        axis, anchor = _vector(chain["axis"][n]), chain["anchor"][n]
+        w.add(1, f"{name}_rate = {rate}")
+        w.add(1, f"{name}_quat1 = quat_multiply({quat}, quat_from_axis_angle({axis}, {name}_by))")
+        if np.any(anchor):  # The body's origin turns about it.
+            w.add(1, f"{name}_old = quat_rotate({quat}, {_vector(anchor)})")
+            w.add(1, f"{name}_lever = {name}_old - quat_rotate({name}_quat1, {_vector(anchor)})")
+            w.add(1, f"{name}_pos1 = {pos} + {name}_lever")
+            turning = f"wp.cross({ang}, {name}_lever) + wp.cross({name}_rate, {name}_lever - {name}_old)"
+            w.add(1, f"{name}_vel1 = {vel} + {turning}")
+            pos, vel = f"{name}_pos1", f"{name}_vel1"
+        w.add(1, f"{name}_ang1 = {ang} + {name}_rate")
+        quat, ang = f"{name}_quat1", f"{name}_ang1"
+    if kind == SLIDER:
+        w.add(1, f"{name}_slide = {name}_by * {name}_axis", f"{name}_pos1 = {pos} + {name}_slide")
+        w.add(1, f"{name}_vel1 = {vel} + wp.cross({ang}, {name}_slide) + {rate}")
+        pos, vel = f"{name}_pos1", f"{name}_vel1"
+    for part, value in zip(("pos", "quat", "vel", "ang"), (pos, quat, vel, ang), strict=True):
+        w.add(1, f"{name}_{part} = {value}")
+    return name
 
 
-@wp.func
-def trace_feet(s: Any, c: Any, k: Nodes, i: int):
-    """Fill position, velocity and clearance of row i's feet."""
-    for f in range(c.foot_pos.shape[0]):
-        pos = wp.vec3(0.0, 0.0, 0.0)
-        quat = wp.vec4(1.0, 0.0, 0.0, 0.0)
-        vel = wp.vec3(0.0, 0.0, 0.0)
-        ang = wp.vec3(0.0, 0.0, 0.0)
-        if c.floating == 1:
-            pos = s.base_pos_w[i]
-            quat = s.base_quat_wxyz[i]
-            vel = s.base_lin_vel_w[i]
-            ang = quat_rotate(quat, s.base_ang_vel_b[i])
-        last_pos, last_quat, last_vel, last_ang = walk(s, c, k, i, f, pos, quat, vel, ang)
-        arm = quat_rotate(last_quat, c.foot_pos[f])
-        centre = last_pos + arm
-        s.foot_pos_w[i, f] = centre
-        s.foot_vel_w[i, f] = last_vel + wp.cross(last_ang, arm)
-        s.foot_height_w[i, f] = centre[2] - c.foot_radius - terrain_height(s, centre[0], centre[1])
-
-
-@wp.func
-def trace_site(s: Any, c: Any, k: Nodes, i: int, site: int, pos: wp.vec3, quat: wp.vec4, vel: wp.vec3, ang: wp.vec3):
-    """Fill pose and velocity of a named site of row i; its chain begins at a pose with its velocities."""
-    chain = c.foot_pos.shape[0] + site
-    last_pos, last_quat, last_vel, last_ang = walk(s, c, k, i, chain, pos, quat, vel, ang)
-    arm = quat_rotate(last_quat, c.site_pos[site])
-    s.site_pos_w[i, site] = last_pos + arm
-    s.site_quat_wxyz[i, site] = quat_multiply(last_quat, c.site_quat[site])
-    s.site_lin_vel_w[i, site] = last_vel + wp.cross(last_ang, arm)
-    s.site_ang_vel_w[i, site] = last_ang
-
-
-@wp.func
-def trace_sites(s: Any, c: Any, k: Nodes, i: int):
-    """Fill pose and velocity of the named sites of row i's robot."""
-    zero = wp.vec3(0.0, 0.0, 0.0)
-    for site in range(c.site_object.shape[0]):
-        if c.site_object[site] < 0 and c.floating == 1:
-            rate = quat_rotate(s.base_quat_wxyz[i], s.base_ang_vel_b[i])
-            trace_site(s, c, k, i, site, s.base_pos_w[i], s.base_quat_wxyz[i], s.base_lin_vel_w[i], rate)
-        if c.site_object[site] < 0 and c.floating == 0:
-            trace_site(s, c, k, i, site, zero, wp.vec4(1.0, 0.0, 0.0, 0.0), zero, zero)
-
-
-@wp.func
-def trace_object_sites(s: Any, c: Any, k: Nodes, i: int):
-    """Fill pose and velocity of the named sites of row i's objects."""
-    for site in range(c.site_object.shape[0]):
-        o = c.site_object[site]
-        if o >= 0:
-            pos = s.object_pos_w[i, o]
-            quat = s.object_quat_wxyz[i, o]
-            trace_site(s, c, k, i, site, pos, quat, s.object_lin_vel_w[i, o], s.object_ang_vel_w[i, o])
+def _write_end(w: Writer, offset: Sequence[float], end: str) -> None:
+    """Write the place and the velocity of a point of a chain's last node."""
+    w.add(1, f"{end}_point = quat_rotate({end}_quat, {_vector(offset)})", f"{end}_at = {end}_pos + {end}_point")
+    w.add(1, f"{end}_going = {end}_vel + wp.cross({end}_ang, {end}_point)")

@@ -15,13 +15,11 @@ import warp as wp
 
 from robot_rl_envs.entity import derive
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.entity.state import Chain
 from robot_rl_envs.fuse import Numbers
 from robot_rl_envs.fuse.layout import Writer
-from robot_rl_envs.imagination import kinematics
 from robot_rl_envs.imagination.compiling import compile_kernel
 from robot_rl_envs.imagination.frames import fields_of
-from robot_rl_envs.imagination.kinematics import Nodes, make_nodes
+from robot_rl_envs.imagination.kinematics import write_feet, write_sites
 from robot_rl_envs.sensing import measure
 from robot_rl_envs.sensing.sensors import used_sensors
 from robot_rl_envs.task import Task, TorchTerm
@@ -74,11 +72,9 @@ def write_derive(w: Writer, scene: Scene, task: Task) -> None:
     if scene.things.joints:
         call(derive.derive_object_joints, "s, i")
     if scene.sizes["feet"]:
-        call(kinematics.trace_feet, "s, c, k, i")
+        write_feet(w, scene)
     if scene.things.sites:
-        call(kinematics.trace_sites, "s, c, k, i")
-    if scene.things.has_object_sites:
-        call(kinematics.trace_object_sites, "s, c, k, i")
+        write_sites(w, scene)
     if "height_scan" in used_sensors(task) and task.sensors.height_scan.source == "map":
         call(measure.scan_heights, "s, i")
 
@@ -86,7 +82,7 @@ def write_derive(w: Writer, scene: Scene, task: Task) -> None:
 def write_terms(w: Writer, scene: Scene, task: Task) -> list[Column]:
     """Write the kernel, and return the columns of what it computes."""
     columns: list[Column] = []
-    w.add(0, "def terms(s: SceneState, c: Chain, k: Nodes, numbers: Numbers, out: wp.array2d(dtype=wp.float32)):")
+    w.add(0, "def terms(s: SceneState, numbers: Numbers, out: wp.array2d(dtype=wp.float32)):")
     w.add(1, "i = wp.tid()", "p = numbers.params")
     write_derive(w, scene, task)
     slots = {f"observations.{group}.{slot.name}": slot for group, of in w.layout.groups.items() for slot in of}
@@ -132,8 +128,7 @@ class Terms:
         for name, given in fields_of(env).items():
             self.arrays[name] = self._allocate(given)
             setattr(self.struct, name, self.arrays[name])
-        self._numbers, self._chain = parts.numbers, parts.chain
-        self._nodes = make_nodes(rows, parts.chain.pos.shape[0], env.device)
+        self._numbers = parts.numbers
         self._out = wp.zeros((rows, len(self.columns)), dtype=wp.float32, device=env.device)
 
     def _allocate(self, like: Any) -> Any:
@@ -156,15 +151,15 @@ class Terms:
 
         `values` has run on the rows as they are.
         """
-        for array in (*self.arrays.values(), *(getattr(self._nodes, name) for name in Nodes.vars)):
+        for array in self.arrays.values():
             if array.requires_grad:
                 array.grad.zero_()
         adjoint = wp.array(weight, dtype=wp.float32, device=self._device)
-        empty = [self.struct._cls(), Chain(), Nodes(), Numbers(), adjoint]
+        empty = [self.struct._cls(), Numbers(), adjoint]
         wp.launch(
             self._kernel, dim=self.rows, inputs=self._inputs(), adj_inputs=empty, adjoint=True, device=self._device
         )
         return {name: self.arrays[name].grad.numpy().copy() for name in names}
 
     def _inputs(self) -> list[Any]:
-        return [self.struct, self._chain, self._nodes, self._numbers, self._out]
+        return [self.struct, self._numbers, self._out]

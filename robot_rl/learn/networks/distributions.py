@@ -32,12 +32,17 @@ class Distribution(nn.Module):
     action_dim: int
     out_dim: int
 
-    def snapshot(self) -> Tensor | None:
-        """Return a copy of the parameters that do not come from the network; None where all do."""
+    def current(self) -> Tensor | None:
+        """Return the parameters that do not come from the network, differentiable; None where all do."""
         return None
 
+    def snapshot(self) -> Tensor | None:
+        """Return a copy of what `current` returns."""
+        current = self.current()
+        return None if current is None else current.detach().clone()
+
     def params(self, out: Tensor, frozen: Tensor | None = None) -> Params:
-        """Return the parameters at outputs (B, P) of the network, of the policy of a `snapshot` or the current one."""
+        """Return the parameters at outputs (B, P) of the network; `frozen` is what `current` or `snapshot` returned."""
         raise NotImplementedError
 
     def draw_noise(self, noise: Tensor, generator: torch.Generator | None) -> None:
@@ -107,10 +112,6 @@ class Gaussian(Distribution):
         if self._has_partner:
             log_std = 0.5 * (log_std + log_std[self.partner])
         return log_std.clamp(*self._range)
-
-    def snapshot(self) -> Tensor:
-        """Return the current logarithm of the standard deviation (A,), a copy."""
-        return self.current().detach().clone()
 
     def params(self, out: Tensor, frozen: Tensor | None = None) -> Params:
         """Return mean (B, A) and logarithm of the standard deviation (A,)."""
@@ -212,9 +213,9 @@ class Squashed(Distribution):
         self.inner, self.bound = inner, bound
         self.action_dim, self.out_dim = inner.action_dim, inner.out_dim
 
-    def snapshot(self) -> Tensor | None:
+    def current(self) -> Tensor | None:
         """Return the Gaussian's."""
-        return self.inner.snapshot()
+        return self.inner.current()
 
     def params(self, out: Tensor, frozen: Tensor | None = None) -> Params:
         """Return the Gaussian's parameters."""

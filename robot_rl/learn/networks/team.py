@@ -75,9 +75,9 @@ class TeamDistribution(Distribution):
     def _each(self) -> list[Any]:
         return list(self.inner)
 
-    def snapshot(self) -> Tensor | None:
+    def current(self) -> Tensor | None:
         """Return the parameters of all, one after the other; None where none has any."""
-        found = [part for each in self._each() if (part := each.snapshot()) is not None]
+        found = [part for each in self._each() if (part := each.current()) is not None]
         return torch.cat(found) if found else None
 
     def params(self, out: Tensor, frozen: Tensor | None = None) -> Params:
@@ -87,7 +87,7 @@ class TeamDistribution(Distribution):
         start = 0
         for each, rows in zip(self._each(), self.members.split(out), strict=True):
             kept = None
-            if frozen is not None and (own := each.snapshot()) is not None:
+            if frozen is not None and (own := each.current()) is not None:
                 kept = frozen[start : start + own.numel()]
                 start += own.numel()
             params = each.params(rows[:, : each.out_dim], kept)

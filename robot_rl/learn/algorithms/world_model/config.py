@@ -40,7 +40,7 @@ class WorldModelCfg:
     gamma: float = 0.98
     lam: float = 0.95
     horizon: int = 48
-    rows: int = 64
+    rows: int = 48
     policy_steps: int = 8
     model_steps: int = 24
     batch: int = 2048
@@ -88,11 +88,13 @@ class WorldModelLearnerCfg(LearnerCfg):
 
     presets: ClassVar[str] = ""
     sees_world: ClassVar[bool] = True
+    uses_stale: ClassVar[bool] = True
     brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4, "world_model.replay": 4096, "world_model.policy_steps": 1}
 
     name: str = "world_model"
     num_steps: int = 8
     max_iterations: int = 400
+    overlap: bool = True
     actor: NetworkCfg = field(default_factory=lambda: NetworkCfg(hidden=(128, 128), init_std=0.3))
     critic: NetworkCfg = field(default_factory=lambda: NetworkCfg(hidden=(128, 128), output_gain=1.0))
     world_model: WorldModelCfg = field(default_factory=WorldModelCfg)

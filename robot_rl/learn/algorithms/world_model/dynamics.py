@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from robot_rl.learn.algorithms.world_model.passes import Passes
 from robot_rl.learn.networks.normalizer import Normalizer
 
 CONTACTS, CONTACT_FORCES = "contacts", "contact forces"
@@ -60,15 +61,7 @@ class Dynamics(nn.Module):
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:
         """Return changes (B, P) at raw observations (B, D) and actions (B, A)."""
-        out = self.raw(obs, action)
-        change = self.outputs.inverse(out)
-        if CONTACTS not in self.parts:
-            return change
-        contacts, forces = self.parts[CONTACTS], self.parts[CONTACT_FORCES]
-        chance = torch.sigmoid(out[:, contacts])
-        # As in the simulator a foot touches or does not; the gradient is that of the probability.
-        touches = chance + ((chance > 0.5).to(chance.dtype) - chance).detach()
-        return torch.cat([change[:, : contacts.start], touches, change[:, forces].clamp(min=0.0) * touches.detach()], 1)
+        return Prediction(self).forward(obs, action)
 
     def loss(self, obs: Tensor, action: Tensor, change: Tensor, weight: Tensor) -> Tensor:
         """Return the loss () of predictions of changes (B, P), each row with a weight (B,)."""
@@ -81,3 +74,46 @@ class Dynamics(nn.Module):
             )
             each = torch.cat((each[:, : contacts.start], crossed, each[:, contacts.stop :]), 1)
         return (each.mean(1) * weight).sum() / weight.sum().clamp(min=1.0)
+
+
+class Prediction:
+    """Changes that a model predicts in step after step, with the weights that it has at their beginning.
+
+    Contacts are 0 or 1, as in the simulator; their gradient is that of the probability. Without one there is no force.
+    """
+
+    def __init__(self, model: Dynamics) -> None:
+        layers = [(layer.weight.detach(), layer.bias.detach()) for layer in model.body if isinstance(layer, nn.Linear)]
+        deviation, mean = 1.0 / model.outputs.scale, model.outputs.mean.clone()
+        self._contacts = model.parts.get(CONTACTS, slice(0, 0))
+        self._forces = model.parts.get(CONTACT_FORCES, slice(0, 0))
+        deviation[self._contacts], mean[self._contacts] = 1.0, 0.0
+        weight, bias = layers[-1]
+        layers[-1] = (weight * deviation[:, None], bias * deviation + mean)
+        self._passes = Passes(layers, "silu", model.inputs)
+        self._slopes: list[tuple[Tensor, Tensor]] = []
+        self._size = len(model.inputs.scale)
+
+    def forward(self, obs: Tensor, action: Tensor) -> Tensor:
+        """Return changes (B, P) at raw observations (B, D) and actions (B, A)."""
+        out = self._passes.forward(torch.cat((obs, action), 1))
+        if self._contacts.stop:
+            chance, forces = torch.sigmoid(out[:, self._contacts]), out[:, self._forces]
+            touches = (chance > 0.5).to(out.dtype)
+            pushes = touches * (forces > 0.0)
+            self._slopes.append((chance * (1.0 - chance), pushes))
+            out[:, self._contacts] = touches
+            forces *= pushes
+        return out
+
+    def back(self, grad: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradients at observations (B, D) and actions (B, A), from that of the changes, which it changes.
+
+        It is for the last step that has not gone back.
+        """
+        if self._contacts.stop:
+            slope, pushes = self._slopes.pop()
+            grad[:, self._contacts] *= slope
+            grad[:, self._forces] *= pushes
+        found = self._passes.back(grad)
+        return found[:, : self._size], found[:, self._size :]

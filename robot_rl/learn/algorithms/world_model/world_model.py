@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Algorithm, Context
 from robot_rl.learn.algorithms.world_model.config import WorldModelLearnerCfg
-from robot_rl.learn.algorithms.world_model.dynamics import Dynamics
+from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction
+from robot_rl.learn.algorithms.world_model.steps import Steps
 from robot_rl.learn.checkpoints.worlds import under
 from robot_rl.learn.networks.actor_critic import make_critic
 from robot_rl.learn.optim import FlatAdam
@@ -164,15 +165,16 @@ class WorldModel(Algorithm):
         rows, steps = self.cfg.rows, min(self.cfg.horizon, len(rollout.reward))
         worlds = torch.arange(rows, device=rollout.reward.device) % rollout.reward.shape[1]
         obs = {"actor": rollout.actor_obs[0, worlds], "critic": rollout.critic_obs[0, worlds]}
-        token = self.imagination.begin(rollout.groups[WORLD][0, worlds], obs)
+        self.imagination.begin(rollout.groups[WORLD][0, worlds], obs)
+        prediction = Prediction(self.model)
         critic_obs, imagined = obs["critic"], torch.zeros(rows, device=worlds.device)
         fell = torch.zeros(rows, device=worlds.device)
         actions = self.actor.distribution.to_env(rollout.action[:steps, worlds])
         for t in range(steps):
-            step = self.imagination.step(t, actions[t], self.model(critic_obs, actions[t]), token)
-            token, critic_obs = step.token, step.obs["critic"]
-            imagined += step.reward
-            fell = torch.maximum(fell, step.ended)
+            reward, ended, *groups = self.imagination.run(t, actions[t], prediction.forward(critic_obs, actions[t]))
+            critic_obs = groups[self.imagination.groups.index("critic")]
+            imagined += reward
+            fell = torch.maximum(fell, ended)
         real = rollout.reward[:steps, worlds].sum(0)
         counts = (rollout.valid & ~rollout.done)[:steps, worlds].all(0).to(real.dtype)
         size = (real.abs() * counts).sum().clamp(min=1e-6)
@@ -207,47 +209,43 @@ class WorldModel(Algorithm):
         cfg, optimizer = self.cfg, self._optimizers["policy"]
         start = self.replay.draw_steps(cfg.rows, self.draws)
         optimizer.zero_grad()
-        alive, total, discount = start["weight"], torch.zeros_like(start["weight"]), 1.0
-        token = self.imagination.begin(start[WORLD], {"actor": start["actor"], "critic": start["critic"]})
-        actor_obs, critic_obs, entropy = start["actor"], start["critic"], 0.0
-        seen, rewards, alives = [critic_obs], [], [alive]
-        for t in range(cfg.horizon):
-            out = self.actor.body.plain(self.actor.encode(actor_obs))  # Several passes before one goes back.
-            params = self.actor.distribution.params(out)
-            noise = torch.randn(self.cfg.rows, self.actor.action_dim, generator=self.draws, device=alive.device)
-            action = self.actor.distribution.to_env(self.actor.distribution.sample(params, noise))
-            entropy = entropy + self.actor.distribution.entropy(params).mean() / cfg.horizon
-            step = self.imagination.step(t, action, self.frozen(critic_obs, action), token)
-            token, actor_obs, critic_obs = step.token, step.obs["actor"], step.obs["critic"]
-            total = total + discount * alive * step.reward
-            discount *= cfg.gamma
-            alive = alive * (1.0 - step.ended)
-            seen.append(critic_obs)
-            rewards.append(step.reward)
-            alives.append(alive)
-        total = total + discount * alive * self.target.value(critic_obs)
+        steps = Steps(self.actor, self.frozen, self.imagination, self.draws)
+        steps.forward(start, cfg.horizon)
+        alive = torch.cumprod(torch.cat((start["weight"][None], 1.0 - steps.ended)), 0)
         weight = start["weight"].sum().clamp(min=1.0)
-        loss = -total.sum() / weight - cfg.entropy_coef * entropy
-        loss.backward()
+        worth = alive * cfg.gamma ** torch.arange(cfg.horizon + 1, device=alive.device)[:, None] / weight
+        last = steps.seen[-1].requires_grad_()
+        value = self.target.value(last)
+        (at_last,) = torch.autograd.grad(value, last, -worth[-1])
+        total = (worth[:-1] * steps.rewards).sum() + (worth[-1] * value.detach()).sum()
+        entropy = steps.back(-worth[:-1], at_last, cfg.entropy_coef)
         norm = optimizer.grads.norm()
         optimizer.step()
-        critic_loss, value = self._improve_critic([part.detach() for part in seen], rewards, alives)
-        return torch.stack((loss.detach(), critic_loss, total.detach().sum() / weight, norm, value))
+        critic_loss, mean = self._improve_critic(torch.stack(steps.seen).detach(), steps.rewards, alive)
+        loss = -total - cfg.entropy_coef * entropy
+        return torch.stack((loss, critic_loss, total, norm, mean))
 
-    def _improve_critic(self, seen: list[Tensor], rewards: list[Tensor], alives: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """Step the critic towards TD(lambda) targets of imagined steps; return its loss and the mean value."""
+    def _improve_critic(self, obs: Tensor, rewards: Tensor, alive: Tensor) -> tuple[Tensor, Tensor]:
+        """Step the critic towards TD(lambda) targets of imagined steps; return its loss and the mean value.
+
+        Args:
+            obs: (T + 1, B, D) observations before each step and after the last one.
+            rewards: (T, B).
+            alive: (T + 1, B) the weight of each observation.
+        """
         cfg, optimizer = self.cfg, self._optimizers["critic"]
-        obs = torch.stack(seen)
         with torch.no_grad():
             values = self.target.value(obs.flatten(0, 1)).view(obs.shape[:2])
-            targets, after = [], values[-1]
+            goes_on = cfg.gamma * alive[1:] / alive[:-1].clamp(min=1e-8)
+            target = torch.addcmul(rewards, goes_on * (1.0 - cfg.lam), values[1:])
+            goes_on *= cfg.lam
+            after = values[-1]
             for t in reversed(range(len(rewards))):
-                goes_on = alives[t + 1] / alives[t].clamp(min=1e-8)
-                after = rewards[t] + cfg.gamma * goes_on * ((1.0 - cfg.lam) * values[t + 1] + cfg.lam * after)
-                targets.append(after)
-            target, weight = torch.stack(targets[::-1]), torch.stack(alives[:-1])
+                after = target[t].addcmul_(goes_on[t], after)
         optimizer.zero_grad()
-        found = self.critic.value(obs[:-1].flatten(0, 1)).view(target.shape)
+        # Steps that follow one another are alike: every second one has the same information at half the arithmetic.
+        obs, target, weight = obs[:-1:2], target[::2], alive[:-1:2]
+        found = self.critic.value(obs.flatten(0, 1)).view(target.shape)
         loss = ((found - target).square() * weight).sum() / weight.sum().clamp(min=1.0)
         loss.backward()
         optimizer.step()

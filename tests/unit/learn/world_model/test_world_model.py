@@ -12,7 +12,8 @@ from robot_rl.cli.main import main
 from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.world_model.config import WorldModelCfg, WorldModelLearnerCfg
-from robot_rl.learn.algorithms.world_model.dynamics import Dynamics
+from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction
+from robot_rl.learn.algorithms.world_model.steps import Steps
 from robot_rl.learn.runner import make_runner
 
 from ...resume.conftest import assert_same_run, in_two
@@ -29,8 +30,8 @@ def make_cfg(**changes):
 def make():
     made = []
 
-    def one():
-        made.append(make_env(with_world(get_task("cartpole")), num_envs=6, engine="mujoco", seed=4, num_threads=1))
+    def one(task="cartpole"):
+        made.append(make_env(with_world(get_task(task)), num_envs=6, engine="mujoco", seed=4, num_threads=1))
         return made[-1]
 
     threads = torch.get_num_threads()
@@ -107,7 +108,62 @@ def test_the_model_learns_contacts_as_what_they_are():
     assert set(found[:, 1].unique().tolist()) == {0.0, 1.0}
     assert (found[:, 1] == touches[:, 0]).float().mean() > 0.95
     assert (found[:, 2] >= 0.0).all()
-    assert torch.autograd.grad(found[:, 1].sum(), next(model.parameters()))[0].abs().sum() > 0.0
+    prediction, there = Prediction(model), obs.clone().requires_grad_()
+    prediction.forward(obs, action)
+    by_obs, _ = prediction.back(torch.tensor([0.0, 1.0, 0.0]).repeat(256, 1))
+    (expected,) = torch.autograd.grad(torch.sigmoid(model.raw(there, action)[:, 1]).sum(), there)
+    assert torch.allclose(by_obs, expected, atol=1e-5)
+
+
+def _by_autograd(algorithm, start, noise, grad, entropy_coef):
+    """Return what `Steps` computes, from operations that torch differentiates."""
+    actor, model, imagination = algorithm.actor, algorithm.frozen, algorithm.imagination
+    contacts, forces = model.parts["contacts"], model.parts["contact forces"]
+
+    def predict(obs, action):
+        out = model.raw(obs, action)
+        change, chance = model.outputs.inverse(out), torch.sigmoid(out[:, contacts])
+        touches = chance + ((chance > 0.5).float() - chance).detach()
+        pushed = change[:, forces].clamp(min=0.0) * touches.detach()
+        return torch.cat((change[:, : contacts.start], touches, pushed), 1)
+
+    seen, token = {name: start[name] for name in ("actor", "critic")}, None
+    token = imagination.begin(start["world"], seen)
+    loss, entropy = 0.0, 0.0
+    for t in range(len(noise)):
+        params = actor.distribution.params(actor.body.plain(actor.encode(seen["actor"])))
+        action = actor.distribution.to_env(actor.distribution.sample(params, noise[t]))
+        entropy = entropy + actor.distribution.entropy(params).mean() / len(noise)
+        step = imagination.step(t, action, predict(seen["critic"], action), token)
+        token, seen = step.token, step.obs
+        loss = loss + (grad[t] * step.reward).sum()
+    actor.zero_grad()
+    (loss + seen["critic"].sum() - entropy_coef * entropy).backward()
+    return {name: parameter.grad.clone() for name, parameter in actor.named_parameters()}
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"distribution": "squashed", "activation": "silu"}], ids=["gaussian", "squashed"]
+)
+def test_the_policys_gradient_is_that_of_autograd(changes, make):
+    actor = NetworkCfg(hidden=(8, 8), **changes)
+    cfg = WorldModelLearnerCfg(num_steps=7, symmetry="network", actor=actor, critic=SMALL, world_model=OWN)
+    runner = make_runner(make("go2_flat"), cfg, seed=3)
+    for _ in range(2):
+        runner.algorithm.update(runner.collect(), 0.0)
+    algorithm = runner.algorithm
+    start = algorithm.replay.draw_steps(OWN.rows, algorithm.draws)
+    grad = torch.randn(3, OWN.rows, generator=torch.Generator().manual_seed(0))
+    noise = torch.randn(3, OWN.rows, 12, generator=torch.Generator().manual_seed(1))
+    expected = _by_autograd(algorithm, start, noise, grad, 0.1)
+    algorithm.actor.zero_grad()
+    steps = Steps(algorithm.actor, algorithm.frozen, algorithm.imagination, torch.Generator().manual_seed(1))
+    steps.forward(start, 3)
+    steps.back(grad, torch.ones_like(steps.seen[-1]), 0.1)
+    for name, parameter in algorithm.actor.named_parameters():
+        size = expected[name].abs().max()
+        assert size > 0.0, name
+        assert (parameter.grad - expected[name]).abs().max() < 1e-4 * size, name
 
 
 TRAIN = ("train", "num_envs=4", "num_steps=4", "actor.hidden=[8]", "critic.hidden=[8]", "max_iterations=2", "run_id=a")
