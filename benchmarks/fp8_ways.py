@@ -36,17 +36,17 @@ RECORDED, REPLAYS = 20, 30
 if triton is not None:
 
     @triton.jit
-    def between(  # noqa: PLR0917 - Triton takes a kernel's arguments by position
-        sums: Any,
-        scale: Any,
-        bias: Any,
-        out: Any,
-        inverse: float,
-        count: int,
-        columns: int,
+    def between(  # noqa: PLR0917 - Triton takes a kernel's arguments by position, and reads their annotations
+        sums,  # noqa: ANN001
+        scale,  # noqa: ANN001
+        bias,  # noqa: ANN001
+        out,  # noqa: ANN001
+        inverse,  # noqa: ANN001
+        count,  # noqa: ANN001
+        columns,  # noqa: ANN001
         scaled: tl.constexpr,  # pyright: ignore[reportInvalidTypeForm]
         block: tl.constexpr,  # pyright: ignore[reportInvalidTypeForm]
-    ) -> None:
+    ):
         """Scale sums, add a bias, apply ELU, and round to e4m3; without `scaled` only ELU, to bfloat16."""
         i = tl.program_id(0) * block + tl.arange(0, block)
         inside = i < count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ import warp as wp
 
 from robot_rl_envs.buffers import model_fields, struct_name
 from robot_rl_envs.entity.state import CONSTANTS
+from robot_rl_envs.task import Task
 
 ALIGNED = 4
 """Numbers that an array begins at a multiple of."""
@@ -22,7 +24,7 @@ DERIVED = (
     "foot_vel",
     "foot_height",
 )
-DERIVED += ("object_", "site_")
+DERIVED += ("object_", "site_", "engine_")
 """What the names of fields begin with that the kernel itself fills."""
 WITHOUT_GRADIENT = ("command", "env_origin_w", "command_range")
 """Fields of numbers that nothing of an imagined step changes but a clock."""
@@ -44,6 +46,7 @@ class Frames:
 
     Attributes:
         structs: ``s`` by step.
+        notes: ``s`` by step, but with the arrays of the next one for what rewards keep from before a step.
         views: by step torch views (B, ...) of its arrays, and `grads` of their gradients.
     """
 
@@ -68,20 +71,34 @@ class Frames:
             name: (array.dtype, (rows, *array.shape[1:])) for name, array in fields.items() if has_gradient(name, array)
         }
         kinds |= {name: (wp.float32, shape) for name, shape in more.items()}
-        self._places, size = _lay_out(kinds)
-        self._block = torch.zeros((2, steps + 1, size), device=env.device)
-        self.structs, self.arrays = [], []
+        # What is in float64 in the simulator has a block of its own.
+        self._places: dict[str, tuple[int, int]] = {}
+        self._blocks = {}
+        for scalar, dtype in ((wp.float32, torch.float32), (wp.float64, torch.float64)):
+            places, size = _lay_out({name: kind for name, kind in kinds.items() if _scalar_of(kind[0]) is scalar})
+            self._places |= places
+            self._blocks[scalar] = torch.zeros((2, steps + 1, size), dtype=dtype, device=env.device)
+        self.structs, self.arrays, self.notes = [], [], []
         self.views: list[dict[str, torch.Tensor]] = []
         self.grads: list[dict[str, torch.Tensor]] = []
         for t in range(steps + 1):
             self._add(t, kinds, list(more))
+        for before, after in pairwise(self.structs):
+            self.notes.append(self._note(before, after, noted_fields(env.cfg)))
+
+    def _note(self, before: Any, after: Any, noted: list[str]) -> Any:
+        note = self._source._cls()
+        for name in note._cls.vars:
+            setattr(note, name, getattr(after if name in noted else before, name))
+        return note
 
     def _add(self, t: int, kinds: dict[str, tuple[Any, tuple[int, ...]]], more: list[str]) -> None:
         arrays, views, grads = {}, {}, {}
         for name, (dtype, shape) in kinds.items():
             at, size = self._places[name]
             inner = getattr(dtype, "_shape_", ())
-            values, grad = (self._block[k, t, at : at + size].view(*shape, *inner) for k in range(2))
+            block = self._blocks[_scalar_of(dtype)]
+            values, grad = (block[k, t, at : at + size].view(*shape, *inner) for k in range(2))
             arrays[name] = wp.from_torch(values, dtype=dtype, requires_grad=True, grad=grad)
             # Of the arrays, not of the block: torch would take what one writes for a change of all the others.
             views[name] = wp.to_torch(arrays[name], requires_grad=False)
@@ -100,13 +117,22 @@ class Frames:
 
     def clear(self) -> None:
         """Set every gradient to 0."""
-        self._block[1].zero_()
+        for block in self._blocks.values():
+            block[1].zero_()
+
+
+def noted_fields(task: Task) -> list[str]:
+    """Return the fields of ``s`` that rewards keep from before a step."""
+    return [name for term in task.rewards.values() if term.info.before is not None for name in term.info.fields]
 
 
 def has_gradient(name: str, array: Any) -> bool:
     """Whether a field of ``s`` is a number that a gradient goes through."""
-    scalar = getattr(array.dtype, "_wp_scalar_type_", array.dtype)
-    return scalar is wp.float32 and name not in WITHOUT_GRADIENT
+    return _scalar_of(array.dtype) in (wp.float32, wp.float64) and name not in WITHOUT_GRADIENT
+
+
+def _scalar_of(dtype: Any) -> Any:
+    return getattr(dtype, "_wp_scalar_type_", dtype)
 
 
 def numbers_of(dtype: Any, shape: tuple[int, ...]) -> int:

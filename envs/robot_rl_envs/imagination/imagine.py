@@ -26,7 +26,7 @@ from robot_rl_envs.imagination import advance
 from robot_rl_envs.imagination.compiling import compile_kernel
 from robot_rl_envs.imagination.frames import Frames, fields_of, numbers_of
 from robot_rl_envs.imagination.terms import write_derive
-from robot_rl_envs.imagination.worlds import WORLD, carried, why_not_imagined
+from robot_rl_envs.imagination.worlds import WORLD, carried, left_fields, why_not_imagined
 from robot_rl_envs.task import Task
 
 STEPPED = ("qpos", "qvel", "action", "prev_action", "foot_contact", "foot_air_time_s", "foot_contact_time_s")
@@ -60,7 +60,7 @@ def write_step(w: Writer, scene: Scene, task: Task, carried: Sequence[str], rank
     """Write the kernel of a step; `ranks` are the dimensions of the carried fields."""
     groups = seen_groups(task)
     w.add(0, "def imagine(")
-    w.add(1, "a: SceneState, s: SceneState, numbers: Numbers,")
+    w.add(1, "a: SceneState, s: SceneState, n: SceneState, numbers: Numbers,")
     w.add(1, "actions: wp.array2d(dtype=wp.float32), change: wp.array2d(dtype=wp.float32),")
     w.add(1, "rewards: wp.array(dtype=wp.float32), ended: wp.array(dtype=wp.float32),")
     for kind in ("src", "dst"):
@@ -68,6 +68,9 @@ def write_step(w: Writer, scene: Scene, task: Task, carried: Sequence[str], rank
     w.add(0, "):")
     w.add(1, "i = wp.tid()", "p = numbers.params")
     _write_carried(w, task, carried, ranks)
+    for name, term in task.rewards.items():
+        if term.info.before is not None:
+            w.add(1, w.call(f"rewards.{name}", term, "n, i", term.info.before, "before"))
     _write_physics(w, scene, task)
     for command in task.commands:
         term = task.commands[command]
@@ -146,7 +149,7 @@ class Imagination:
     Attributes:
         carried: columns of a world's row by field of ``s``; `width` is how many there are.
         parts: columns of the changes by what they are; `change_width` is how many there are.
-        groups: the observation groups.
+        widths: components of each observation group, in the order that steps return them.
     """
 
     def __init__(self, env: Any, rows: int, steps: int) -> None:
@@ -165,18 +168,16 @@ class Imagination:
             raise ValueError(line)
         self.rows, self.steps, self.device = rows, steps, env.device
         parts, scene, task = env.operands(), env.scene, env.cfg
-        model = {name for name in fields if f"{name}_nominal" in parts.arrays}
         kinds = {name: (a.dtype, a.ndim, numbers_of(a.dtype, a.shape[1:])) for name, a in fields.items()}
-        self.carried = carried(kinds, model)
+        self.carried = carried(kinds, left_fields(task))
         self.width = max(columns.stop for columns in self.carried.values())
         self.parts = change_parts(scene)
         self.change_width = max(part.stop for part in self.parts.values())
-        self._state = env.state
+        self._state, self._watched = env.state, scene.watched
         self._is_floored = task.only_positive_rewards
-        self.groups = seen_groups(task)
-        self._widths = {name: parts.layout.widths[name] for name in self.groups}
+        self.widths = {name: parts.layout.widths[name] for name in seen_groups(task)}
         more = {"actions": (rows, env.num_actions), "change": (rows, self.change_width)}
-        more |= {"rewards": (rows,), "ended": (rows,)} | {f"obs {k}": (rows, n) for k, n in self._widths.items()}
+        more |= {"rewards": (rows,), "ended": (rows,)} | {f"obs {k}": (rows, n) for k, n in self.widths.items()}
         self._frames = Frames(env, rows, steps, more)
         known, w = len(parts.layout.values), Writer(parts.layout)
         write_step(w, scene, task, list(self.carried), {name: fields[name].ndim for name in self.carried})
@@ -190,15 +191,15 @@ class Imagination:
 
     def _record(self, t: int, *, adjoint: bool) -> Any:
         """Record the launch of the step from frame t to the one after it."""
-        frames, groups = self._frames, list(self._widths)
+        frames, groups = self._frames, list(self.widths)
         before, after = frames.arrays[t], frames.arrays[t + 1]
-        given = [frames.structs[t], frames.structs[t + 1], self._numbers]
+        given = [frames.structs[t], frames.structs[t + 1], frames.notes[t], self._numbers]
         arrays = [after["actions"], after["change"], after["rewards"], after["ended"]]
         arrays += [before[f"obs {name}"] for name in groups] + [after[f"obs {name}"] for name in groups]
         extra: dict[str, Any] = {}
         if adjoint:
             cls = type(frames.structs[t])
-            empty = [cls(), cls(), Numbers()]
+            empty = [cls(), cls(), cls(), Numbers()]
             extra = {"adj_inputs": [*empty, *(array.grad for array in arrays)], "adjoint": True}
         return wp.launch(
             self._kernel, dim=self.rows, inputs=[*given, *arrays], device=self.device, record_cmd=True, **extra
@@ -226,6 +227,8 @@ class Imagination:
         views = self._frames.views[t]
         for name, columns in self.carried.items():
             views[name].copy_(worlds[:, columns].reshape(views[name].shape))
+        for name in self._watched:
+            views[f"engine_{name}"].copy_(views[name][..., None])
 
     def step(self, t: int, action: Tensor, change: Tensor, token: Tensor) -> Imagined:
         """Imagine step t.
@@ -237,7 +240,7 @@ class Imagination:
             token: That of the step before, or of `begin`.
         """
         token, reward, ended, *obs = _Step.apply(token, action, change, self, t)  # type: ignore[misc]
-        return Imagined(dict(zip(self._widths, obs, strict=True)), reward, ended, token)
+        return Imagined(dict(zip(self.widths, obs, strict=True)), reward, ended, token)
 
     def measure_changes(self, before: Tensor, after: Tensor) -> Tensor:
         """Return the changes (B, change_width) from worlds (B, width) to those after them; it takes a step's memory."""
@@ -249,14 +252,14 @@ class Imagination:
         return frames.views[1]["change"].clone()
 
     def run(self, t: int, action: Tensor, change: Tensor) -> tuple[Tensor, ...]:
-        """Compute step t without autograd; return reward, end and observations in the order of `groups`."""
+        """Compute step t without autograd; return reward, end and observations in the order of `widths`."""
         views = self._frames.views[t + 1]
         views["actions"].copy_(action)
         views["change"].copy_(change)
         self._launches[t].launch()
         # The gradient is that of the sum, or a policy that is far from any reward would have none.
         reward = views["rewards"].clamp(min=0.0) if self._is_floored else views["rewards"].detach()
-        return (reward, *(views[name].detach() for name in ("ended", *(f"obs {name}" for name in self._widths))))
+        return (reward, *(views[name].detach() for name in ("ended", *(f"obs {name}" for name in self.widths))))
 
     def run_back(self, t: int, reward: Tensor, obs: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
         """Return the gradients of step t's action and change.
@@ -268,7 +271,7 @@ class Imagination:
         """
         own = self._frames.grads[t + 1]
         own["rewards"].copy_(reward)
-        for name, grad in zip(self._widths, obs, strict=True):
+        for name, grad in zip(self.widths, obs, strict=True):
             if grad is not None:
                 own[f"obs {name}"].add_(grad)  # A history of the step after it has its own part.
         self._adjoints[t].launch()

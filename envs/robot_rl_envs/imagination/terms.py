@@ -15,6 +15,7 @@ import warp as wp
 
 from robot_rl_envs.entity import derive
 from robot_rl_envs.entity.scene import Scene
+from robot_rl_envs.entity.watched import STATE
 from robot_rl_envs.fuse import Numbers
 from robot_rl_envs.fuse.layout import Writer
 from robot_rl_envs.imagination.compiling import compile_kernel
@@ -64,6 +65,10 @@ def write_derive(w: Writer, scene: Scene, task: Task) -> None:
         w.functions[fn.key] = fn
         w.add(1, f"{fn.key}({arguments})")
 
+    for name in scene.watched:
+        if name in STATE:
+            kind = f"s.engine_{name}.dtype"
+            w.add(1, f"for j in range(s.{name}.shape[1]):", f"    s.engine_{name}[i, j, 0] = {kind}(s.{name}[i, j])")
     if scene.base:
         call(derive.derive_base, "s, i")
     call(derive.derive_joints, "s, i")

@@ -15,8 +15,9 @@ import warp as wp
 from robot_rl_envs.buffers import extra_fields, model_fields, struct_name
 from robot_rl_envs.entity.scene import Scene, make_scene
 from robot_rl_envs.entity.state import CONSTANTS, FIELDS
+from robot_rl_envs.entity.watched import STATE
 from robot_rl_envs.fuse.layout import make_layout
-from robot_rl_envs.imagination.frames import DERIVED, numbers_of
+from robot_rl_envs.imagination.frames import DERIVED, noted_fields, numbers_of
 from robot_rl_envs.imagination.terms import torch_terms
 from robot_rl_envs.task import Observation, ObservationGroup, Task
 from robot_rl_envs.terms import observation
@@ -26,8 +27,10 @@ OWN = ("ctrl", "sensordata", "overflow", "last_joint_vel", "prev_prev_action", "
 OWN += ("terminated", "time_out", "quarantined", "fault_term", "episode_return", "episode_sums", "metric_values")
 OWN += ("termination_bits", "interval_left_s", "command_left_s", "command_hold", "measured", "reward_parts")
 """Fields that a step writes before anything reads them, or that no term reads."""
-UNKNOWN = ("engine_", "object_", "imu_acc", "contact_force", "joint_pos_late", "clip", "partner", "message")
+UNKNOWN = ("object_", "imu_acc", "contact_force", "joint_pos_late", "clip", "partner", "message")
 """What the names of fields begin with that nothing here predicts yet."""
+ENGINE = "engine_"
+"""What the names of MuJoCo's own fields begin with."""
 PROBE = 977
 """A number of worlds that no other length of an array is."""
 UNBOUNDED = 1e30
@@ -36,14 +39,19 @@ Kind = tuple[Any, int, int]
 """Type of an array, its dimensions, and the numbers of a row."""
 
 
-def carried(kinds: Mapping[str, Kind], model: set[str]) -> dict[str, slice]:
-    """Return the columns of a world's row by field of ``s``; `model` are fields of MuJoCo's model, which are left."""
+def carried(kinds: Mapping[str, Kind], left: set[str]) -> dict[str, slice]:
+    """Return the columns of a world's row by field of ``s``; `left` are fields that are no part of it."""
     found, end = {}, 0
     for name in sorted(kinds):
         size = kinds[name][2]
-        if size and name not in OWN and name not in model and not name.startswith(DERIVED):
+        if size and name not in OWN and name not in left and not name.startswith(DERIVED):
             found[name], end = slice(end, end + size), end + size
     return found
+
+
+def left_fields(task: Task) -> set[str]:
+    """Return the fields that an imagined step has no need of: those of MuJoCo's model, and what is noted in a step."""
+    return {struct_name(name) for name in model_fields(task)} | set(noted_fields(task))
 
 
 def kinds_of(task: Task, scene: Scene) -> dict[str, Kind]:
@@ -72,11 +80,8 @@ def why_not_imagined(task: Task, scene: Any, fields: Iterable[str]) -> str:
         return f"{name}: has objects, which the model does not predict yet"
     if set(task.observations) != set(task.vectors):
         return f"{name}: observes images"
-    for path, term in task.rewards.items():
-        if term.info.before is not None:
-            return f"{name}: rewards.{path} keeps a number from before the step"
-    for field in (*fields, *(f"engine_{watched}" for watched in scene.watched)):
-        if field.startswith(UNKNOWN):
+    for field in (*fields, *(f"{ENGINE}{watched}" for watched in scene.watched)):
+        if field.startswith(UNKNOWN) or (field.startswith(ENGINE) and field.removeprefix(ENGINE) not in STATE):
             return f"{name}: its terms read {field}, which the model does not predict yet"
     return ""
 
@@ -93,7 +98,7 @@ def with_world(task: Task) -> Task:
     kinds = kinds_of(task, scene)
     if line := why_not_imagined(task, scene, kinds):
         raise ValueError(line)
-    columns = carried(kinds, {struct_name(name) for name in model_fields(task)})
+    columns = carried(kinds, left_fields(task))
     terms = {name: Observation(_reader(name, *kinds[name]), clip=UNBOUNDED) for name in columns}
     group = ObservationGroup(terms=terms, noise=False)
     return dataclasses.replace(task, observations={**task.observations, WORLD: group})

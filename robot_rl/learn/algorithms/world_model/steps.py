@@ -2,13 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from robot_rl.config import LearnerCfg
 from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction
 from robot_rl.learn.algorithms.world_model.passes import Passes
+
+
+class Views:
+    """What actor and critic see of the observation groups of an imagined step.
+
+    Attributes:
+        spans: group and columns of each part of an observation, by "actor" and "critic".
+    """
+
+    def __init__(self, cfg: LearnerCfg, widths: Mapping[str, int]) -> None:
+        """Lay out the groups, whose numbers of components are given."""
+        self.names = list(widths)
+        self.spans: dict[str, list[tuple[str, slice]]] = {}
+        for who, groups in (("actor", cfg.actor_groups), ("critic", cfg.critic_groups)):
+            ends = list(accumulate(widths[group] for group in groups))
+            spans = map(slice, [0, *ends[:-1]], ends)
+            self.spans[who] = list(zip(groups, spans, strict=True))
+
+    def groups(self, obs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the groups (B, D) that are part of the observations of actor and critic."""
+        return {group: obs[who][:, span] for who, spans in self.spans.items() for group, span in spans}
+
+    def of(self, who: str, groups: Sequence[Tensor]) -> Tensor:
+        """Return an observation (B, D) from all groups, in the order of a step's."""
+        parts = [groups[self.names.index(group)] for group, _ in self.spans[who]]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+    def back(self, grads: Mapping[str, Tensor]) -> list[Tensor | None]:
+        """Return the gradients of all groups from those of the observations that are given."""
+        found: dict[str, Tensor | None] = dict.fromkeys(self.names)
+        for who, grad in grads.items():
+            for group, span in self.spans[who]:
+                before = found[group]
+                found[group] = grad[:, span] if before is None else before + grad[:, span]
+        return list(found.values())
 
 
 class Steps:
@@ -23,16 +61,17 @@ class Steps:
     rewards: Tensor
     ended: Tensor
 
-    def __init__(self, actor: Any, model: Dynamics, imagination: Any, generator: torch.Generator) -> None:
+    def __init__(self, actor: Any, model: Dynamics, imagination: Any, views: Views, generator: torch.Generator) -> None:
         """Prepare for the weights that policy and model have now.
 
         Args:
             actor: The policy.
             model: The dynamics, which get no gradient.
             imagination: As of `Env.imagine`.
+            views: What of its groups actor and critic see.
             generator: Of the noise of actions.
         """
-        self._distribution, self._imagination = actor.distribution, imagination
+        self._distribution, self._imagination, self._views = actor.distribution, imagination, views
         self._passes = Passes(actor.body.deployed(), actor.body.work.activation, actor.normalizer)
         self._prediction = Prediction(model)
         current = self._distribution.current()
@@ -43,10 +82,9 @@ class Steps:
 
     def forward(self, start: dict[str, Tensor], steps: int) -> None:
         """Take steps from the worlds and observations of transitions."""
-        imagination, actor_obs, critic_obs = self._imagination, start["actor"], start["critic"]
+        imagination, views, actor_obs, critic_obs = self._imagination, self._views, start["actor"], start["critic"]
         noise = torch.randn(steps, len(actor_obs), self._size, generator=self._generator, device=actor_obs.device)
-        imagination.begin(start["world"], {"actor": actor_obs, "critic": critic_obs})
-        at = {name: 2 + i for i, name in enumerate(imagination.groups)}
+        imagination.begin(start["world"], views.groups(start))
         self.seen, rewards, ended = [critic_obs], [], []
         for t in range(steps):
             out = self._passes.forward(actor_obs).requires_grad_()
@@ -55,10 +93,10 @@ class Steps:
             self._outs.append(out)
             self._actions.append(action)
             taken = action.detach()
-            found = imagination.run(t, taken, self._prediction.forward(critic_obs, taken))
-            actor_obs, critic_obs = found[at["actor"]], found[at["critic"]]
-            rewards.append(found[0])
-            ended.append(found[1])
+            reward, end, *groups = imagination.run(t, taken, self._prediction.forward(critic_obs, taken))
+            actor_obs, critic_obs = views.of("actor", groups), views.of("critic", groups)
+            rewards.append(reward)
+            ended.append(end)
             self.seen.append(critic_obs)
         self.rewards, self.ended = torch.stack(rewards), torch.stack(ended)
 
@@ -83,7 +121,7 @@ class Steps:
         each = None if by_out is None else by_out.view(len(self._outs), *self._outs[0].shape)
         by_obs = dict.fromkeys(imagination.groups) | {"critic": at_last}
         for t in range(len(self._outs) - 1, -1, -1):
-            by_action, by_change = imagination.run_back(t, grad[t], [by_obs[name] for name in imagination.groups])
+            by_action, by_change = imagination.run_back(t, grad[t], self._views.back(by_obs))
             by_critic, more = self._prediction.back(by_change)
             by_action += more
             leaves = [self._outs[t]] if self._current is None else [self._outs[t], self._current]
@@ -91,7 +129,7 @@ class Steps:
             by_mean = slopes[0] if each is None else slopes[0] + each[t]
             if by_current is not None:
                 by_current += slopes[1]
-            by_obs = dict.fromkeys(imagination.groups) | {"critic": by_critic, "actor": self._passes.back(by_mean)}
+            by_obs = {"critic": by_critic, "actor": self._passes.back(by_mean)}
         self._passes.finish()
         if self._graph is not None:
             torch.autograd.backward(self._graph, by_current)

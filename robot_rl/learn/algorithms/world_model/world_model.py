@@ -20,7 +20,7 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Algorithm, Context
 from robot_rl.learn.algorithms.world_model.config import WorldModelLearnerCfg
 from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction
-from robot_rl.learn.algorithms.world_model.steps import Steps
+from robot_rl.learn.algorithms.world_model.steps import Steps, Views
 from robot_rl.learn.checkpoints.worlds import under
 from robot_rl.learn.networks.actor_critic import make_critic
 from robot_rl.learn.optim import FlatAdam
@@ -65,6 +65,7 @@ class WorldModel(Algorithm):
         self.critic = make_critic(cfg, dims, context.mirrors, generator).to(device)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
         self.imagination = _imagine(context.env, own.rows, own.horizon)
+        self.views = Views(cfg, self.imagination.widths)
         parts = self.imagination.parts
         self.model = Dynamics(dims.critic, dims.action, parts, own.hidden, context.seed).to(device)
         self._rates = {
@@ -165,14 +166,14 @@ class WorldModel(Algorithm):
         rows, steps = self.cfg.rows, min(self.cfg.horizon, len(rollout.reward))
         worlds = torch.arange(rows, device=rollout.reward.device) % rollout.reward.shape[1]
         obs = {"actor": rollout.actor_obs[0, worlds], "critic": rollout.critic_obs[0, worlds]}
-        self.imagination.begin(rollout.groups[WORLD][0, worlds], obs)
+        self.imagination.begin(rollout.groups[WORLD][0, worlds], self.views.groups(obs))
         prediction = Prediction(self.model)
         critic_obs, imagined = obs["critic"], torch.zeros(rows, device=worlds.device)
         fell = torch.zeros(rows, device=worlds.device)
         actions = self.actor.distribution.to_env(rollout.action[:steps, worlds])
         for t in range(steps):
             reward, ended, *groups = self.imagination.run(t, actions[t], prediction.forward(critic_obs, actions[t]))
-            critic_obs = groups[self.imagination.groups.index("critic")]
+            critic_obs = self.views.of("critic", groups)
             imagined += reward
             fell = torch.maximum(fell, ended)
         real = rollout.reward[:steps, worlds].sum(0)
@@ -209,7 +210,7 @@ class WorldModel(Algorithm):
         cfg, optimizer = self.cfg, self._optimizers["policy"]
         start = self.replay.draw_steps(cfg.rows, self.draws)
         optimizer.zero_grad()
-        steps = Steps(self.actor, self.frozen, self.imagination, self.draws)
+        steps = Steps(self.actor, self.frozen, self.imagination, self.views, self.draws)
         steps.forward(start, cfg.horizon)
         alive = torch.cumprod(torch.cat((start["weight"][None], 1.0 - steps.ended)), 0)
         weight = start["weight"].sum().clamp(min=1.0)
