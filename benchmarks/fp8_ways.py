@@ -36,7 +36,7 @@ RECORDED, REPLAYS = 20, 30
 if triton is not None:
 
     @triton.jit
-    def between(  # noqa: PLR0917 - Triton takes a kernel's arguments by position, and reads their annotations
+    def between(  # noqa: ANN201, PLR0917 - Triton takes a kernel's arguments by position, and reads their annotations
         sums,  # noqa: ANN001
         scale,  # noqa: ANN001
         bias,  # noqa: ANN001

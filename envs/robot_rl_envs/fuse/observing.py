@@ -32,11 +32,12 @@ def write_group(w: Writer, name: str, group: ObservationGroup) -> None:
 
 
 def write_onward(w: Writer, name: str, group: ObservationGroup) -> None:
-    """Write the lines of one group for a state s that follows on one with the struct ``a``, in an episode that goes on.
+    """Write the function of one group for a state s that follows on one with the struct ``a``, in the same episode.
 
-    Each number is written once, since Warp's adjoint of a number that is overwritten counts it twice. The arrays are
-    src_<group> and dst_<group>.
+    Each number is written once, since Warp's adjoint of a number that is overwritten counts it twice.
     """
+    w.add(0, f"def {GROUP}{name}(a: SceneState, s: SceneState, i: int, p: wp.array(dtype=wp.float32),")
+    w.add(1, "src: wp.array2d(dtype=wp.float32), dst: wp.array2d(dtype=wp.float32)):")
     w.add(1, "fresh = int(0)", "v = float(0.0)")
     for slot in w.layout.groups[name]:
         if not isinstance(slot.term, TorchTerm):
@@ -49,13 +50,11 @@ class Memory:
     Attributes:
         now: what sensors remember.
         before: what they remembered before; empty where it is the same array.
-        src: the observations before; `dst`, the new ones.
         is_checked: whether values that are not finite are looked for.
     """
 
     def __init__(self, name: str, *, is_onward: bool = False) -> None:
         self.now, self.before = f"s.pipe_{name}", f"a.pipe_{name}" if is_onward else ""
-        self.src, self.dst = (f"src_{name}", f"dst_{name}") if is_onward else ("src", "dst")
         self.is_checked = not is_onward
 
 
@@ -94,8 +93,8 @@ def _write_term(w: Writer, name: str, slot: ObservationSlot, group: ObservationG
     last = slot.offset + (slot.history - 1) * slot.size
     for h in range(slot.history - 1):
         at = slot.offset + h * slot.size
-        w.add(2, f"{memory.dst}[i, {at} + j] = wp.where(fresh == 1, v, {memory.src}[i, {at + slot.size} + j])")
-    w.add(2, f"{memory.dst}[i, {last} + j] = v")
+        w.add(2, f"dst[i, {at} + j] = wp.where(fresh == 1, v, src[i, {at + slot.size} + j])")
+    w.add(2, f"dst[i, {last} + j] = v")
 
 
 def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, memory: Memory) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.fuse import MAX_UNROLL, Numbers
+from robot_rl_envs.fuse import Numbers
+from robot_rl_envs.fuse.observing import GROUP
 from robot_rl_envs.rng import stream
 
 
@@ -19,6 +20,7 @@ def compile_kernel(
     struct: Any,
     functions: Mapping[str, Any],
     *,
+    groups: Sequence[str] = (),
     backward: bool = True,
 ) -> Any:
     """Compile a text, the last function of which is a kernel; Warp keeps it by its content.
@@ -28,6 +30,7 @@ def compile_kernel(
         lines: The text.
         struct: The type of ``s``.
         functions: What it calls, by the names that it calls them.
+        groups: Observation groups with a function of their own in the text.
         backward: With the adjoint.
     """
     body = "\n".join(lines)
@@ -35,9 +38,13 @@ def compile_kernel(
     names = "".join(f"{alias}={fn.module.name}.{fn.key};" for alias, fn in sorted(functions.items()))
     digest = hashlib.sha256((body + names).encode()).hexdigest()[:12]
     filename = f"<robot_rl {task} {entry} {digest}>"
+    body = body.replace(GROUP, f"look_{digest}_")
     namespace: dict[str, Any] = {"wp": wp, "SceneState": struct, "Numbers": Numbers}
     namespace |= {"stream": stream, **functions}
     linecache.cache[filename] = (len(body), None, body.splitlines(keepends=True), filename)
     exec(compile(body, filename, "exec"), namespace)
-    options = {"enable_backward": backward, "max_unroll": MAX_UNROLL}
+    for group in groups:
+        full = f"look_{digest}_{group}"
+        namespace[full] = wp.func(namespace[full], module=wp.get_module(f"robot_rl_{task}_{entry}_{digest}"))
+    options = {"enable_backward": backward, "max_unroll": 1}  # An adjoint is as quick in a loop, and compiles sooner.
     return wp.kernel(namespace[entry], module="unique", enable_backward=backward, module_options=options)

@@ -21,7 +21,7 @@ from torch import Tensor
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.fuse import Numbers
 from robot_rl_envs.fuse.layout import Writer
-from robot_rl_envs.fuse.observing import write_onward
+from robot_rl_envs.fuse.observing import GROUP, write_onward
 from robot_rl_envs.imagination import advance
 from robot_rl_envs.imagination.compiling import compile_kernel
 from robot_rl_envs.imagination.frames import Frames, fields_of, numbers_of
@@ -59,6 +59,8 @@ def seen_groups(task: Task) -> list[str]:
 def write_step(w: Writer, scene: Scene, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> None:
     """Write the kernel of a step; `ranks` are the dimensions of the carried fields."""
     groups = seen_groups(task)
+    for name in groups:
+        write_onward(w, name, task.vectors[name])
     w.add(0, "def imagine(")
     w.add(1, "a: SceneState, s: SceneState, n: SceneState, numbers: Numbers,")
     w.add(1, "actions: wp.array2d(dtype=wp.float32), change: wp.array2d(dtype=wp.float32),")
@@ -77,7 +79,7 @@ def write_step(w: Writer, scene: Scene, task: Task, carried: Sequence[str], rank
         if term.info.update is not None:
             w.add(1, w.call(f"commands.{command}", term, "s, i", term.info.update))
     for name in groups:
-        write_onward(w, name, task.vectors[name])
+        w.add(1, f"{GROUP}{name}(a, s, i, p, src_{name}, dst_{name})")
 
 
 def _write_carried(w: Writer, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> None:
@@ -183,7 +185,7 @@ class Imagination:
         write_step(w, scene, task, list(self.carried), {name: fields[name].ndim for name in self.carried})
         if len(parts.layout.values) != known:
             raise ValueError(f"task={task.name}: imagined steps have parameters that the simulator's have not")
-        self._kernel = compile_kernel(task.name, w.lines, parts.struct._cls, w.functions)
+        self._kernel = compile_kernel(task.name, w.lines, parts.struct._cls, w.functions, groups=list(self.widths))
         self._difference = _compile_difference(task.name, scene, self.parts, parts.struct._cls)
         self._numbers = parts.numbers
         self._launches = [self._record(t, adjoint=False) for t in range(steps)]

@@ -79,7 +79,7 @@ def test_with_the_changes_of_the_physics_a_step_is_the_simulators(recorded):
         assert rows.sum() > ROWS / 2
         assert torch.allclose(step.reward[rows], real.rewards[t][rows], atol=1e-6)
         assert not step.ended[rows].any()
-        assert set(step.obs) == {"actor", "critic"}
+        assert set(step.obs) == set(real.obs[0]) - {"world"}
         for name, value in step.obs.items():
             assert torch.allclose(value[rows], real.obs[t + 1][name][rows], atol=2e-5), (t, name)
 

@@ -119,7 +119,7 @@ class Steps:
         by_out = found[0]
         by_current = None if self._current is None else torch.zeros_like(self._current) + found[1]
         each = None if by_out is None else by_out.view(len(self._outs), *self._outs[0].shape)
-        by_obs = dict.fromkeys(imagination.groups) | {"critic": at_last}
+        by_obs = {"critic": at_last}
         for t in range(len(self._outs) - 1, -1, -1):
             by_action, by_change = imagination.run_back(t, grad[t], self._views.back(by_obs))
             by_critic, more = self._prediction.back(by_change)
