@@ -31,6 +31,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Options of the training that make run starts, e.g. make run TRAIN="seed=2 max_iterations=300"
 TRAIN ?=
 TASK ?= go2_flat
+# The learner that makes it walk first: on a GPU PPO, without one that of a learned world (docs/world_model.md).
+WALKER := $(if $(filter go2_flat,$(TASK)),$(if $(wildcard /dev/nvidia0),,learner=world_model))
+LEARNER := $(if $(findstring learner=,$(TRAIN)),,$(WALKER))
 FUZZ ?= 1000
 # Options of make bench-gpu, e.g. make bench-gpu BENCH="kernels=kernels parts=env,rollout"
 BENCH ?=
@@ -43,7 +46,7 @@ help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 run: $(CORE)  ## install, train a Go2 to walk, export, evaluate, film it, write the report
-	$(BIN)/robot-rl train task=$(TASK) $(TRAIN)
+	$(BIN)/robot-rl train task=$(TASK) $(LEARNER) $(TRAIN)
 	$(BIN)/robot-rl export run=$(TASK)/latest
 	$(BIN)/robot-rl eval run=$(TASK)/latest
 	$(BIN)/robot-rl video run=$(TASK)/latest || echo "no video: rendering needs EGL or OSMesa (README.md)"

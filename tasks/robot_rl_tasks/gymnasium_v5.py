@@ -126,6 +126,6 @@ def make_gymnasium_task(
         mirror=name.removesuffix("_v5") in MIRRORS,
         num_envs=(worlds, 2048),
         learner=LEARNER | rollout | settings,
-        presets={"flashsac": FLASHSAC | off_policy},
+        presets={"flashsac": FLASHSAC | off_policy, "world_model": {"critic_groups": ["actor"]}},
         deployable=False,
     )
