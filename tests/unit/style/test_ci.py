@@ -86,11 +86,18 @@ def dry(*words):
 
 
 def test_make_run_goes_all_the_way():
-    commands = dry("run", "TRAIN=seed=3")
-    steps = ["train task=go2_flat seed=3", "export", "eval", "video", "report"]
+    commands = " ".join(dry("run", "TRAIN=seed=3 learner=ppo").split())
+    steps = ["train task=go2_flat seed=3 learner=ppo", "export", "eval", "video", "report"]
     places = [commands.index(f"robot-rl {step}") for step in steps]
     assert places == sorted(places)
     assert "robot-rl play" in commands
+
+
+def test_make_run_learns_as_is_quickest_here():
+    learner = "" if Path("/dev/nvidia0").exists() else " learner=world_model"
+    assert f"robot-rl train task=go2_flat{learner} seed=3" in " ".join(dry("run", "TRAIN=seed=3").split())
+    assert "robot-rl train task=cartpole" in dry("run", "TASK=cartpole")
+    assert "learner=" not in dry("run", "TASK=cartpole")
 
 
 def test_pytorch_is_installed_first_and_from_the_given_index():
