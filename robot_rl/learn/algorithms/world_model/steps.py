@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from robot_rl.config import LearnerCfg
+from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction
 from robot_rl.learn.algorithms.world_model.passes import Passes
 
@@ -22,10 +23,22 @@ class Views:
     """
 
     def __init__(self, cfg: LearnerCfg, widths: Mapping[str, int]) -> None:
-        """Lay out the groups, whose numbers of components are given."""
+        """Lay out the groups.
+
+        Args:
+            cfg: Names what actor and critic see.
+            widths: Components of each group that steps have.
+
+        Raises:
+            UserError: A group that no imagined step has.
+        """
         self.names = list(widths)
         self.spans: dict[str, list[tuple[str, slice]]] = {}
         for who, groups in (("actor", cfg.actor_groups), ("critic", cfg.critic_groups)):
+            for group in groups:
+                if group not in widths:
+                    known = ", ".join(widths)
+                    raise UserError(f"{who}_groups: '{group}' has no imagined form; must be some of {known}")
             ends = list(accumulate(widths[group] for group in groups))
             spans = map(slice, [0, *ends[:-1]], ends)
             self.spans[who] = list(zip(groups, spans, strict=True))

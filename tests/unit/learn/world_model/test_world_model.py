@@ -13,7 +13,7 @@ from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.world_model.config import WorldModelCfg, WorldModelLearnerCfg
 from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction
-from robot_rl.learn.algorithms.world_model.steps import Steps
+from robot_rl.learn.algorithms.world_model.steps import Steps, Views
 from robot_rl.learn.runner import make_runner
 
 from ...resume.conftest import assert_same_run, in_two
@@ -165,6 +165,22 @@ def test_the_policys_gradient_is_that_of_autograd(changes, make):
         size = expected[name].abs().max()
         assert size > 0.0, name
         assert (parameter.grad - expected[name]).abs().max() < 1e-4 * size, name
+
+
+def test_what_actor_and_critic_see_is_made_of_groups():
+    cfg = make_cfg(actor_groups=("a",), critic_groups=("c", "a"))
+    views = Views(cfg, {"a": 2, "b": 1, "c": 3})
+    groups = [torch.randn(4, size, requires_grad=True) for size in (2, 1, 3)]
+    seen = {who: views.of(who, groups) for who in ("actor", "critic")}
+    assert torch.equal(seen["critic"], torch.cat((groups[2], groups[0]), 1))
+    assert {name: value.shape[1] for name, value in views.groups(seen).items()} == {"a": 2, "c": 3}
+    grads = {who: torch.randn_like(value) for who, value in seen.items()}
+    torch.autograd.backward(list(seen.values()), list(grads.values()))
+    found = views.back(grads)
+    assert found[1] is None
+    assert all(torch.allclose(found[i], groups[i].grad) for i in (0, 2))
+    with pytest.raises(UserError, match="critic_groups: 'world' has no imagined form; must be some of a, b"):
+        Views(make_cfg(actor_groups=("a",), critic_groups=("a", "world")), {"a": 2, "b": 1})
 
 
 TRAIN = ("train", "num_envs=4", "num_steps=4", "actor.hidden=[8]", "critic.hidden=[8]", "max_iterations=2", "run_id=a")
