@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import warp as wp
 
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.state import chain_values
@@ -20,29 +19,6 @@ from robot_rl_envs.terrain.lookup import terrain_height
 
 HINGE, SLIDER = 1, 2
 IDENTITY = (1.0, 0.0, 0.0, 0.0)
-
-
-@wp.func
-def pass_hinge(
-    s: Any,
-    i: int,
-    place: wp.vec3i,
-    ref: float,
-    offset: wp.vec3,
-    axis: wp.vec3,
-    pos: wp.vec3,
-    quat: wp.vec4,
-    vel: wp.vec3,
-    ang: wp.vec3,
-):
-    """Return pose and velocities of a hinge's node at an offset, unturned, with its anchor at its origin.
-
-    The index into qpos is place[0], that into qvel place[1].
-    """
-    arm = quat_rotate(quat, offset)
-    rate = s.qvel[i, place[1]] * quat_rotate(quat, axis)
-    turned = quat_multiply(quat, quat_from_axis_angle(axis, s.qpos[i, place[0]] - ref))
-    return pos + arm, turned, vel + wp.cross(ang, arm), ang + rate
 
 
 def write_feet(w: Writer, scene: Scene) -> None:
@@ -72,7 +48,7 @@ def write_sites(w: Writer, scene: Scene) -> None:
 
 
 def _begin(w: Writer, scene: Scene) -> dict[str, Any]:
-    w.functions |= {fn.key: fn for fn in (quat_rotate, quat_multiply, quat_from_axis_angle, pass_hinge)}
+    w.functions |= {fn.key: fn for fn in (quat_rotate, quat_multiply, quat_from_axis_angle)}
     return chain_values(scene.entity, scene.things)
 
 
@@ -112,12 +88,6 @@ def _write_walk(w: Writer, chain: dict[str, Any], index: int, start: str) -> str
 
 def _write_node(w: Writer, chain: dict[str, Any], n: int, above: str, name: str) -> str:
     pos, quat, vel, ang = (f"{above}_{part}" for part in ("pos", "quat", "vel", "ang"))
-    if chain["kind"][n] == HINGE and not np.any(chain["anchor"][n]) and np.array_equal(chain["quat"][n], IDENTITY):
-        place = f"wp.vec3i({int(chain['qpos'][n])}, {int(chain['dof'][n])}, 0), {float(chain['ref'][n])!r}"
-        own = f"{_vector(chain['pos'][n])}, {_vector(chain['axis'][n])}"
-        parts = ", ".join(f"{name}_{part}" for part in ("pos", "quat", "vel", "ang"))
-        w.add(1, f"{parts} = pass_hinge(s, i, {place}, {own}, {pos}, {quat}, {vel}, {ang})")
-        return name
     if np.any(chain["pos"][n]):
         w.add(1, f"{name}_arm = quat_rotate({quat}, {_vector(chain['pos'][n])})")
         w.add(1, f"{name}_pos0 = {pos} + {name}_arm", f"{name}_vel0 = {vel} + wp.cross({ang}, {name}_arm)")
