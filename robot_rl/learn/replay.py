@@ -130,6 +130,28 @@ class Replay:
         found = {name: tensor.flatten(0, 1)[places] for name, tensor in self._kept.items()}
         return found | {"weight": self._flags.flatten(0, 1)[places, 1].to(self._reward.dtype)}
 
+    def draw_windows(self, size: int, steps: int, generator: torch.Generator) -> dict[str, Tensor]:
+        """Return windows of steps that follow one another in a world, drawn at random, with repetition.
+
+        Args:
+            size: how many, B.
+            steps: steps of each; fewer where the memory has fewer.
+            generator: source of the choice.
+
+        Returns:
+            All that is kept of each step (T, B, size), its "reward" (T, B), and "goes_on" (T, B): 1 until the first
+            step that ended an episode or that may not be learned from, and with it 0.
+        """
+        steps = max(min(steps, self.size), 1)
+        first = torch.randint(max(self.size - steps + 1, 1), (size,), generator=generator, device=self._device)
+        world = torch.randint(self.worlds, (size,), generator=generator, device=self._device)
+        ahead = torch.arange(steps, device=self._device)[:, None]
+        places = ((first + self._first[world] + ahead) % self.rows) * self.worlds + world
+        flags = self._flags.flatten(0, 1)[places]
+        goes_on = (flags[..., 1] & ~flags[..., 0]).to(self._reward.dtype).cumprod(0)
+        found = {name: tensor.flatten(0, 1)[places] for name, tensor in self._kept.items()}
+        return found | {"reward": self._reward.flatten()[places], "goes_on": goes_on}
+
     def state(self) -> dict[str, Tensor]:
         """Return everything, live."""
         return {**self._kept, "reward": self._reward, "flags": self._flags, "counts": self.counts}

@@ -77,6 +77,7 @@ def make_sections(data: RunData) -> tuple[dict[str, Any], list[Section], int]:
         _learning(columns, data),
         _rewards(columns, data.config),
         _terminations(columns),
+        _model(columns, data.config),
         _learner(columns, data.config),
         _throughput(columns),
     ]
@@ -153,6 +154,24 @@ def _terminations(columns: dict[str, np.ndarray]) -> Section:
         chart = Chart(title="Endings", unit="% of episodes", series=series, kind=kind, zero=True)
         chart.top = 100.0 if kind == "stack" else None
         section.charts = [chart]
+    return section
+
+
+def _model(columns: dict[str, np.ndarray], config: dict[str, Any]) -> Section:
+    bound = find_value(config, "max_gap")
+    target = (float(bound), "shortens the horizon") if isinstance(bound, int | float) else None
+    known: dict[str, dict[str, Any]] = {
+        "model/gap": {"title": "Model gap", "unit": "of the real reward", "zero": True, "target": target},
+        "model/bias": {"title": "Model bias", "unit": "of the real reward", "note": "above 0 it promises too much"},
+        "model/horizon": {"title": "Horizon", "unit": "steps", "zero": True},
+        "model/left": {"title": "Imagined rows that left what is known", "unit": "share", "zero": True},
+        "model/loss": {"title": "Model loss", "unit": "deviations of the changes", "zero": True},
+    }
+    text = "Imagined steps against real ones with the same actions: their sums of rewards over the horizon."
+    section = Section(key="model", title="World model", text=text)
+    if "model/gap" in columns:
+        charts = [_line(columns, key, **about, small=True) for key, about in known.items()]
+        section.charts = [chart for chart in charts if chart]
     return section
 
 

@@ -66,6 +66,9 @@ FLASHSAC = {
 }
 """A million steps, all of which stay in the replay memory; tuned on HalfCheetah."""
 
+WORLD_MODEL_SAMPLES = 512
+"""Control steps of a rollout of the learner of a world, over all worlds."""
+
 
 def observed(fn: Any, clip: float = NO_LIMIT) -> Observation:
     """An observation as it is, within +-clip."""
@@ -111,6 +114,15 @@ def make_gymnasium_task(
         "max_iterations": -(-1_000_000 // (worlds * FLASHSAC_STEPS)),
         "flashsac.updates": worlds / TRANSITIONS_PER_UPDATE,
     }
+    imagined = {
+        "num_steps": WORLD_MODEL_SAMPLES // worlds,
+        "critic_groups": ["actor"],
+        "actor.distribution": "squashed",
+        "actor.bound": control,
+        "actor.init_std": 0.5,
+        "world_model.gamma": 0.99,
+        "world_model.warm_up": 4000,
+    }
     return Task(
         name=name,
         summary=summary,
@@ -126,6 +138,6 @@ def make_gymnasium_task(
         mirror=name.removesuffix("_v5") in MIRRORS,
         num_envs=(worlds, 2048),
         learner=LEARNER | rollout | settings,
-        presets={"flashsac": FLASHSAC | off_policy, "world_model": {"critic_groups": ["actor"]}},
+        presets={"flashsac": FLASHSAC | off_policy, "world_model": imagined},
         deployable=False,
     )

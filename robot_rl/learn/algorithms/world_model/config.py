@@ -20,7 +20,10 @@ class WorldModelCfg:
     Attributes:
         gamma: discount a step.
         lam: weight of longer sums in the critic's targets.
-        horizon: steps that are imagined on end.
+        horizon: the most steps that are imagined on end.
+        least_horizon: the fewest, whatever the gap.
+        max_gap: model gap up to which steps are imagined: the difference between imagined and real sums of rewards,
+            over the real ones.
         rows: states that imagination begins at, for one step of the policy.
         policy_steps: steps of policy and critic in one iteration.
         model_steps: steps of the model in one iteration.
@@ -40,6 +43,8 @@ class WorldModelCfg:
     gamma: float = 0.98
     lam: float = 0.95
     horizon: int = 48
+    least_horizon: int = 8
+    max_gap: float = 0.5
     rows: int = 48
     policy_steps: int = 8
     model_steps: int = 24
@@ -60,6 +65,8 @@ class WorldModelCfg:
         for name in ("gamma", "lam"):
             check_range(name, getattr(self, name), 0.0, 1.0)
         check_range("horizon", self.horizon, 1, 1000)
+        check_range("least_horizon", self.least_horizon, 1, 1000)
+        check_range("max_gap", self.max_gap, 0.0, math.inf)
         for name in ("rows", "policy_steps", "model_steps"):
             check_range(name, getattr(self, name), 1, 65536)
         check_range("batch", self.batch, 2, 2**24)

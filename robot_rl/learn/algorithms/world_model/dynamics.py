@@ -11,9 +11,48 @@ from torch import Tensor, nn
 
 from robot_rl.learn.algorithms.world_model.passes import Passes
 from robot_rl.learn.networks.normalizer import Normalizer
+from robot_rl.learn.ranks import Ranks
 
+MARGIN = 0.1
+"""Share of the range of what was seen by which an imagined step may go beyond it."""
 CONTACTS, CONTACT_FORCES = "contacts", "contact forces"
 """Parts of a change that are a probability, and at least zero."""
+
+
+class Range(nn.Module):
+    """The least and the greatest of everything seen so far, by component.
+
+    Attributes:
+        low: (D,) the least; above `high` as long as nothing was seen.
+        high: (D,) the greatest.
+    """
+
+    low: Tensor
+    high: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.register_buffer("low", torch.full((size,), torch.inf))
+        self.register_buffer("high", torch.full((size,), -torch.inf))
+
+    @torch.no_grad()
+    def update(self, x: Tensor, valid: Tensor, ranks: Ranks) -> None:
+        """Include the valid (B,) rows of vectors (B, D) of all ranks."""
+        not_seen = ~valid[:, None]
+        negative = torch.cat((x.masked_fill(not_seen, torch.inf).neg(), x.masked_fill(not_seen, -torch.inf)), 1)
+        low, high = ranks.max_(negative.amax(0)).chunk(2)
+        torch.minimum(self.low, -low, out=self.low)
+        torch.maximum(self.high, high, out=self.high)
+
+    def bounds(self) -> tuple[Tensor, Tensor]:
+        """Return the least and the greatest that still counts as known, (D,) each; all, before anything was seen."""
+        margin = MARGIN * (self.high - self.low).clamp(min=0.0)
+        return torch.minimum(self.low, self.high) - margin, torch.maximum(self.low, self.high) + margin
+
+    def leaves(self, x: Tensor) -> Tensor:
+        """Return (...) whether vectors (..., D) are beyond these bounds."""
+        low, high = self.bounds()
+        return ((x < low) | (x > high)).any(-1)
 
 
 class Dynamics(nn.Module):
@@ -23,6 +62,7 @@ class Dynamics(nn.Module):
         parts: columns of a change by what they are.
         inputs: normalizes the observation.
         outputs: mean and deviation of the changes.
+        known: the range of observations, and `possible` that of changes.
     """
 
     def __init__(self, obs: int, action: int, parts: Mapping[str, slice], hidden: Sequence[int], seed: int) -> None:
@@ -39,6 +79,7 @@ class Dynamics(nn.Module):
         self.parts = dict(parts)
         size = max(part.stop for part in parts.values())
         self.inputs, self.outputs = Normalizer(obs), Normalizer(size)
+        self.known, self.possible = Range(obs), Range(size)
         generator = torch.Generator().manual_seed(seed)
         layers: list[nn.Module] = []
         sizes = (obs + action, *hidden, size)
@@ -80,6 +121,7 @@ class Prediction:
     """Changes that a model predicts in step after step, with the weights that it has at their beginning.
 
     Contacts are 0 or 1, as in the simulator; their gradient is that of the probability. Without one there is no force.
+    No change is beyond the range of those that were seen; a gradient goes on through the bound.
     """
 
     def __init__(self, model: Dynamics) -> None:
@@ -90,13 +132,14 @@ class Prediction:
         deviation[self._contacts], mean[self._contacts] = 1.0, 0.0
         weight, bias = layers[-1]
         layers[-1] = (weight * deviation[:, None], bias * deviation + mean)
+        self._low, self._high = model.possible.bounds()
         self._passes = Passes(layers, "silu", model.inputs)
         self._slopes: list[tuple[Tensor, Tensor]] = []
         self._size = len(model.inputs.scale)
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:
         """Return changes (B, P) at raw observations (B, D) and actions (B, A)."""
-        out = self._passes.forward(torch.cat((obs, action), 1))
+        out = self._passes.forward(torch.cat((obs, action), 1)).clamp_(self._low, self._high)
         if self._contacts.stop:
             chance, forces = torch.sigmoid(out[:, self._contacts]), out[:, self._forces]
             touches = (chance > 0.5).to(out.dtype)

@@ -14,6 +14,9 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction
 from robot_rl.learn.algorithms.world_model.passes import Passes
 
+ROW_CLIP = 4.0
+"""What the gradient of a row's action is clipped to, in medians of all rows: few go through a stiff contact."""
+
 
 class Views:
     """What actor and critic see of the observation groups of an imagined step.
@@ -139,7 +142,9 @@ class Steps:
             by_action += more
             leaves = [self._outs[t]] if self._current is None else [self._outs[t], self._current]
             slopes = torch.autograd.grad(self._actions[t], leaves, by_action)
-            by_mean = slopes[0] if each is None else slopes[0] + each[t]
+            by_mean = _clip_rows(slopes[0])
+            if each is not None:
+                by_mean += each[t]
             if by_current is not None:
                 by_current += slopes[1]
             by_obs = {"critic": by_critic, "actor": self._passes.back(by_mean)}
@@ -147,3 +152,13 @@ class Steps:
         if self._graph is not None:
             torch.autograd.backward(self._graph, by_current)
         return entropy.detach()
+
+
+def _clip_rows(grad: Tensor) -> Tensor:
+    """Return the gradient of actions (B, A), each row with at most ROW_CLIP times the rows' median norm.
+
+    The median is that of rows which have a gradient at all.
+    """
+    norm = grad.norm(dim=1)
+    middle = torch.nanmedian(norm.masked_fill(norm == 0.0, torch.nan)).nan_to_num_(0.0)
+    return grad * (ROW_CLIP * middle / norm.clamp(min=1e-30)).clamp_(max=1.0)[:, None]

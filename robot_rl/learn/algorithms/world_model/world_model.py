@@ -31,6 +31,9 @@ DRAW, MODEL_DRAW = 2, 3
 """Added to the run's seed for the streams of the policy's states and imagined noise, and of the model's transitions."""
 WORLD = "world"
 STATISTICS = ("loss/policy", "loss/critic", "policy/imagined_return", "policy/gradient_norm", "value/mean")
+STATISTICS += ("model/left",)
+GAP_RATE = 0.2
+"""Share of the newest measurement in the gap that the horizon follows."""
 
 
 class WorldModel(Algorithm):
@@ -41,6 +44,8 @@ class WorldModel(Algorithm):
         critic: values of privileged observations, and `target` its slow copy.
         model: the dynamics, and `frozen` their copy that an update imagines with.
         replay: the transitions.
+        gaps: (H,) running model gap after each number of steps.
+        horizon: steps that are imagined on end, as far as the gap allows.
     """
 
     groups = (WORLD,)
@@ -65,6 +70,7 @@ class WorldModel(Algorithm):
         self.critic = make_critic(cfg, dims, context.mirrors, generator).to(device)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
         self.imagination = _imagine(context.env, own.rows, own.horizon)
+        self.gaps, self.horizon = torch.zeros(own.horizon, device=device), own.horizon
         self.views = Views(cfg, self.imagination.widths)
         parts = self.imagination.parts
         self.model = Dynamics(dims.critic, dims.action, parts, own.hidden, context.seed).to(device)
@@ -94,6 +100,7 @@ class WorldModel(Algorithm):
         state = {f"replay.{name}": tensor for name, tensor in self.replay.state().items()}
         for part, optimizer in self._optimizers.items():
             state |= {f"optimizer.{part}.{name}": tensor for name, tensor in optimizer.state_dict().items()}
+        state["gaps"] = self.gaps
         return state | {name: stream.get_state() for name, stream in self.streams().items()}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
@@ -101,6 +108,8 @@ class WorldModel(Algorithm):
         self.replay.load(under(state, "replay."))
         for part, optimizer in self._optimizers.items():
             optimizer.load_state_dict(under(state, f"optimizer.{part}."))
+        self.gaps.copy_(state["gaps"])
+        self._set_horizon()
         for name, stream in self.streams().items():
             stream.set_state(state[name].cpu())
 
@@ -110,8 +119,9 @@ class WorldModel(Algorithm):
 
     def update(self, rollout: Rollout, progress: float) -> dict[str, Tensor]:
         """Keep a rollout, learn the model from all that is kept, and the policy through the model."""
-        cfg, gap = self.cfg, self.measure_gap(rollout)
+        cfg = self.cfg
         self._keep(rollout)
+        gap = self.measure_gap()
         for name, rate in self._rates.items():
             self._optimizers[name].learning_rate.fill_(rate * (1.0 - (1.0 - cfg.final_share) * progress))
         with torch.no_grad():
@@ -126,9 +136,10 @@ class WorldModel(Algorithm):
         learning = self._pool.submit(self._learn_model) if is_apart else None
         found: dict[str, Tensor] = dict.fromkeys(STATISTICS, torch.zeros((), device=rollout.reward.device))
         if int(self.replay.counts.sum()) >= cfg.warm_up:
+            self._set_horizon()
             rows = torch.stack([self.improve_policy() for _ in range(cfg.policy_steps)])
             found |= dict(zip(STATISTICS, rows.mean(0).unbind(), strict=True))
-        found["loss/model"] = self._learn_model() if learning is None else learning.result()
+        found["model/loss"] = self._learn_model() if learning is None else learning.result()
         if (spread := self.actor.distribution.spread(rollout.out)) is not None:
             found["policy/std"] = spread
         return gap | found
@@ -154,35 +165,39 @@ class WorldModel(Algorithm):
             if network.normalizer is not None:
                 network.normalizer.update(rollout.critic_obs[:-1].flatten(0, 1), flat, self.ranks)
         self.model.inputs.update(rollout.critic_obs[:-1].flatten(0, 1), flat, self.ranks)
+        self.model.known.update(rollout.critic_obs[:-1].flatten(0, 1), flat, self.ranks)
+        self.model.possible.update(change.flatten(0, 1), flat, self.ranks)
         self.model.outputs.update(change.flatten(0, 1), flat, self.ranks)
 
     @torch.no_grad()
-    def measure_gap(self, rollout: Rollout) -> dict[str, Tensor]:
-        """Imagine what a rollout did, and return by how much the sum of rewards differs from the real one.
+    def measure_gap(self) -> dict[str, Tensor]:
+        """Imagine what worlds in the memory did, and return by how much the sum of rewards differs from the real one.
 
         "model/gap" is the mean magnitude of the difference over that of the sum, "model/bias" the mean difference over
-        it: above 0 the model promises too much. Episodes that ended in the rollout do not count.
+        it: above 0 the model promises too much. A world counts until its episode ends.
         """
-        rows, steps = self.cfg.rows, min(self.cfg.horizon, len(rollout.reward))
-        worlds = torch.arange(rows, device=rollout.reward.device) % rollout.reward.shape[1]
-        obs = {"actor": rollout.actor_obs[0, worlds], "critic": rollout.critic_obs[0, worlds]}
-        self.imagination.begin(rollout.groups[WORLD][0, worlds], self.views.groups(obs))
-        prediction = Prediction(self.model)
-        critic_obs, imagined = obs["critic"], torch.zeros(rows, device=worlds.device)
-        fell = torch.zeros(rows, device=worlds.device)
-        actions = self.actor.distribution.to_env(rollout.action[:steps, worlds])
-        for t in range(steps):
-            reward, ended, *groups = self.imagination.run(t, actions[t], prediction.forward(critic_obs, actions[t]))
+        windows = self.replay.draw_windows(self.cfg.rows, self.cfg.horizon, self.draws)
+        critic_obs, goes_on = windows["critic"][0], windows["goes_on"]
+        self.imagination.begin(windows[WORLD][0], self.views.groups({who: windows[who][0] for who in self.views.spans}))
+        prediction, wrong = Prediction(self.model), []
+        for t, action in enumerate(windows["action"]):
+            reward, _, *groups = self.imagination.run(t, action, prediction.forward(critic_obs, action))
             critic_obs = self.views.of("critic", groups)
-            imagined += reward
-            fell = torch.maximum(fell, ended)
-        real = rollout.reward[:steps, worlds].sum(0)
-        counts = (rollout.valid & ~rollout.done)[:steps, worlds].all(0).to(real.dtype)
-        size = (real.abs() * counts).sum().clamp(min=1e-6)
-        wrong = (imagined - real) * counts
-        really = (rollout.done & ~rollout.time_out)[:steps, worlds].any(0).to(real.dtype)
-        ends = {"model/ends": fell.mean(), "model/ends_really": really.mean()}
-        return {"model/gap": wrong.abs().sum() / size, "model/bias": wrong.sum() / size, **ends}
+            wrong.append(reward - windows["reward"][t])
+        missed = (torch.stack(wrong) * goes_on).cumsum(0)
+        size = (windows["reward"] * goes_on).cumsum(0).abs().sum(1).clamp(min=1e-6)
+        gaps = self.ranks.mean_(missed.abs().sum(1) / size)
+        self.gaps[: len(gaps)].lerp_(gaps, GAP_RATE)
+        return {
+            "model/gap": gaps[-1],
+            "model/bias": missed[-1].sum() / size[-1],
+            "model/horizon": torch.full_like(gaps[-1], self.horizon),
+        }
+
+    def _set_horizon(self) -> None:
+        """Imagine as many steps as the running gap stays below its bound for, and at least a few."""
+        cfg = self.cfg
+        self.horizon = max(int((self.gaps <= cfg.max_gap).cumprod(0).sum()), min(cfg.least_horizon, cfg.horizon))
 
     def _measure(self, before: Tensor, after: Tensor) -> Tensor:
         """Return the changes (M, P) between worlds (M, W), in portions of the imagination's rows."""
@@ -211,34 +226,40 @@ class WorldModel(Algorithm):
         start = self.replay.draw_steps(cfg.rows, self.draws)
         optimizer.zero_grad()
         steps = Steps(self.actor, self.frozen, self.imagination, self.views, self.draws)
-        steps.forward(start, cfg.horizon)
-        alive = torch.cumprod(torch.cat((start["weight"][None], 1.0 - steps.ended)), 0)
+        steps.forward(start, self.horizon)
+        seen = torch.stack(steps.seen).detach()
+        known = 1.0 - self.frozen.known.leaves(seen[1:]).to(seen.dtype)
+        rewards = steps.rewards * known
+        alive = torch.cumprod(torch.cat((start["weight"][None], (1.0 - steps.ended) * known)), 0)
         weight = start["weight"].sum().clamp(min=1.0)
-        worth = alive * cfg.gamma ** torch.arange(cfg.horizon + 1, device=alive.device)[:, None] / weight
+        worth = alive * cfg.gamma ** torch.arange(len(alive), device=alive.device)[:, None] / weight
         last = steps.seen[-1].requires_grad_()
         value = self.target.value(last)
         (at_last,) = torch.autograd.grad(value, last, -worth[-1])
-        total = (worth[:-1] * steps.rewards).sum() + (worth[-1] * value.detach()).sum()
-        entropy = steps.back(-worth[:-1], at_last, cfg.entropy_coef)
+        total = (worth[:-1] * rewards).sum() + (worth[-1] * value.detach()).sum()
+        entropy = steps.back(-worth[:-1] * known, at_last, cfg.entropy_coef)
         norm = optimizer.grads.norm()
         optimizer.step()
-        critic_loss, mean = self._improve_critic(torch.stack(steps.seen).detach(), steps.rewards, alive)
+        critic_loss, mean = self._improve_critic(seen, rewards, alive, known)
         loss = -total - cfg.entropy_coef * entropy
-        return torch.stack((loss, critic_loss, total, norm, mean))
+        left = 1.0 - known.amin(0).mean()
+        return torch.stack((loss, critic_loss, total, norm, mean, left))
 
-    def _improve_critic(self, obs: Tensor, rewards: Tensor, alive: Tensor) -> tuple[Tensor, Tensor]:
+    def _improve_critic(self, obs: Tensor, rewards: Tensor, alive: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
         """Step the critic towards TD(lambda) targets of imagined steps; return its loss and the mean value.
 
         Args:
             obs: (T + 1, B, D) observations before each step and after the last one.
             rewards: (T, B).
             alive: (T + 1, B) the weight of each observation.
+            known: (T, B) 0 where a step leaves what the model knows: the value before it stays as it is.
         """
         cfg, optimizer = self.cfg, self._optimizers["critic"]
         with torch.no_grad():
             values = self.target.value(obs.flatten(0, 1)).view(obs.shape[:2])
             goes_on = cfg.gamma * alive[1:] / alive[:-1].clamp(min=1e-8)
             target = torch.addcmul(rewards, goes_on * (1.0 - cfg.lam), values[1:])
+            target = torch.where(known > 0.0, target, values[:-1])
             goes_on *= cfg.lam
             after = values[-1]
             for t in reversed(range(len(rewards))):
@@ -247,13 +268,14 @@ class WorldModel(Algorithm):
         # Steps that follow one another are alike: every second one has the same information at half the arithmetic.
         obs, target, weight = obs[:-1:2], target[::2], alive[:-1:2]
         found = self.critic.value(obs.flatten(0, 1)).view(target.shape)
-        loss = ((found - target).square() * weight).sum() / weight.sum().clamp(min=1.0)
+        size = weight.sum().clamp(min=1.0)
+        loss = ((found - target).square() * weight).sum() / size
         loss.backward()
         optimizer.step()
         with torch.no_grad():
             for slow, fast in zip(self.target.parameters(), self.critic.parameters(), strict=True):
                 slow.lerp_(fast, cfg.tau)
-        return loss.detach(), found.detach().mean()
+        return loss.detach(), (found.detach() * weight).sum() / size
 
 
 def _imagine(env: Any, rows: int, steps: int) -> Any:

@@ -91,6 +91,21 @@ def test_the_next_observation_is_that_of_the_next_step_also_around_the_ring():
     assert bool((batch["weight"] == 1.0).all())
 
 
+def test_windows_are_steps_on_end_until_an_episode_does():
+    ring, add = make_ring()
+    add()
+    add(done=[(1, 1)])
+    windows = ring.draw_windows(400, 3, torch.Generator().manual_seed(0))
+    first = windows["actor"][0]
+    assert all(torch.equal(windows["actor"][t], first + 10.0 * t) for t in range(3))
+    assert sorted(set(first.flatten().tolist())) == [10.0 * t + w for t in (2, 3, 4) for w in (0, 1)]
+    assert torch.equal(windows["reward"], torch.floor(windows["actor"][..., 0] / 10.0))
+    ended = windows["actor"][..., 0] == 51.0
+    assert bool(ended.any())
+    assert torch.equal(windows["goes_on"] == 0.0, ended.cumsum(0) > 0)
+    assert len(ring.draw_windows(2, 50, torch.Generator())["reward"]) == ring.size
+
+
 def test_what_the_clock_ended_and_what_was_quarantined_is_not_learned_from():
     ring, add = make_ring(capacity=40)
     add(done=[(0, 0)], time_out=[(1, 0)], invalid=[(2, 1)])

@@ -1,5 +1,6 @@
 """Learning through a learned world: the model, the gradient, a resumed run, and what it refuses."""
 
+import dataclasses
 import json
 
 import pytest
@@ -12,9 +13,12 @@ from robot_rl.cli.main import main
 from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.world_model.config import WorldModelCfg, WorldModelLearnerCfg
-from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction
-from robot_rl.learn.algorithms.world_model.steps import Steps, Views
+from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction, Range
+from robot_rl.learn.algorithms.world_model.steps import ROW_CLIP, Steps, Views, _clip_rows
+from robot_rl.learn.algorithms.world_model.world_model import STATISTICS, _imagine
+from robot_rl.learn.ranks import ALONE
 from robot_rl.learn.runner import make_runner
+from robot_rl.report.page import write_report
 
 from ...resume.conftest import assert_same_run, in_two
 
@@ -115,6 +119,66 @@ def test_the_model_learns_contacts_as_what_they_are():
     assert torch.allclose(by_obs, expected, atol=1e-5)
 
 
+def test_bounds_hold_what_was_seen_and_a_margin():
+    seen = Range(2)
+    assert not seen.leaves(torch.tensor([1e30, -1e30]))
+    seen.update(torch.tensor([[0.0, -1.0], [10.0, 3.0], [99.0, 99.0]]), torch.tensor([True, True, False]), ALONE)
+    low, high = seen.bounds()
+    assert torch.allclose(low, torch.tensor([-1.0, -1.4])) and torch.allclose(high, torch.tensor([11.0, 3.4]))
+    inside = torch.tensor([[11.0, 0.0], [11.1, 0.0], [5.0, -1.5]])
+    assert seen.leaves(inside).tolist() == [False, True, True]
+
+
+def test_no_predicted_change_is_beyond_those_that_were_seen():
+    model = Dynamics(2, 1, {"joint velocities": slice(0, 1)}, (8,), seed=0)
+    change = torch.randn(64, 1, generator=torch.Generator().manual_seed(0))
+    model.outputs.update(change)
+    model.possible.update(change, torch.ones(64, dtype=torch.bool), ALONE)
+    with torch.no_grad():
+        model.body[-1].weight.mul_(1e6)
+    found = model(torch.randn(64, 2), torch.randn(64, 1))
+    low, high = model.possible.bounds()
+    assert (found >= low).all() and (found <= high).all()
+    assert (found == high).any() or (found == low).any()
+
+
+def test_a_step_into_the_unknown_counts_for_nothing(make):
+    runner = make_runner(make(), make_cfg(), seed=3)
+    for _ in range(4):
+        runner.algorithm.update(runner.collect(), 0.0)
+    algorithm = runner.algorithm
+    algorithm.cfg.entropy_coef = 0.0
+    before = dict(zip(STATISTICS, algorithm.improve_policy().tolist(), strict=True))
+    assert before["policy/gradient_norm"] > 0.0
+    assert before["model/left"] < 1.0
+    algorithm.frozen.known.low.fill_(0.0)
+    algorithm.frozen.known.high.fill_(0.0)
+    after = dict(zip(STATISTICS, algorithm.improve_policy().tolist(), strict=True))
+    assert (after["model/left"], after["policy/gradient_norm"], after["policy/imagined_return"]) == (1.0, 0.0, 0.0)
+
+
+def test_the_horizon_is_as_long_as_the_gap_allows(make):
+    own = dataclasses.replace(OWN, horizon=6, least_horizon=2, max_gap=0.3)
+    runner = make_runner(make(), WorldModelLearnerCfg(num_steps=7, actor=SMALL, critic=SMALL, world_model=own), seed=3)
+    algorithm = runner.algorithm
+    for gaps, horizon in (([0.1, 0.2, 0.3, 0.2, 0.4, 0.1], 4), ([0.0] * 6, 6), ([0.9] * 6, 2)):
+        state = algorithm.state() | {"gaps": torch.tensor(gaps)}
+        algorithm.load_state(state)
+        assert algorithm.horizon == horizon
+    for _ in range(3):
+        found = algorithm.update(runner.collect(), 0.0)
+    assert float(found["model/horizon"]) == 2.0
+    assert (algorithm.gaps < 0.9).any()
+
+
+def test_one_rows_gradient_does_not_outweigh_the_others():
+    grad = torch.tensor([[3.0, 4.0], [0.0, 5.0], [-5.0, 0.0], [0.0, 0.0], [3e6, 4e6]])
+    found = _clip_rows(grad)
+    assert torch.equal(found[:4], grad[:4])
+    assert torch.allclose(found[4], ROW_CLIP * torch.tensor([3.0, 4.0]))
+    assert torch.equal(_clip_rows(torch.zeros(3, 2)), torch.zeros(3, 2))
+
+
 def _by_autograd(algorithm, start, noise, grad, entropy_coef):
     """Return what `Steps` computes, from operations that torch differentiates."""
     actor, model, imagination = algorithm.actor, algorithm.frozen, algorithm.imagination
@@ -191,7 +255,11 @@ def test_a_run_exports_the_same_bundle(tmp_path, monkeypatch):
     words = ("world_model.rows=4", "world_model.horizon=2", "world_model.warm_up=4", "world_model.replay=64")
     assert main([*TRAIN, "task=cartpole", "learner=world_model", *words]) == 0
     rows = [json.loads(line) for line in (tmp_path / "runs/cartpole/a/metrics.jsonl").read_text().splitlines()]
-    assert {"model/gap", "model/bias", "loss/model", "policy/imagined_return"} <= set(rows[-1])
+    assert {"model/gap", "model/bias", "model/horizon", "model/left", "model/loss", "policy/imagined_return"} <= set(
+        rows[-1]
+    )
+    page = write_report(tmp_path / "runs/cartpole/a").read_text()
+    assert "World model" in page and "Model gap" in page and "shortens the horizon" in page
     assert main(["export", "run=a"]) == 0
     assert main(["eval", "run=a", "episodes=2", "seconds=1"]) == 0
 
@@ -221,7 +289,5 @@ def test_what_it_cannot_learn_is_one_line(task, words, line, tmp_path, monkeypat
 
 
 def test_an_environment_without_a_state_is_refused():
-    from robot_rl.learn.algorithms.world_model.world_model import _imagine
-
     with pytest.raises(UserError, match="no state to imagine from; use learner=ppo"):
         _imagine(object(), 1, 1)
