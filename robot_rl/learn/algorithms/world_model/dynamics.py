@@ -13,8 +13,10 @@ from robot_rl.learn.algorithms.world_model.passes import Passes
 from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.ranks import Ranks
 
-MARGIN = 0.1
-"""Share of the range of what was seen by which an imagined step may go beyond it."""
+MARGIN = 1.0
+"""By how many ranges of what was seen an imagined step may go beyond it."""
+CHANGE_MARGIN = 0.1
+"""Likewise for a predicted change."""
 CONTACTS, CONTACT_FORCES = "contacts", "contact forces"
 """Parts of a change that are a probability, and at least zero."""
 
@@ -25,13 +27,15 @@ class Range(nn.Module):
     Attributes:
         low: (D,) the least; above `high` as long as nothing was seen.
         high: (D,) the greatest.
+        margin: how many ranges beyond them still count as known.
     """
 
     low: Tensor
     high: Tensor
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, margin: float) -> None:
         super().__init__()
+        self.margin = margin
         self.register_buffer("low", torch.full((size,), torch.inf))
         self.register_buffer("high", torch.full((size,), -torch.inf))
 
@@ -46,7 +50,7 @@ class Range(nn.Module):
 
     def bounds(self) -> tuple[Tensor, Tensor]:
         """Return the least and the greatest that still counts as known, (D,) each; all, before anything was seen."""
-        margin = MARGIN * (self.high - self.low).clamp(min=0.0)
+        margin = self.margin * (self.high - self.low).clamp(min=0.0)
         return torch.minimum(self.low, self.high) - margin, torch.maximum(self.low, self.high) + margin
 
     def leaves(self, x: Tensor) -> Tensor:
@@ -79,7 +83,7 @@ class Dynamics(nn.Module):
         self.parts = dict(parts)
         size = max(part.stop for part in parts.values())
         self.inputs, self.outputs = Normalizer(obs), Normalizer(size)
-        self.known, self.possible = Range(obs), Range(size)
+        self.known, self.possible = Range(obs, MARGIN), Range(size, CHANGE_MARGIN)
         generator = torch.Generator().manual_seed(seed)
         layers: list[nn.Module] = []
         sizes = (obs + action, *hidden, size)
@@ -133,6 +137,7 @@ class Prediction:
         weight, bias = layers[-1]
         layers[-1] = (weight * deviation[:, None], bias * deviation + mean)
         self._low, self._high = model.possible.bounds()
+        self._low[self._contacts], self._high[self._contacts] = -torch.inf, torch.inf  # They are logits.
         self._passes = Passes(layers, "silu", model.inputs)
         self._slopes: list[tuple[Tensor, Tensor]] = []
         self._size = len(model.inputs.scale)
