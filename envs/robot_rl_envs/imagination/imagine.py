@@ -25,6 +25,7 @@ from robot_rl_envs.fuse.observing import GROUP, write_onward
 from robot_rl_envs.imagination import advance
 from robot_rl_envs.imagination.compiling import compile_kernel
 from robot_rl_envs.imagination.frames import Frames, fields_of, numbers_of
+from robot_rl_envs.imagination.mirror import mirror_changes
 from robot_rl_envs.imagination.terms import write_derive
 from robot_rl_envs.imagination.worlds import WORLD, carried, left_fields, why_not_imagined
 from robot_rl_envs.task import Task
@@ -152,6 +153,7 @@ class Imagination:
         carried: columns of a world's row by field of ``s``; `width` is how many there are.
         parts: columns of the changes by what they are; `change_width` is how many there are.
         widths: components of each observation group, in the order that steps return them.
+        mirror: (permutation, sign) of the changes under the left-right mirror; None for a task without one.
     """
 
     def __init__(self, env: Any, rows: int, steps: int) -> None:
@@ -175,6 +177,8 @@ class Imagination:
         self.width = max(columns.stop for columns in self.carried.values())
         self.parts = change_parts(scene)
         self.change_width = max(part.stop for part in self.parts.values())
+        mirror = mirror_changes(scene, self.parts) if task.mirror else None
+        self.mirror = None if mirror is None else (torch.tensor(mirror[0]), torch.tensor(mirror[1]))
         self._state, self._watched = env.state, scene.watched
         self._is_floored = task.only_positive_rewards
         self.widths = {name: parts.layout.widths[name] for name in seen_groups(task)}

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from robot_rl.config import NetworkCfg
 from robot_rl.learn.algorithms.world_model.passes import Passes
+from robot_rl.learn.networks.layout import Mirror
+from robot_rl.learn.networks.mlp import Mlp
 from robot_rl.learn.networks.normalizer import Normalizer
+from robot_rl.learn.networks.symmetry import SymmetricMlp
 from robot_rl.learn.ranks import Ranks
 
 MARGIN = 1.0
@@ -59,6 +63,15 @@ class Range(nn.Module):
         return ((x < low) | (x > high)).any(-1)
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a model maps: components of an observation, of an action, and the columns of a change by what they are."""
+
+    obs: int
+    action: int
+    parts: Mapping[str, slice]
+
+
 class Dynamics(nn.Module):
     """A perceptron that predicts changes in their own deviations.
 
@@ -69,31 +82,32 @@ class Dynamics(nn.Module):
         known: the range of observations, and `possible` that of changes.
     """
 
-    def __init__(self, obs: int, action: int, parts: Mapping[str, slice], hidden: Sequence[int], seed: int) -> None:
+    def __init__(
+        self, sizes: Sizes, hidden: Sequence[int], seed: int, mirrors: Mapping[str, Mirror] | None = None
+    ) -> None:
         """Begin with the mean of all changes as the prediction.
 
         Args:
-            obs: components of an observation.
-            action: components of an action.
-            parts: as of the environment's imagination.
+            sizes: of observations, actions and changes.
             hidden: hidden layers.
             seed: of the weights.
+            mirrors: of "critic", "action" and "change", for a model that is mirror-equivariant; else None.
         """
         super().__init__()
-        self.parts = dict(parts)
-        size = max(part.stop for part in parts.values())
-        self.inputs, self.outputs = Normalizer(obs), Normalizer(size)
-        self.known, self.possible = Range(obs, MARGIN), Range(size, CHANGE_MARGIN)
+        self.parts = dict(sizes.parts)
+        size = max(part.stop for part in self.parts.values())
+        seen = None if mirrors is None else mirrors["critic"]
+        self.inputs = Normalizer(sizes.obs, seen)
+        self.outputs = Normalizer(size, None if mirrors is None else mirrors["change"])
+        self.known, self.possible = Range(sizes.obs, MARGIN), Range(size, CHANGE_MARGIN)
         generator = torch.Generator().manual_seed(seed)
-        layers: list[nn.Module] = []
-        sizes = (obs + action, *hidden, size)
-        for i, (wide, narrow) in enumerate(pairwise(sizes)):
-            layer: Any = nn.utils.skip_init(nn.Linear, wide, narrow)
-            gain = 1.0 if i < len(sizes) - 2 else 0.01
-            nn.init.xavier_uniform_(layer.weight, gain=gain, generator=generator)
-            nn.init.zeros_(layer.bias)
-            layers += [layer, nn.SiLU()]
-        self.body = nn.Sequential(*layers[:-1])
+        cfg = NetworkCfg(hidden=tuple(hidden), activation="silu", output_gain=0.01)
+        if mirrors is None:
+            self.body: Any = Mlp(sizes.obs + sizes.action, size, cfg, generator)
+        else:
+            (perm, sign), (perm_2, sign_2) = mirrors["critic"], mirrors["action"]
+            both = torch.cat((perm, perm_2 + sizes.obs)), torch.cat((sign, sign_2))
+            self.body = SymmetricMlp(both, mirrors["change"], cfg, generator)
 
     def refresh(self) -> None:
         """Recompute what is not part of the state, after its tensors were replaced."""
@@ -102,7 +116,7 @@ class Dynamics(nn.Module):
 
     def raw(self, obs: Tensor, action: Tensor) -> Tensor:
         """Return the network's output (B, P): normalized changes, and the contacts' logits."""
-        return self.body(torch.cat((self.inputs(obs), action), 1))
+        return self.body.plain(self.body.encode(torch.cat((self.inputs(obs), action), 1)))
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:
         """Return changes (B, P) at raw observations (B, D) and actions (B, A)."""
@@ -129,7 +143,7 @@ class Prediction:
     """
 
     def __init__(self, model: Dynamics) -> None:
-        layers = [(layer.weight.detach(), layer.bias.detach()) for layer in model.body if isinstance(layer, nn.Linear)]
+        layers = [(weight.detach(), bias.detach()) for weight, bias in model.body.deployed()]
         deviation, mean = 1.0 / model.outputs.scale, model.outputs.mean.clone()
         self._contacts = model.parts.get(CONTACTS, slice(0, 0))
         self._forces = model.parts.get(CONTACT_FORCES, slice(0, 0))

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Algorithm, Context
 from robot_rl.learn.algorithms.world_model.config import WorldModelLearnerCfg
-from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction
+from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction, Sizes
 from robot_rl.learn.algorithms.world_model.steps import Steps, Views
 from robot_rl.learn.checkpoints.worlds import under
 from robot_rl.learn.networks.actor_critic import make_critic
@@ -72,8 +72,10 @@ class WorldModel(Algorithm):
         self.imagination = _imagine(context.env, own.rows, own.horizon)
         self.gaps, self.horizon = torch.zeros(own.horizon, device=device), own.horizon
         self.views = Views(cfg, self.imagination.widths)
-        parts = self.imagination.parts
-        self.model = Dynamics(dims.critic, dims.action, parts, own.hidden, context.seed).to(device)
+        mirrors, change = context.mirrors, self.imagination.mirror
+        mirrors = None if mirrors is None or change is None else {**mirrors, "change": change}
+        modelled = Sizes(dims.critic, dims.action, self.imagination.parts)
+        self.model = Dynamics(modelled, own.hidden, context.seed, mirrors).to(device)
         self._rates = {
             "policy": own.learning_rate,
             "critic": own.critic_learning_rate,

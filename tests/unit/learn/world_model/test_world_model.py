@@ -13,7 +13,7 @@ from robot_rl.cli.main import main
 from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.world_model.config import WorldModelCfg, WorldModelLearnerCfg
-from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction, Range
+from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction, Range, Sizes
 from robot_rl.learn.algorithms.world_model.steps import ROW_CLIP, Steps, Views, _clip_rows
 from robot_rl.learn.algorithms.world_model.world_model import STATISTICS, _imagine
 from robot_rl.learn.ranks import ALONE
@@ -93,7 +93,7 @@ def test_the_policys_step_raises_the_imagined_return(make):
 
 def test_the_model_learns_contacts_as_what_they_are():
     parts = {"joint velocities": slice(0, 1), "contacts": slice(1, 2), "contact forces": slice(2, 3)}
-    model = Dynamics(2, 1, parts, (16,), seed=0)
+    model = Dynamics(Sizes(2, 1, parts), (16,), seed=0)
     generator = torch.Generator().manual_seed(0)
     obs, action = torch.randn(256, 2, generator=generator), torch.randn(256, 1, generator=generator)
     touches = (obs[:, :1] > 0.0).float()
@@ -131,13 +131,36 @@ def test_bounds_hold_what_was_seen_and_a_margin():
     assert seen.leaves(inside).tolist() == [False, True, True]
 
 
+def test_a_mirrored_world_changes_by_the_mirrored_change(make):
+    cfg = WorldModelLearnerCfg(num_steps=7, symmetry="network", actor=SMALL, critic=SMALL, world_model=OWN)
+    env = make("go2_flat")
+    runner = make_runner(env, cfg, seed=3)
+    for _ in range(3):
+        runner.algorithm.update(runner.collect(), 0.0)
+    algorithm = runner.algorithm
+    batch = algorithm.replay.draw_steps(64, torch.Generator().manual_seed(0))
+    obs, action = env.mirror["critic"], env.mirror["action"]
+    change = algorithm.imagination.mirror
+    images = [batch[name][:, perm] * sign for name, (perm, sign) in (("critic", obs), ("action", action))]
+    found = algorithm.model.raw(batch["critic"], batch["action"])
+    assert torch.allclose(algorithm.model.raw(*images), found[:, change[0]] * change[1], atol=1e-5)
+    assert found.std() > 1e-3
+    parts = algorithm.imagination.parts
+    assert sorted(change[0].tolist()) == list(range(algorithm.imagination.change_width))
+    forces = change[0][parts["forces"]] - parts["forces"].start
+    assert torch.equal(forces, action[0])
+    assert torch.equal(change[1][parts["forces"]], action[1])
+    assert change[1][parts["base velocity"]].tolist() == [1.0, -1.0, 1.0]
+    assert change[1][parts["base rotation"]].tolist() == [-1.0, 1.0, -1.0]
+
+
 def test_no_predicted_change_is_beyond_those_that_were_seen():
-    model = Dynamics(2, 1, {"joint velocities": slice(0, 1)}, (8,), seed=0)
+    model = Dynamics(Sizes(2, 1, {"joint velocities": slice(0, 1)}), (8,), seed=0)
     change = torch.randn(64, 1, generator=torch.Generator().manual_seed(0))
     model.outputs.update(change)
     model.possible.update(change, torch.ones(64, dtype=torch.bool), ALONE)
     with torch.no_grad():
-        model.body[-1].weight.mul_(1e6)
+        model.body.layers[-1].weight.mul_(1e6)
     found = model(torch.randn(64, 2), torch.randn(64, 1))
     low, high = model.possible.bounds()
     assert (found >= low).all()

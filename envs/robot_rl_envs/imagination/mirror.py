@@ -1,0 +1,49 @@
+"""The left-right mirror of predicted changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from robot_rl_envs.entity.mirrors import AXIAL, POLAR, Mirror
+
+BASE = {"base velocity": POLAR, "base rate": AXIAL, "base position": POLAR, "base rotation": AXIAL}
+
+
+def mirror_changes(scene: Any, parts: Mapping[str, slice]) -> Mirror | None:
+    """Return permutation and sign of the columns of changes under the mirror y -> -y; None for a part without one.
+
+    Args:
+        scene: Of a robot that has a mirror.
+        parts: Columns by what they are, in order.
+    """
+    robot = scene.robot
+    joints = robot.joint_mirror()
+    feet = list(robot.foot_mirror), [1.0] * len(robot.foot_mirror)
+    known = {name: (list(range(3)), list(signs)) for name, signs in BASE.items()}
+    known |= dict.fromkeys(("joint velocities", "joint positions"), joints)
+    known |= dict.fromkeys(("contacts", "contact forces"), feet)
+    if (forces := _actuators(scene.model, robot.joint_names, joints)) is not None:
+        known["forces"] = forces
+    perm: list[int] = []
+    sign: list[float] = []
+    for name, columns in parts.items():
+        if name not in known or len(known[name][0]) != columns.stop - columns.start:
+            return None
+        perm += [columns.start + k for k in known[name][0]]
+        sign += known[name][1]
+    return perm, sign
+
+
+def _actuators(model: Any, names: Any, joints: Mirror) -> Mirror | None:
+    """Return the mirror of the actuators, each of which drives a joint of its own; None where that is not so."""
+    driven = [model.joint(int(model.actuator_trnid[u, 0])).name for u in range(model.nu)]
+    perm, sign = [], []
+    for name in driven:
+        k = list(names).index(name) if name in names else -1
+        partner = names[joints[0][k]]
+        if k < 0 or partner not in driven:
+            return None
+        perm.append(driven.index(partner))
+        sign.append(joints[1][k])
+    return perm, sign
