@@ -63,7 +63,7 @@ def slopes(task: Any, advance: Advance, q: Tensor, qd: Tensor, actions: Tensor) 
 
 @torch.no_grad()
 def differences(
-    task: Any, advance: Advance, q: Tensor, qd: Tensor, actions: Tensor, size_of_step: float = STEP
+    task: Any, advance: Advance, q: Tensor, qd: Tensor, actions: Tensor, *, size_of_step: float = STEP
 ) -> Tensor:
     """Return the same by central differences; `advance` takes 2 A worlds for each row."""
     rows, size = actions.shape[1:]
@@ -178,7 +178,7 @@ def measure(name: str, rows: int, run: str) -> dict[str, Any]:
     mujoco = differences(task, in_mujoco(name), q, qd, actions.double())
     found = {"newton, its differences": compare(own, in_newton), "newton, mujoco": compare(own, mujoco)}
     found["differences: newton, mujoco"] = compare(in_newton, mujoco)
-    finer = differences(task, in_mujoco(name), q, qd, actions.double(), 0.1 * STEP)
+    finer = differences(task, in_mujoco(name), q, qd, actions.double(), size_of_step=0.1 * STEP)
     found["mujoco, a tenth of the step"] = compare(mujoco, finer)
     if name == "cartpole" and run:
         learned = in_learned_world(Path(run), q, qd, actions)

@@ -4,9 +4,9 @@
 
 `SolverFeatherstone` simulates in generalized coordinates, as MuJoCo does. A control step is one `wp.Tape`, whose
 launches forward and back are captured into graphs, which Warp has for the CPU, too. What the solver overwrites (its
-mass matrix and factors) belongs to one step of one horizon, or the way back would read values of a later step. A contact point's
-place in its body never changes here (ends of capsules, a sphere, a plane), so contacts are found once, with a gap that
-nothing leaves.
+mass matrix and factors) belongs to one step of one horizon, or the way back would read values of a later step. A
+contact point's place in its body never changes here (ends of capsules, a sphere, a plane), so contacts are found once,
+with a gap that nothing leaves.
 """
 
 from __future__ import annotations

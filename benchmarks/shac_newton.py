@@ -2,7 +2,8 @@
 
     pip install newton==1.8.0      # without its extra `sim`, which needs an older MuJoCo
     python benchmarks/shac_newton.py task=cartpole seeds=1,2,3 iterations=300
-    python benchmarks/shac_newton.py task=ant_v5 seeds=1,2 iterations=230
+    python benchmarks/shac_newton.py task=ant_v5 seeds=1,2 iterations=400
+    python benchmarks/shac_newton.py task=ant_v5 seeds=1 iterations=200 horizon=32
 
 SHAC (Xu et al., arXiv 2204.07137): a stochastic policy acts for a horizon of steps, the discounted rewards and a target
 critic's value after the last one go back through the simulator, and the critic learns by TD(lambda). A policy without
@@ -27,7 +28,7 @@ from words import read_words
 from robot_rl.files import write_atomic
 from robot_rl.machine import machine_facts, package_versions
 
-KNOWN = {"task": "cartpole", "seeds": "1", "iterations": "300", "out": "benchmarks/shac_newton.json"}
+KNOWN = {"task": "cartpole", "seeds": "1", "iterations": "300", "horizon": "0", "out": "benchmarks/shac_newton.json"}
 EPISODES = 100
 SETTINGS: dict[str, dict[str, Any]] = {
     "cartpole": {"worlds": 32, "horizon": 32, "gamma": 0.98, "actor": 1e-2, "critic": 1e-3, "hidden": (64, 64)},
@@ -231,13 +232,16 @@ def main() -> None:
     """Train with each seed and write the file."""
     options = read_words(sys.argv[1:], KNOWN, whole=("iterations",))
     torch.set_num_threads(1)
-    name, out, rows = options["task"], Path(options["out"]), []
+    name, out, rows, label = options["task"], Path(options["out"]), [], options["task"]
+    if horizon := int(options["horizon"]):  # As many steps an iteration in fewer worlds.
+        cfg, label = SETTINGS[name], f"{name} horizon={horizon}"
+        cfg |= {"worlds": cfg["worlds"] * cfg["horizon"] // horizon, "horizon": horizon}
     for seed in options["seeds"].split(","):
         rows.append(train(name, int(seed), int(options["iterations"])))
         found = json.loads(out.read_text()) if out.exists() else {"name": "SHAC through Newton", "tasks": {}}
         versions = package_versions() | {"newton": version("newton")}
         found |= {"machine": machine_facts(), "versions": versions, "threads": 1}
-        found["tasks"][name] = {"settings": SETTINGS[name], "rows": rows}
+        found["tasks"][label] = {"settings": SETTINGS[name], "rows": rows}
         write_atomic(out, json.dumps(found, indent=1) + "\n")
 
 
