@@ -24,7 +24,7 @@ DERIVED = (
     "foot_vel",
     "foot_height",
 )
-DERIVED += ("object_", "site_", "engine_")
+DERIVED += ("object_", "site_", "engine_qpos", "engine_qvel")
 """What the names of fields begin with that the kernel itself fills."""
 WITHOUT_GRADIENT = ("command", "env_origin_w", "command_range")
 """Fields of numbers that nothing of an imagined step changes but a clock."""

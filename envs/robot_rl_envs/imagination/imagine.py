@@ -19,6 +19,7 @@ import warp as wp
 from torch import Tensor
 
 from robot_rl_envs.entity.scene import Scene
+from robot_rl_envs.entity.watched import STATE
 from robot_rl_envs.fuse import Numbers
 from robot_rl_envs.fuse.layout import Writer
 from robot_rl_envs.fuse.observing import GROUP, write_onward
@@ -27,6 +28,7 @@ from robot_rl_envs.imagination.compiling import compile_kernel
 from robot_rl_envs.imagination.frames import Frames, fields_of, numbers_of
 from robot_rl_envs.imagination.mirror import mirror_changes
 from robot_rl_envs.imagination.terms import write_derive
+from robot_rl_envs.imagination.watched import ENGINE, difference_lines, watched_parts, write_watched
 from robot_rl_envs.imagination.worlds import WORLD, carried, left_fields, why_not_imagined
 from robot_rl_envs.task import Task
 
@@ -94,7 +96,7 @@ def _write_carried(w: Writer, task: Task, carried: Sequence[str], ranks: dict[st
     for name in ("counter", "step_count", "episode_length"):
         w.add(1, f"s.{name}[i] = a.{name}[i] + 1")
     for name in carried:
-        if name in STEPPED or name.startswith("pipe_"):
+        if name in STEPPED or name.startswith(("pipe_", ENGINE)):
             continue
         inner = ", ".join(f"j{axis}" for axis in range(ranks[name] - 1))
         for axis in range(ranks[name] - 1):
@@ -116,6 +118,7 @@ def _write_physics(w: Writer, scene: Scene, task: Task) -> None:
     call(advance.advance_joints, f"a, s, change, i, {parts['joint velocities'].start}")
     if "forces" in parts:
         call(advance.advance_forces, f"s, change, i, {parts['forces'].start}")
+    write_watched(w, scene, parts)
     write_derive(w, scene, task)
     if "contacts" in parts:
         call(advance.advance_contacts, f"a, s, change, i, {parts['contacts'].start}")
@@ -137,6 +140,7 @@ def change_parts(scene: Scene) -> dict[str, slice]:
     sizes |= dict.fromkeys(("joint velocities", "joint positions"), scene.sizes["joints"])
     sizes |= {"forces": scene.model.nu} if scene.model.nu else {}
     sizes |= dict.fromkeys(("contacts", "contact forces"), scene.sizes["feet"]) if scene.sizes["feet"] else {}
+    sizes |= {name: of.size for name, of in watched_parts(scene).items()}
     found, end = {}, 0
     for name, size in sizes.items():
         found[name], end = slice(end, end + size), end + size
@@ -173,13 +177,15 @@ class Imagination:
         self.rows, self.steps, self.device = rows, steps, env.device
         parts, scene, task = env.operands(), env.scene, env.cfg
         kinds = {name: (a.dtype, a.ndim, numbers_of(a.dtype, a.shape[1:])) for name, a in fields.items()}
+        self._watched = watched_parts(scene)
+        kinds |= {name: of.kind for name, of in self._watched.items()}
         self.carried = carried(kinds, left_fields(task))
         self.width = max(columns.stop for columns in self.carried.values())
         self.parts = change_parts(scene)
         self.change_width = max(part.stop for part in self.parts.values())
         mirror = mirror_changes(scene, self.parts) if task.mirror else None
         self.mirror = None if mirror is None else (torch.tensor(mirror[0]), torch.tensor(mirror[1]))
-        self._state, self._watched = env.state, scene.watched
+        self._state, self._copied = env.state, STATE.intersection(scene.watched)
         self._is_floored = task.only_positive_rewards
         self.widths = {name: parts.layout.widths[name] for name in seen_groups(task)}
         more = {"actions": (rows, env.num_actions), "change": (rows, self.change_width)}
@@ -213,7 +219,7 @@ class Imagination:
 
     def read_worlds(self) -> Tensor:
         """Return the rows (N, width) of the environment's worlds as they are now."""
-        views = [getattr(self._state, name) for name in self.carried]
+        views = [self._part(name, getattr(self._state, name)) for name in self.carried]
         return torch.cat([view.reshape(view.shape[0], -1).float() for view in views], 1)
 
     def begin(self, worlds: Tensor, obs: dict[str, Tensor]) -> Tensor:
@@ -232,9 +238,14 @@ class Imagination:
     def _load(self, t: int, worlds: Tensor) -> None:
         views = self._frames.views[t]
         for name, columns in self.carried.items():
-            views[name].copy_(worlds[:, columns].reshape(views[name].shape))
-        for name in self._watched:
+            part = self._part(name, views[name])
+            part.copy_(worlds[:, columns].reshape(part.shape))
+        for name in self._copied:
             views[f"engine_{name}"].copy_(views[name][..., None])
+
+    def _part(self, name: str, view: Tensor) -> Tensor:
+        """Return what a world's row has of a field."""
+        return self._watched[name].part(view) if name in self._watched else view
 
     def step(self, t: int, action: Tensor, change: Tensor, token: Tensor) -> Imagined:
         """Imagine step t.
@@ -315,4 +326,5 @@ def _compile_difference(task: str, scene: Scene, parts: dict[str, slice], struct
         call(advance.difference_forces, f"s, change, i, {parts['forces'].start}")
     if "contacts" in parts:
         call(advance.difference_contacts, f"s, change, i, {parts['contacts'].start}")
+    lines += [f"    {line}" for line in difference_lines(scene, parts)]
     return compile_kernel(task, lines, struct, functions, backward=False)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from robot_rl_envs.entity.mirrors import AXIAL, POLAR, Mirror
+from robot_rl_envs.entity.mirrors import AXIAL, INERTIA, POLAR, SPATIAL, Mirror, bodies, velocities
 
+BODIES = {"engine_cinert": INERTIA, "engine_cvel": SPATIAL, "engine_cfrc_ext": SPATIAL}
+BODIES |= dict.fromkeys(("engine_xpos", "engine_xipos"), POLAR)
 BASE = {"base velocity": POLAR, "base rate": AXIAL, "base position": POLAR, "base rotation": AXIAL}
 
 
@@ -25,8 +27,12 @@ def mirror_changes(scene: Any, parts: Mapping[str, slice]) -> Mirror | None:
     known |= dict.fromkeys(("contacts", "contact forces"), feet)
     if (forces := _actuators(scene.model, robot.joint_names, joints)) is not None:
         known["forces"] = forces
-    perm: list[int] = []
-    sign: list[float] = []
+    known |= {name: bodies(scene, signs) for name, signs in BODIES.items() if name in parts}
+    if "engine_subtree_com" in parts:  # The first row is the world's: the centre of mass of all.
+        perm, sign = bodies(scene, POLAR)
+        known["engine_subtree_com"] = [0, 1, 2, *(k + 3 for k in perm)], [*POLAR, *sign]
+    known |= dict.fromkeys(("engine_qfrc_actuator", "engine_qacc"), velocities(scene))
+    perm, sign = [], []
     for name, columns in parts.items():
         if name not in known or len(known[name][0]) != columns.stop - columns.start:
             return None

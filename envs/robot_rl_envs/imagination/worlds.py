@@ -15,10 +15,10 @@ import warp as wp
 from robot_rl_envs.buffers import extra_fields, model_fields, struct_name
 from robot_rl_envs.entity.scene import Scene, make_scene
 from robot_rl_envs.entity.state import CONSTANTS, FIELDS
-from robot_rl_envs.entity.watched import STATE
 from robot_rl_envs.fuse.layout import make_layout
 from robot_rl_envs.imagination.frames import DERIVED, noted_fields, numbers_of
 from robot_rl_envs.imagination.terms import torch_terms
+from robot_rl_envs.imagination.watched import Watched, watched_parts
 from robot_rl_envs.task import Observation, ObservationGroup, Task
 from robot_rl_envs.terms import observation
 
@@ -29,8 +29,6 @@ OWN += ("termination_bits", "interval_left_s", "command_left_s", "command_hold",
 """Fields that a step writes before anything reads them, or that no term reads."""
 UNKNOWN = ("object_", "imu_acc", "contact_force", "joint_pos_late", "clip", "partner", "message")
 """What the names of fields begin with that nothing here predicts yet."""
-ENGINE = "engine_"
-"""What the names of MuJoCo's own fields begin with."""
 PROBE = 977
 """A number of worlds that no other length of an array is."""
 UNBOUNDED = 1e30
@@ -66,7 +64,7 @@ def kinds_of(task: Task, scene: Scene) -> dict[str, Kind]:
     for name, (dtype, ndim, shape) in extra_fields(task, scene, layout, PROBE).items():
         if shape and shape[0] == PROBE and name not in CONSTANTS:
             found[name] = (dtype, ndim, numbers_of(dtype, shape[1:]))
-    return found
+    return found | {name: of.kind for name, of in watched_parts(scene).items()}
 
 
 def why_not_imagined(task: Task, scene: Any, fields: Iterable[str]) -> str:
@@ -80,8 +78,8 @@ def why_not_imagined(task: Task, scene: Any, fields: Iterable[str]) -> str:
         return f"{name}: has objects, which the model does not predict yet"
     if set(task.observations) != set(task.vectors):
         return f"{name}: observes images"
-    for field in (*fields, *(f"{ENGINE}{watched}" for watched in scene.watched)):
-        if field.startswith(UNKNOWN) or (field.startswith(ENGINE) and field.removeprefix(ENGINE) not in STATE):
+    for field in fields:
+        if field.startswith(UNKNOWN):
             return f"{name}: its terms read {field}, which the model does not predict yet"
     return ""
 
@@ -98,16 +96,18 @@ def with_world(task: Task) -> Task:
     kinds = kinds_of(task, scene)
     if line := why_not_imagined(task, scene, kinds):
         raise ValueError(line)
-    columns = carried(kinds, left_fields(task))
-    terms = {name: Observation(_reader(name, *kinds[name]), clip=UNBOUNDED) for name in columns}
+    columns, watched = carried(kinds, left_fields(task)), watched_parts(scene)
+    terms = {name: Observation(_reader(name, *kinds[name], watched.get(name)), clip=UNBOUNDED) for name in columns}
     group = ObservationGroup(terms=terms, noise=False)
     return dataclasses.replace(task, observations={**task.observations, WORLD: group})
 
 
-def _reader(name: str, dtype: Any, ndim: int, size: int) -> Any:
+def _reader(name: str, dtype: Any, ndim: int, size: int, watched: Watched | None) -> Any:
     """Return the observation term that reads a field as it is."""
     is_vector = bool(getattr(dtype, "_shape_", ()))
-    if ndim == 1:
+    if watched is not None:
+        value = f"s.{name}{watched.element}"
+    elif ndim == 1:
         value = f"s.{name}[i][j]" if is_vector else f"s.{name}[i]"
     elif ndim == 2 and not is_vector:
         value = f"s.{name}[i, j]"

@@ -1,0 +1,100 @@
+"""MuJoCo's own fields in imagined steps: further columns of a change, and of a world's row.
+
+After a step a field is what is predicted, as the actuators' forces are. Places [m] have moved by what is predicted, in
+the world frame, so that a prediction knows no place. qpos and qvel are those of the imagined state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import warp as wp
+from torch import Tensor
+
+from robot_rl_envs.entity.scene import Scene
+from robot_rl_envs.entity.watched import STATE
+from robot_rl_envs.fuse.layout import Writer
+
+ENGINE = "engine_"
+"""What the names of these fields begin with in ``s``."""
+PLACES = frozenset({"xpos", "xipos", "subtree_com"})
+"""Fields of places in the world."""
+ZERO = frozenset({"xpos", "xipos", "cinert", "cvel", "cfrc_ext"})
+"""Fields of bodies in which the first row, of the world itself, is always zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A field (num_envs, ..., columns) of ``s``, of which rows from `first` on have columns in a world's row.
+
+    Attributes:
+        name: in ``s``.
+        is_place: predicted is how far it moves.
+        first: the first row that is not always zero.
+        rows: how many there are from it on.
+        columns: numbers of a row.
+    """
+
+    name: str
+    is_place: bool
+    first: int
+    rows: int
+    columns: int
+
+    @property
+    def size(self) -> int:
+        """Numbers in a world's row."""
+        return self.rows * self.columns
+
+    @property
+    def kind(self) -> tuple[type, int, int]:
+        """Type, dimensions and numbers of a world, as of the other fields of ``s``; the type is the CPU engine's."""
+        return wp.float64, 3, self.size
+
+    @property
+    def element(self) -> str:
+        """Component j of world i's numbers, as Warp's text."""
+        return f"[i, {self.first} + j // {self.columns}, j % {self.columns}]"
+
+    def part(self, view: Tensor) -> Tensor:
+        """Return the numbers (B, rows, columns) of the whole field's."""
+        return view[:, self.first :]
+
+
+def watched_parts(scene: Scene) -> dict[str, Watched]:
+    """Return what is predicted of the watched fields, by the name in ``s``."""
+    import mujoco
+
+    data, found = mujoco.MjData(scene.model), {}
+    for field in scene.watched:
+        if field not in STATE:
+            rows, *inner = getattr(data, field).shape
+            first, name = int(field in ZERO), f"{ENGINE}{field}"
+            found[name] = Watched(name, field in PLACES, first, rows - first, inner[0] if inner else 1)
+    return found
+
+
+def write_watched(w: Writer, scene: Scene, parts: dict[str, slice]) -> None:
+    """Write the lines that fill row i's watched fields from the columns of its change."""
+    for name, of in watched_parts(scene).items():
+        before = f"a.{name}[i, j, k] + " if of.is_place else ""
+        w.add(1, *_loops(of))
+        w.add(3, f"s.{name}[i, j, k] = {before}s.{name}.dtype(change[i, {_column(of, parts)}])")
+
+
+def difference_lines(scene: Scene, parts: dict[str, slice]) -> list[str]:
+    """Return the lines that fill what `write_watched` takes."""
+    lines = []
+    for name, of in watched_parts(scene).items():
+        before = f" - a.{name}[i, j, k]" if of.is_place else ""
+        lines += [*_loops(of), f"        change[i, {_column(of, parts)}] = float(s.{name}[i, j, k]{before})"]
+    return lines
+
+
+def _loops(of: Watched) -> list[str]:
+    """Return the loops over the numbers; the compiler unrolls those of a known length."""
+    return [f"for j in range({of.first}, s.{of.name}.shape[1]):", f"    for k in range(s.{of.name}.shape[2]):"]
+
+
+def _column(of: Watched, parts: dict[str, slice]) -> str:
+    return f"{parts[of.name].start - of.first * of.columns} + j * {of.columns} + k"
