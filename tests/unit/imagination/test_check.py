@@ -75,6 +75,7 @@ def test_every_kind_of_term_is_told_apart():
         ("g1_track", {"rewards.bodies": "", "rewards.orientations": ""}),
         ("panda_lift", {"rewards.carry": ""}),
         ("walker2d_v5", {"rewards.forward": ""}),
+        ("ant_v5", {"rewards.forward": "the model's xpos", "rewards.contact": "the model's cfrc_ext"}),
     ],
 )
 def test_no_term_has_a_wrong_gradient(name, by):
