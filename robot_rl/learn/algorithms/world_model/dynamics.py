@@ -47,9 +47,9 @@ class Range(nn.Module):
     def update(self, x: Tensor, valid: Tensor, ranks: Ranks) -> None:
         """Include the valid (B,) rows of vectors (B, D) of all ranks."""
         not_seen = ~valid[:, None]
-        negative = torch.cat((x.masked_fill(not_seen, torch.inf).neg(), x.masked_fill(not_seen, -torch.inf)), 1)
-        low, high = ranks.max_(negative.amax(0)).chunk(2)
-        torch.minimum(self.low, -low, out=self.low)
+        both = torch.cat((-x.masked_fill(not_seen, torch.inf), x.masked_fill(not_seen, -torch.inf)), 1)
+        negative_low, high = ranks.max_(both.amax(0)).chunk(2)
+        torch.minimum(self.low, -negative_low, out=self.low)
         torch.maximum(self.high, high, out=self.high)
 
     def bounds(self) -> tuple[Tensor, Tensor]:

@@ -186,7 +186,7 @@ class WorldModel(Algorithm):
             reward, _, *groups = self.imagination.run(t, action, prediction.forward(critic_obs, action))
             critic_obs = self.views.of("critic", groups)
             wrong.append(reward - windows["reward"][t])
-        missed = (torch.stack(wrong) * goes_on).cumsum(0)
+        missed = torch.where(goes_on > 0.0, torch.stack(wrong), 0.0).cumsum(0)
         size = (windows["reward"] * goes_on).cumsum(0).abs().sum(1).clamp(min=1e-6)
         gaps = self.ranks.mean_(missed.abs().sum(1) / size)
         self.gaps[: len(gaps)].lerp_(gaps, GAP_RATE)
