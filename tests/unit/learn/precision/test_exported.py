@@ -4,12 +4,12 @@ import warnings
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import torch
 from robot_rl_deploy.export import _separate, _simplify
 from robot_rl_deploy.network import check_operators
 from robot_rl_deploy.precision import PrecisionSpec
+from robot_rl_deploy.session import open_network
 from robot_rl_deploy.strict import decode
 
 from robot_rl.learn.precision import bounds
@@ -34,11 +34,7 @@ def run_onnx(module, inputs, mode, opset=21):
         _simplify(program.model)
     model = program.model_proto
     _separate(model.graph)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = 1, 4
-    if mode == "fp8":
-        options.add_session_config_entry("session.disable_quant_qdq", "1")
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = open_network(model.SerializeToString(), mode)
     feeds = {node.name: x.numpy() for node, x in zip(session.get_inputs(), inputs, strict=True)}
     return torch.from_numpy(session.run(None, feeds)[0]), model
 
