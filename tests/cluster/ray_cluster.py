@@ -39,6 +39,9 @@ QUICK = {
 }
 """A lost node is noticed in two to four seconds, and processes do not wait behind all others, as with Ray's 15."""
 
+RUNNING = ("RayTrain", "train_alone", "TrainController", "SimulatorProcess", "EvaluatorProcess")
+"""What the names of actors and tasks of a training have in them."""
+
 
 def free_port():
     with socket.socket() as probe:
@@ -68,6 +71,7 @@ class RayCluster:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
         self.raylets = []
+        self._nodes = nodes + 1
         port = self.dashboard.rpartition(":")[2]
         head = ["--head", f"--port={self.address.partition(':')[2]}", "--num-cpus=0", f"--temp-dir={folder}"]
         more = [
@@ -78,7 +82,8 @@ class RayCluster:
         self._start([*head, *more], *[self._node() for _ in range(nodes)])
 
     def _node(self, cores=1):
-        return [f"--address={self.address}", f"--num-cpus={cores}"]
+        # The head's log monitor reads the logs of all nodes, which have one folder.
+        return [f"--address={self.address}", f"--num-cpus={cores}", "--include-log-monitor=false"]
 
     def _start(self, *nodes):
         before = set(self._find_raylets())
@@ -137,7 +142,18 @@ class RayCluster:
     def busy(self):
         """Return the names of actors and tasks that still run, but for Ray's own that stay."""
         names = [words[0] for raylet in self.raylets for child in _children(raylet) if (words := _words(child))]
-        return [name for name in names if "RayTrain" in name or "train_alone" in name or "TrainController" in name]
+        return [name for name in names if any(part in name for part in RUNNING)]
+
+    def is_idle(self, seconds):
+        """Whether nothing runs any more within a time."""
+        end = time.monotonic() + seconds
+        while self.busy() and time.monotonic() < end:
+            time.sleep(0.2)
+        return not self.busy()
+
+    def is_changed(self):
+        """Whether it has not the nodes that it began with."""
+        return len(self.raylets) != self._nodes or not all(raylet.is_running() for raylet in self.raylets)
 
     def stop(self):
         """Kill all of it."""
@@ -154,17 +170,38 @@ class RayCluster:
         return found
 
 
-@contextlib.contextmanager
-def running_cluster(**options):
-    """A cluster in a folder of its own, of which nothing is left in the end."""
-    folder = Path(tempfile.mkdtemp(prefix="ray"))  # Ray's sockets need a short path.
-    cluster = RayCluster(folder, **options)
-    try:
-        yield cluster
-    finally:
+class Clusters:
+    """One cluster for the tests of a module, in a folder of its own; another where a test left something that runs.
+
+    A test that failed leaves its training, and the next would wait for room. Nothing is left in the end.
+    """
+
+    def __init__(self, **options):
+        self._options = options
+        self._cluster = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._stop()
+
+    def idle(self):
+        """Return a cluster on which nothing runs."""
+        if self._cluster is not None and (self._cluster.is_changed() or not self._cluster.is_idle(30)):
+            self._stop()
+        if self._cluster is None:
+            folder = Path(tempfile.mkdtemp(prefix="ray"))  # Ray's sockets need a short path.
+            self._cluster = RayCluster(folder, **self._options)
+        return self._cluster
+
+    def _stop(self):
+        if self._cluster is None:
+            return
+        cluster, self._cluster = self._cluster, None
         cluster.stop()
-        shutil.rmtree(folder, ignore_errors=True)
-    assert cluster.processes() == []
+        shutil.rmtree(cluster.folder, ignore_errors=True)
+        assert cluster.processes() == []
 
 
 def node_id(raylet):
@@ -183,8 +220,11 @@ def rows(path):
         return []
 
 
-def wait_until(condition, seconds=90, process=None):
-    """Wait for a condition; where the process ends before, show what it printed."""
+def wait_until(condition, seconds=240, process=None):
+    """Wait for a condition; where the process ends before, show what it printed.
+
+    Each process of a training takes ten seconds of a slow core to begin, and there may be six on one.
+    """
     end = time.monotonic() + seconds
     while not condition():
         if process is not None and process.poll() is not None:
@@ -193,7 +233,7 @@ def wait_until(condition, seconds=90, process=None):
             if process is not None:
                 process.kill()
             raise AssertionError("too late" if process is None else process.communicate()[0])
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 def _children(process):

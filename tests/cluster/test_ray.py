@@ -12,7 +12,7 @@ import pytest
 from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
-from tests.cluster.ray_cluster import rows, running_cluster, wait_until
+from tests.cluster.ray_cluster import Clusters, rows, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -20,9 +20,14 @@ SMALL = ("task=cartpole", "num_envs=64", "num_threads=1", "save_interval=10")
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    with running_cluster(dashboard=True) as cluster:
-        yield cluster
+def clusters():
+    with Clusters(dashboard=True) as clusters:
+        yield clusters
+
+
+@pytest.fixture
+def cluster(clusters):
+    return clusters.idle()
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +54,20 @@ def finish(process, path, iterations, code=0):
     return output
 
 
+def end(process, path):
+    """Let a training take three more iterations, end it by a signal, and return what it printed.
+
+    Each iteration was done once.
+    """
+    before = last(path)["iteration"]
+    wait_until(lambda: last(path)["iteration"] >= before + 3, process=process)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 85, output
+    assert [row["iteration"] for row in rows(path)] == list(range(1, last(path)["iteration"] + 1)), output
+    return output
+
+
 def test_killed_processes_are_replaced_and_the_run_is_the_same(cluster, root):
     for name in ("undisturbed", "killed"):
         path = root / "runs/cartpole" / name
@@ -67,7 +86,7 @@ def test_killed_processes_are_replaced_and_the_run_is_the_same(cluster, root):
 
 def test_a_lost_machine_leaves_a_smaller_group_that_grows_again(cluster, root):
     path = root / "runs/cartpole/lost"
-    process = train(cluster, root, "lost", 200, "launcher.min_nodes=1")
+    process = train(cluster, root, "lost", 2000, "launcher.min_nodes=1")
     wait_until(lambda: last(path)["iteration"] >= 14, process=process)
     cluster.kill_node(cluster.raylets[-1])
     wait_until(lambda: last(path)["ranks"] == 1, process=process)
@@ -76,14 +95,14 @@ def test_a_lost_machine_leaves_a_smaller_group_that_grows_again(cluster, root):
     wait_until(lambda: seen.append(last(path)) or seen[-1]["ranks"] == 2, process=process)
     numbers = [row["iteration"] for row in seen]
     assert numbers == sorted(numbers)  # To grow, it saved first.
-    output = finish(process, path, 200)
+    output = end(process, path)
     assert "a machine has joined the cluster" in output
     assert {(row["ranks"], row["num_envs"]) for row in rows(path)} == {(1, 64), (2, 64)}
 
 
 def test_a_notice_saves_and_the_killed_command_goes_on(cluster, root):
     path = root / "runs/cartpole/notice"
-    process = train(cluster, root, "notice", 120, "launcher.min_nodes=1")
+    process = train(cluster, root, "notice", 2000, "launcher.min_nodes=1")
     wait_until(lambda: last(path)["iteration"] >= 12, process=process)
     cluster.drain(cluster.raylets[-1])
     seen = []
@@ -95,8 +114,9 @@ def test_a_notice_saves_and_the_killed_command_goes_on(cluster, root):
     wait_until(lambda: cluster.busy() == [])
     cluster.kill_node(cluster.raylets[-1])
     cluster.add_node()
-    process = train(cluster, root, "notice", 120, "launcher.min_nodes=1")
-    output = finish(process, path, 120)
+    process = train(cluster, root, "notice", 2000, "launcher.min_nodes=1")
+    wait_until(lambda: last(path)["ranks"] == 2, process=process)
+    output = end(process, path)
     assert "2 processes" in output
     wait_until(lambda: cluster.busy() == [])
 
@@ -164,12 +184,11 @@ def short():
         yield folder
 
 
-@pytest.mark.parametrize("processes", ["launcher.nodes=2", "launcher.ranks=2"])
-def test_without_a_cluster_one_is_started_and_ended(root, short, processes):
-    name = processes.replace("=", "-")
+def test_without_a_cluster_one_is_started_and_ended(root, short):
+    name = "alone"
     environ = {**os.environ, "RAY_TMPDIR": short, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "robot_rl.cli.main", "train", *SMALL, f"run_id={name}", "max_iterations=3"]
-    command += ["launcher=ray", processes, "launcher.address=local"]
+    command += ["launcher=ray", "launcher.ranks=2", "launcher.address=local"]
     done = subprocess.run(command, cwd=root, env=environ, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert last(root / "runs/cartpole" / name)["ranks"] == 2

@@ -11,7 +11,7 @@ import pytest
 
 from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
-from tests.cluster.ray_cluster import _words, rows, running_cluster, wait_until
+from tests.cluster.ray_cluster import Clusters, _words, rows, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -21,9 +21,14 @@ OURS = ("simulators", "simulators/lost", "staleness/dropped")
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    with running_cluster(nodes=3) as cluster:
-        yield cluster
+def clusters():
+    with Clusters(nodes=3) as clusters:
+        yield clusters
+
+
+@pytest.fixture
+def cluster(clusters):
+    return clusters.idle()
 
 
 @pytest.fixture(scope="module")
@@ -90,18 +95,7 @@ def test_a_killed_simulator_is_replaced_and_a_killed_learner_goes_on(cluster, ro
     wait_until(lambda: simulators(cluster) == [], 30)
 
 
-def test_a_signal_saves_and_no_simulator_is_left(cluster, root):
-    path = root / "runs/cartpole/signal"
-    process = train(cluster, root, "signal", 400, "roles.sim.count=2", "staleness.max=1")
-    wait_until(lambda: done(path) >= 5, process=process)
-    process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 85, output
-    assert int(latest_checkpoint(path).name) == done(path) < 400
-    wait_until(lambda: simulators(cluster) == [], 30)
-
-
-def test_simulators_for_which_there_is_no_room_join_with_a_machine_and_go_with_it(cluster, root):
+def test_simulators_join_and_leave_with_a_machine_and_a_signal_saves(cluster, root):
     path = root / "runs/cartpole/elastic"
     sims = ("roles.sim.count=3", "roles.sim.least=2", "roles.sim.cpus=1", "staleness.max=1", "num_envs=192")
     process = train(cluster, root, "elastic", 2000, *sims)
@@ -114,7 +108,10 @@ def test_simulators_for_which_there_is_no_room_join_with_a_machine_and_go_with_i
     wait_until(lambda: present() == 2.0, process=process)
     assert rows(path)[-1]["simulators/lost"] == 1.0
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 85, process.communicate()[0]
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 85, output
+    assert int(latest_checkpoint(path).name) == done(path) < 2000
+    wait_until(lambda: simulators(cluster) == [], 60)
     last = done(path) + 5
     found = finish(train(cluster, root, "elastic", last, *sims), path, last)  # With fewer machines than before.
     assert found[-1]["simulators"] == 2.0
