@@ -5,7 +5,9 @@ Without a built runtime nothing here is collected, unless ROBOT_RL_REQUIRE_ALL i
 
 import importlib.util
 import os
+import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,9 @@ ROOT = Path(__file__).parents[2]
 BUILT = importlib.util.find_spec("robot_rl_runtime") is not None
 if not BUILT and os.environ.get("ROBOT_RL_REQUIRE_ALL") != "1":
     collect_ignore_glob = ["*"]
+
+WITHOUT_TYPES = ("golden",)
+"""Sources that use a class which is not part of a sanitized program."""
 
 
 def load(path):
@@ -38,6 +43,34 @@ def pytest_report_header():
 def shared():
     """A function that loads another folder's module by its path under tests/."""
     return load
+
+
+@pytest.fixture(scope="session")
+def sanitized(tmp_path_factory):
+    """sanitized(main, parts): a program of a file and sources of the runtime, with the address and UB sanitizers.
+
+    Sources are compiled once, a core each; nothing is optimized, since the compiler takes longer than the program.
+    """
+    if shutil.which("g++") is None:
+        pytest.skip("needs g++")
+    folder, sources = tmp_path_factory.mktemp("sanitized"), ROOT / "deploy_jetson/runtime/src"
+    flags = ["-std=c++20", "-O0", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{sources}"]
+
+    def compile_one(source):
+        target = folder / f"{source.parent.name}_{source.stem}.o"
+        if not target.exists():
+            more = ["-fno-sanitize=vptr"] if source.stem in WITHOUT_TYPES else []
+            subprocess.run(["g++", *flags, *more, "-c", source, "-o", target], check=True)
+        return target
+
+    def build(main, parts):
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = list(pool.map(compile_one, [main, *(sources / f"{part}.cpp" for part in parts)]))
+        program = folder / main.parent.name
+        subprocess.run(["g++", "-fsanitize=address,undefined", *objects, "-o", program, "-lpthread"], check=True)
+        return program
+
+    return build
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-// Headers that pip's build reads once for the whole core.
+// Headers that a build reads once for the whole core.
 #include <algorithm>
 #include <array>
 #include <atomic>
