@@ -46,7 +46,7 @@ def bodies(scene: Any, signs: tuple[float, ...]) -> Mirror:
     Raises:
         ValueError: a body has no partner on the other side.
     """
-    partner, width = _partners(scene.model), len(signs)
+    partner, width = partners(scene.model), len(signs)
     perm = [(b - 1) * width + k for b in partner[1:] for k in range(width)]
     return perm, list(signs) * (len(partner) - 1)
 
@@ -75,21 +75,21 @@ def _coordinates(scene: Any, address: np.ndarray, floating: tuple[float, ...]) -
     return perm, sign
 
 
-def _partners(model: mujoco.MjModel) -> list[int]:
+def partners(model: mujoco.MjModel) -> list[int]:
     """Return the body on the other side for every body, by the centres of mass in the model's own pose."""
     import mujoco
 
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
     centres = data.xipos
-    partners = [0]
+    found = [0]
     for body in range(1, model.nbody):
         image = centres[body] * (1.0, -1.0, 1.0)
         distance = np.linalg.norm(centres[1:] - image, axis=1) + np.abs(model.body_mass[1:] - model.body_mass[body])
-        found = 1 + int(distance.argmin())
-        if distance[found - 1] > NEAR_M:
+        nearest = 1 + int(distance.argmin())
+        if distance[nearest - 1] > NEAR_M:
             raise ValueError(f"body {model.body(body).name or body!r} has no partner on the other side of the mirror")
-        partners.append(found)
-    if any(partners[partners[b]] != b for b in range(model.nbody)):
+        found.append(nearest)
+    if any(found[found[b]] != b for b in range(model.nbody)):
         raise ValueError("the bodies are not in pairs on both sides of the mirror")
-    return partners
+    return found

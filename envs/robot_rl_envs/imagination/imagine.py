@@ -18,13 +18,16 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from robot_rl_envs.entity import mirrors
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.watched import STATE
+from robot_rl_envs.entries import CLIP
 from robot_rl_envs.fuse import Numbers
 from robot_rl_envs.fuse.layout import Writer
 from robot_rl_envs.fuse.observing import GROUP, write_onward
 from robot_rl_envs.imagination import advance
 from robot_rl_envs.imagination.compiling import compile_kernel
+from robot_rl_envs.imagination.context import drawn_numbers, mirror_numbers, representatives
 from robot_rl_envs.imagination.frames import Frames, fields_of, numbers_of
 from robot_rl_envs.imagination.mirror import mirror_changes
 from robot_rl_envs.imagination.terms import write_derive
@@ -45,12 +48,14 @@ class Imagined:
         obs: observation groups, (B, D) each.
         reward: (B,).
         ended: (B,) 1.0 where a termination that is no time-out holds; it has no gradient.
+        speeds: (B, S) generalized velocities after it, of a task that observes velocities only within a bound.
         token: () what the next step takes, so that gradients are computed in the reverse order of the steps.
     """
 
     obs: dict[str, Tensor]
     reward: Tensor
     ended: Tensor
+    speeds: Tensor
     token: Tensor
 
 
@@ -154,10 +159,14 @@ class Imagination:
     and gradients are computed once.
 
     Attributes:
-        carried: columns of a world's row by field of ``s``; `width` is how many there are.
+        carried: columns of a world's row by field of ``s``.
+        context: its further columns: numbers of MuJoCo's model that events draw, which no step changes.
+        width: how many columns there are in all.
         parts: columns of the changes by what they are; `change_width` is how many there are.
+        speeds: columns of qvel that a model has to see besides observations, since these stop at a bound; mostly none.
         widths: components of each observation group, in the order that steps return them.
-        mirror: (permutation, sign) of the changes under the left-right mirror; None for a task without one.
+        mirror: (permutation, sign) of the changes under the left-right mirror, and `context_mirror` and `speeds_mirror`
+            those of the context and the speeds; None for a task without one.
     """
 
     def __init__(self, env: Any, rows: int, steps: int) -> None:
@@ -180,11 +189,21 @@ class Imagination:
         self._watched = watched_parts(scene)
         kinds |= {name: of.kind for name, of in self._watched.items()}
         self.carried = carried(kinds, left_fields(task))
-        self.width = max(columns.stop for columns in self.carried.values())
+        first = 6 if scene.base else 0
+        self.speeds = slice(first, scene.model.nv) if _is_bounded(task) else slice(first, first)
+        drawn = drawn_numbers(task, scene)
+        self._drawn = representatives(drawn)
+        end = max(columns.stop for columns in self.carried.values())
+        self.context = slice(end, end + len(self._drawn))
+        self.width = self.context.stop
         self.parts = change_parts(scene)
         self.change_width = max(part.stop for part in self.parts.values())
         mirror = mirror_changes(scene, self.parts) if task.mirror else None
         self.mirror = None if mirror is None else (torch.tensor(mirror[0]), torch.tensor(mirror[1]))
+        mirror = mirrors.without(first, mirrors.velocities(scene)) if task.mirror and _is_bounded(task) else ([], [])
+        self.speeds_mirror = torch.tensor(mirror[0], dtype=torch.int64), torch.tensor(mirror[1])
+        mirror = mirror_numbers(scene, drawn) if task.mirror else None
+        self.context_mirror = None if mirror is None else (torch.tensor(mirror[0]), torch.tensor(mirror[1]))
         self._state, self._copied = env.state, STATE.intersection(scene.watched)
         self._is_floored = task.only_positive_rewards
         self.widths = {name: parts.layout.widths[name] for name in seen_groups(task)}
@@ -220,6 +239,7 @@ class Imagination:
     def read_worlds(self) -> Tensor:
         """Return the rows (N, width) of the environment's worlds as they are now."""
         views = [self._part(name, getattr(self._state, name)) for name in self.carried]
+        views += [getattr(self._state, of.field)[:, of.row, of.column] for of in self._drawn]
         return torch.cat([view.reshape(view.shape[0], -1).float() for view in views], 1)
 
     def begin(self, worlds: Tensor, obs: dict[str, Tensor]) -> Tensor:
@@ -256,8 +276,12 @@ class Imagination:
             change: (B, change_width) what the model predicts, by `parts`.
             token: That of the step before, or of `begin`.
         """
-        token, reward, ended, *obs = _Step.apply(token, action, change, self, t)  # type: ignore[misc]
-        return Imagined(dict(zip(self.widths, obs, strict=True)), reward, ended, token)
+        token, reward, ended, speeds, *obs = _Step.apply(token, action, change, self, t)  # type: ignore[misc]
+        return Imagined(dict(zip(self.widths, obs, strict=True)), reward, ended, speeds, token)
+
+    def speeds_of(self, worlds: Tensor) -> Tensor:
+        """Return the speeds (B, S) of worlds (B, width)."""
+        return worlds[:, self.carried["qvel"]][:, self.speeds]
 
     def measure_changes(self, before: Tensor, after: Tensor) -> Tensor:
         """Return the changes (B, change_width) from worlds (B, width) to those after them; it takes a step's memory."""
@@ -269,25 +293,31 @@ class Imagination:
         return frames.views[1]["change"].clone()
 
     def run(self, t: int, action: Tensor, change: Tensor) -> tuple[Tensor, ...]:
-        """Compute step t without autograd; return reward, end and observations in the order of `widths`."""
+        """Compute step t without autograd; return reward, end, speeds and observations in the order of `widths`."""
         views = self._frames.views[t + 1]
         views["actions"].copy_(action)
         views["change"].copy_(change)
         self._launches[t].launch()
         # The gradient is that of the sum, or a policy that is far from any reward would have none.
         reward = views["rewards"].clamp(min=0.0) if self._is_floored else views["rewards"].detach()
-        return (reward, *(views[name].detach() for name in ("ended", *(f"obs {name}" for name in self.widths))))
+        speeds = views["qvel"][:, self.speeds].detach()
+        return (reward, views["ended"].detach(), speeds, *(views[f"obs {name}"].detach() for name in self.widths))
 
-    def run_back(self, t: int, reward: Tensor, obs: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+    def run_back(
+        self, t: int, reward: Tensor, obs: Sequence[Tensor | None], speeds: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return the gradients of step t's action and change.
 
         Args:
             t: The step; those after it have gone back.
             reward: (B,) the gradient of its reward.
             obs: Of its observation groups, (B, D) each, None for zero.
+            speeds: Of its speeds, (B, S), likewise.
         """
         own = self._frames.grads[t + 1]
         own["rewards"].copy_(reward)
+        if speeds is not None and speeds.shape[1]:
+            own["qvel"][:, self.speeds] += speeds
         for name, grad in zip(self.widths, obs, strict=True):
             if grad is not None:
                 own[f"obs {name}"].add_(grad)  # A history of the step after it has its own part.
@@ -306,8 +336,14 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        action, change = ctx.imagination.run_back(ctx.t, grads[1], grads[3:])
+        action, change = ctx.imagination.run_back(ctx.t, grads[1], grads[4:], grads[3])
         return grads[0], action, change, None, None
+
+
+def _is_bounded(task: Task) -> bool:
+    """Whether a task observes a velocity within a bound that is narrower than what no observation reaches."""
+    groups = [task.vectors[name] for name in seen_groups(task)]
+    return any("/s" in term.info.unit and term.clip < CLIP for group in groups for term in group.terms.values())
 
 
 def _compile_difference(task: str, scene: Scene, parts: dict[str, slice], struct: Any) -> Any:

@@ -25,7 +25,7 @@ def mirror_changes(scene: Any, parts: Mapping[str, slice]) -> Mirror | None:
     known = {name: (list(range(3)), list(signs)) for name, signs in BASE.items()}
     known |= dict.fromkeys(("joint velocities", "joint positions"), joints)
     known |= dict.fromkeys(("contacts", "contact forces"), feet)
-    if (forces := _actuators(scene.model, robot.joint_names, joints)) is not None:
+    if (forces := mirror_actuators(scene.model, robot.joint_names, joints)) is not None:
         known["forces"] = forces
     known |= {name: bodies(scene, signs) for name, signs in BODIES.items() if name in parts}
     if "engine_subtree_com" in parts:  # The first row is the world's: the centre of mass of all.
@@ -41,7 +41,7 @@ def mirror_changes(scene: Any, parts: Mapping[str, slice]) -> Mirror | None:
     return perm, sign
 
 
-def _actuators(model: Any, names: Any, joints: Mirror) -> Mirror | None:
+def mirror_actuators(model: Any, names: Any, joints: Mirror) -> Mirror | None:
     """Return the mirror of the actuators, each of which drives a joint of its own; None where that is not so."""
     driven = [model.joint(int(model.actuator_trnid[u, 0])).name for u in range(model.nu)]
     perm, sign = [], []

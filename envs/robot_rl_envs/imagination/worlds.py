@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import linecache
-from collections.abc import Iterable, Mapping
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import warp as wp
@@ -16,6 +17,7 @@ from robot_rl_envs.buffers import extra_fields, model_fields, struct_name
 from robot_rl_envs.entity.scene import Scene, make_scene
 from robot_rl_envs.entity.state import CONSTANTS, FIELDS
 from robot_rl_envs.fuse.layout import make_layout
+from robot_rl_envs.imagination.context import CONTEXT, Number, drawn_numbers, representatives
 from robot_rl_envs.imagination.frames import DERIVED, noted_fields, numbers_of
 from robot_rl_envs.imagination.terms import torch_terms
 from robot_rl_envs.imagination.watched import Watched, watched_parts
@@ -98,6 +100,8 @@ def with_world(task: Task) -> Task:
         raise ValueError(line)
     columns, watched = carried(kinds, left_fields(task)), watched_parts(scene)
     terms = {name: Observation(_reader(name, *kinds[name], watched.get(name)), clip=UNBOUNDED) for name in columns}
+    if numbers := representatives(drawn_numbers(task, scene)):
+        terms[CONTEXT] = Observation(_context_reader(numbers), clip=UNBOUNDED)
     group = ObservationGroup(terms=terms, noise=False)
     return dataclasses.replace(task, observations={**task.observations, WORLD: group})
 
@@ -113,10 +117,23 @@ def _reader(name: str, dtype: Any, ndim: int, size: int, watched: Watched | None
         value = f"s.{name}[i, j]"
     else:
         raise ValueError(f"the field {name} has too many dimensions for a row of numbers")
-    text = (
-        f'def world_{name}(s: Any, i: int, j: int) -> float:\n    """The field {name}."""\n    return float({value})\n'
-    )
-    filename = f"<robot_rl world {name} {size}>"
+    return _term(name, [f"return float({value})"], size)
+
+
+def _context_reader(numbers: Sequence[Number]) -> Any:
+    """Return the observation term that reads the numbers of MuJoCo's model which events draw."""
+    lines = [
+        f"if j == {j}: return float(s.{number.field}[i, {number.row}, {number.column}])"
+        for j, number in enumerate(numbers)
+    ]
+    return _term(CONTEXT, [*lines, "return float(0.0)"], len(numbers))
+
+
+def _term(name: str, lines: Sequence[str], size: int) -> Any:
+    """Return an observation term of these lines."""
+    body = "\n".join(f"    {line}" for line in lines)
+    text = f'def world_{name}(s: Any, i: int, j: int) -> float:\n    """The field {name}."""\n{body}\n'
+    filename = f"<robot_rl world {name} {zlib.crc32(text.encode())}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     namespace: dict[str, Any] = {"Any": Any, "__name__": __name__}
     exec(compile(text, filename, "exec"), namespace)

@@ -83,6 +83,7 @@ def test_with_the_changes_of_the_physics_a_step_is_the_simulators(recorded):
         assert set(step.obs) == set(real.obs[0]) - {"world"}
         for name, value in step.obs.items():
             assert torch.allclose(value[rows], real.obs[t + 1][name][rows], atol=2e-5), (t, name)
+        assert torch.allclose(step.speeds[rows], imagination.speeds_of(real.worlds[t + 1])[rows], atol=2e-5)
 
 
 def test_gradients_are_those_of_finite_differences(recorded):
@@ -101,7 +102,7 @@ def test_gradients_are_those_of_finite_differences(recorded):
         seen = sum(
             ((step.obs[name] / scales[name]).sin() @ weight) for step in found for name, weight in weights.items()
         )
-        return sum(step.reward for step in found) + 0.1 * seen
+        return sum(step.reward + 0.1 * step.speeds.sin().sum(1) for step in found) + 0.1 * seen
 
     actions = [action.clone().requires_grad_() for action in real.actions]
     changes = [change.clone().requires_grad_() for change in real.changes]
@@ -155,3 +156,12 @@ def test_a_place_is_predicted_by_its_move():
     assert torch.allclose(change[:, part], torch.arange(3.0 * bodies).expand(2, -1), atol=1e-5)
     assert bool((change[:, imagination.parts["engine_cfrc_ext"]] == 7.0).all())
     env.close()
+
+
+def test_a_model_sees_the_velocities_that_observations_cut_off():
+    for name, speeds in (("walker2d_v5", 9), ("hopper_v5", 6), ("half_cheetah_v5", 0), ("go2_flat", 0)):
+        env = make_env(with_world(get_task(name)), num_envs=2, device="cpu", seed=1)
+        imagination = Imagination(env, 2, 1)
+        env.state.qvel[:] = 50.0
+        assert imagination.speeds_of(imagination.read_worlds()).tolist() == [[50.0] * speeds] * 2, name
+        env.close()

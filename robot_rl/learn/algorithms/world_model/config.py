@@ -27,6 +27,7 @@ class WorldModelCfg:
         rows: states that imagination begins at, for one step of the policy.
         policy_steps: steps of policy and critic in one iteration.
         model_steps: steps of the model in one iteration.
+        model_horizon: steps over which the model's loss goes; 1: single ones only.
         batch: transitions of a step of the model.
         hidden: hidden layers of the model.
         learning_rate: step size of the policy.
@@ -48,6 +49,7 @@ class WorldModelCfg:
     rows: int = 48
     policy_steps: int = 8
     model_steps: int = 24
+    model_horizon: int = 1
     batch: int = 2048
     hidden: tuple[int, ...] = (256, 256)
     learning_rate: float = 2e-3
@@ -66,6 +68,7 @@ class WorldModelCfg:
             check_range(name, getattr(self, name), 0.0, 1.0)
         check_range("horizon", self.horizon, 1, 1000)
         check_range("least_horizon", self.least_horizon, 1, 1000)
+        check_range("model_horizon", self.model_horizon, 1, 1000)
         check_range("max_gap", self.max_gap, 0.0, math.inf)
         for name in ("rows", "policy_steps", "model_steps"):
             check_range(name, getattr(self, name), 1, 65536)

@@ -23,6 +23,10 @@ CHANGE_MARGIN = 0.1
 """Likewise for a predicted change."""
 CONTACTS, CONTACT_FORCES = "contacts", "contact forces"
 """Parts of a change that are a probability, and at least zero."""
+ENDS = "ends"
+"""The last column of what a model predicts: whether the step ends the episode, in whose place no gradient would be."""
+WATCHED = "engine_"
+"""What the names of parts begin with that are MuJoCo's own fields."""
 
 
 class Range(nn.Module):
@@ -65,22 +69,33 @@ class Range(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What a model maps: components of an observation, of an action, and the columns of a change by what they are."""
+    """What a model maps.
+
+    Attributes:
+        obs: components of an observation, with the speeds that it does not tell.
+        action: of an action.
+        parts: columns of a change by what they are.
+        context: how many numbers there are that no step changes.
+    """
 
     obs: int
     action: int
     parts: Mapping[str, slice]
+    context: int = 0
 
 
 class Dynamics(nn.Module):
     """A perceptron that predicts changes in their own deviations.
 
     Attributes:
-        parts: columns of a change by what they are.
-        inputs: normalizes the observation.
+        parts: columns of a change by what they are, and of the episode's end.
+        inputs: normalizes the observation and the context after it.
         outputs: mean and deviation of the changes.
         known: the range of observations, and `possible` that of changes.
+        shares: (P,) weight of each column in the loss, 1 in all.
     """
+
+    shares: Tensor
 
     def __init__(
         self, sizes: Sizes, hidden: Sequence[int], seed: int, mirrors: Mapping[str, Mirror] | None = None
@@ -91,48 +106,75 @@ class Dynamics(nn.Module):
             sizes: of observations, actions and changes.
             hidden: hidden layers.
             seed: of the weights.
-            mirrors: of "critic", "action" and "change", for a model that is mirror-equivariant; else None.
+            mirrors: of "seen" (observation and context), "action" and "change", for a model that is mirror-equivariant;
+                else None.
         """
         super().__init__()
-        self.parts = dict(sizes.parts)
-        size = max(part.stop for part in self.parts.values())
-        seen = None if mirrors is None else mirrors["critic"]
-        self.inputs = Normalizer(sizes.obs, seen)
-        self.outputs = Normalizer(size, None if mirrors is None else mirrors["change"])
-        self.known, self.possible = Range(sizes.obs, MARGIN), Range(size, CHANGE_MARGIN)
+        end = max(part.stop for part in sizes.parts.values())
+        self.parts = {**sizes.parts, ENDS: slice(end, end + 1)}
+        size = end + 1
+        self.size, width = sizes.obs, sizes.obs + sizes.context
+        seen = None if mirrors is None else mirrors["seen"]
+        self.inputs = Normalizer(width, seen)
+        changed = (
+            None
+            if mirrors is None
+            else join_mirrors(mirrors["change"], (torch.zeros(1, dtype=torch.int64), torch.ones(1)))
+        )
+        self.outputs = Normalizer(size, changed)
+        self.register_buffer("shares", _shares(self.parts, size), persistent=False)
+        self.known, self.possible = Range(sizes.obs, MARGIN), Range(end, CHANGE_MARGIN)
         generator = torch.Generator().manual_seed(seed)
         cfg = NetworkCfg(hidden=tuple(hidden), activation="silu", output_gain=0.01)
         if mirrors is None:
-            self.body: Any = Mlp(sizes.obs + sizes.action, size, cfg, generator)
+            self.body: Any = Mlp(width + sizes.action, size, cfg, generator)
         else:
-            (perm, sign), (perm_2, sign_2) = mirrors["critic"], mirrors["action"]
-            both = torch.cat((perm, perm_2 + sizes.obs)), torch.cat((sign, sign_2))
-            self.body = SymmetricMlp(both, mirrors["change"], cfg, generator)
+            assert seen is not None
+            assert changed is not None
+            self.body = SymmetricMlp(join_mirrors(seen, mirrors["action"]), changed, cfg, generator)
 
     def refresh(self) -> None:
         """Recompute what is not part of the state, after its tensors were replaced."""
         self.inputs.refresh()
         self.outputs.refresh()
 
-    def raw(self, obs: Tensor, action: Tensor) -> Tensor:
-        """Return the network's output (B, P): normalized changes, and the contacts' logits."""
-        return self.body.plain(self.body.encode(torch.cat((self.inputs(obs), action), 1)))
+    def raw(self, seen: Tensor, action: Tensor) -> Tensor:
+        """Return the network's output (B, P + 1): normalized changes, and the logits of contacts and of the end.
 
-    def forward(self, obs: Tensor, action: Tensor) -> Tensor:
-        """Return changes (B, P) at raw observations (B, D) and actions (B, A)."""
-        return Prediction(self).forward(obs, action)
+        Args:
+            seen: (B, D + C) observations and context.
+            action: (B, A).
+        """
+        return self.body.plain(self.body.encode(torch.cat((self.inputs(seen), action), 1)))
 
-    def loss(self, obs: Tensor, action: Tensor, change: Tensor, weight: Tensor) -> Tensor:
-        """Return the loss () of predictions of changes (B, P), each row with a weight (B,)."""
-        out = self.raw(obs, action)
+    def forward(self, seen: Tensor, action: Tensor) -> Tensor:
+        """Return changes (B, P) at observations and context (B, D + C) and actions (B, A)."""
+        return Prediction(self, seen[:, self.size :]).forward(seen[:, : self.size], action)
+
+    def predict(self, seen: Tensor, action: Tensor) -> Tensor:
+        """Return the changes (B, P) of `forward`, with a gradient by the weights."""
+        out = self.raw(seen, action)
+        low, high = self.possible.bounds()
+        change = self.outputs.inverse(out)[:, :-1]
+        change = change + (change.clamp(low, high) - change).detach()
+        if CONTACTS not in self.parts:
+            return change
+        contacts, forces = self.parts[CONTACTS], self.parts[CONTACT_FORCES]
+        chance = torch.sigmoid(out[:, contacts])
+        touches = chance + ((chance > 0.5).to(chance.dtype) - chance).detach()
+        pushed = change[:, forces].clamp(min=0.0) * touches.detach()
+        return torch.cat((change[:, : contacts.start], touches, pushed, change[:, forces.stop :]), 1)
+
+    def loss(self, seen: Tensor, action: Tensor, change: Tensor, weight: Tensor) -> Tensor:
+        """Return the loss () of predictions of changes and ends (B, P + 1), each row with a weight (B,)."""
+        out = self.raw(seen, action)
         each = nn.functional.smooth_l1_loss(out, self.outputs(change), reduction="none")
-        if CONTACTS in self.parts:
-            contacts = self.parts[CONTACTS]
-            crossed = nn.functional.binary_cross_entropy_with_logits(
-                out[:, contacts], change[:, contacts], reduction="none"
+        each = each.clone()
+        for columns in (self.parts[name] for name in (CONTACTS, ENDS) if name in self.parts):
+            each[:, columns] = nn.functional.binary_cross_entropy_with_logits(
+                out[:, columns], change[:, columns], reduction="none"
             )
-            each = torch.cat((each[:, : contacts.start], crossed, each[:, contacts.stop :]), 1)
-        return (each.mean(1) * weight).sum() / weight.sum().clamp(min=1.0)
+        return ((each @ self.shares) * weight).sum() / weight.sum().clamp(min=1.0)
 
 
 class Prediction:
@@ -142,23 +184,28 @@ class Prediction:
     No change is beyond the range of those that were seen; a gradient goes on through the bound.
     """
 
-    def __init__(self, model: Dynamics) -> None:
+    def __init__(self, model: Dynamics, context: Tensor) -> None:
+        """Prepare for the weights that a model has now, and a context (B, C) that its steps keep."""
         layers = [(weight.detach(), bias.detach()) for weight, bias in model.body.deployed()]
         deviation, mean = 1.0 / model.outputs.scale, model.outputs.mean.clone()
-        self._contacts = model.parts.get(CONTACTS, slice(0, 0))
+        self._contacts, self._ends = model.parts.get(CONTACTS, slice(0, 0)), model.parts[ENDS]
         self._forces = model.parts.get(CONTACT_FORCES, slice(0, 0))
-        deviation[self._contacts], mean[self._contacts] = 1.0, 0.0
+        for columns in (self._contacts, self._ends):  # They are logits.
+            deviation[columns], mean[columns] = 1.0, 0.0
         weight, bias = layers[-1]
         layers[-1] = (weight * deviation[:, None], bias * deviation + mean)
         self._low, self._high = model.possible.bounds()
-        self._low[self._contacts], self._high[self._contacts] = -torch.inf, torch.inf  # They are logits.
+        self._low, self._high = (torch.cat((bound, bound.new_zeros(1))) for bound in (self._low, self._high))
+        for columns in (self._contacts, self._ends):
+            self._low[columns], self._high[columns] = -torch.inf, torch.inf
         self._passes = Passes(layers, "silu", model.inputs)
         self._slopes: list[tuple[Tensor, Tensor]] = []
-        self._size = len(model.inputs.scale)
+        self._chances: list[Tensor] = []
+        self._size, self._context = model.size, context
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:
         """Return changes (B, P) at raw observations (B, D) and actions (B, A)."""
-        out = self._passes.forward(torch.cat((obs, action), 1)).clamp_(self._low, self._high)
+        out = self._passes.forward(torch.cat((obs, self._context, action), 1)).clamp_(self._low, self._high)
         if self._contacts.stop:
             chance, forces = torch.sigmoid(out[:, self._contacts]), out[:, self._forces]
             touches = (chance > 0.5).to(out.dtype)
@@ -166,16 +213,38 @@ class Prediction:
             self._slopes.append((chance * (1.0 - chance), pushes))
             out[:, self._contacts] = touches
             forces *= pushes
-        return out
+        self._chances.append(torch.sigmoid(out[:, self._ends]))
+        return out[:, :-1]
 
-    def back(self, grad: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the gradients at observations (B, D) and actions (B, A), from that of the changes, which it changes.
+    def back(self, grad: Tensor, by_end: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradients at observations (B, D) and actions (B, A), for the last step that has not gone back.
 
-        It is for the last step that has not gone back.
+        Args:
+            grad: Of the changes, (B, P); it is changed.
+            by_end: Of the probability that the step ends the episode, (B,).
         """
         if self._contacts.stop:
             slope, pushes = self._slopes.pop()
             grad[:, self._contacts] *= slope
             grad[:, self._forces] *= pushes
-        found = self._passes.back(grad)
-        return found[:, : self._size], found[:, self._size :]
+        chance = self._chances.pop()
+        found = self._passes.back(torch.cat((grad, by_end[:, None] * chance * (1.0 - chance)), 1))
+        return found[:, : self._size], found[:, self._size + self._context.shape[1] :]
+
+
+def _shares(parts: Mapping[str, slice], size: int) -> Tensor:
+    """Return the weight (P,) of each column in the loss: all that is only watched weighs at most as much as the state.
+
+    MuJoCo's own fields are hundreds of numbers, which no next step depends on.
+    """
+    shares = torch.ones(size)
+    watched = [columns for name, columns in parts.items() if name.startswith(WATCHED)]
+    count = sum(columns.stop - columns.start for columns in watched)
+    for columns in watched:
+        shares[columns] = min(1.0, (size - count) / count)
+    return shares / shares.sum()
+
+
+def join_mirrors(first: Mirror, second: Mirror) -> Mirror:
+    """Return the mirror of vectors that are put after one another."""
+    return torch.cat((first[0], second[0] + len(first[0]))), torch.cat((first[1], second[1]))

@@ -69,7 +69,8 @@ class Steps:
     """One sequence of T imagined steps in B rows.
 
     Attributes:
-        seen: the critic's observations before each step and after the last one, (B, D) each.
+        seen: what the model sees before each step and after the last one, (B, D + S) each: the critic's observations,
+            and the speeds that they do not tell.
         rewards: (T, B), and `ended` whether an episode ends there, 1.0 or 0.0.
     """
 
@@ -89,7 +90,7 @@ class Steps:
         """
         self._distribution, self._imagination, self._views = actor.distribution, imagination, views
         self._passes = Passes(actor.body.deployed(), actor.body.work.activation, actor.normalizer)
-        self._prediction = Prediction(model)
+        self._model = model
         current = self._distribution.current()
         self._graph, self._current = current, None if current is None else current.detach().requires_grad_()
         self._generator, self._size = generator, actor.action_dim
@@ -101,7 +102,9 @@ class Steps:
         imagination, views, actor_obs, critic_obs = self._imagination, self._views, start["actor"], start["critic"]
         noise = torch.randn(steps, len(actor_obs), self._size, generator=self._generator, device=actor_obs.device)
         imagination.begin(start["world"], views.groups(start))
-        self.seen, rewards, ended = [critic_obs], [], []
+        self._prediction = Prediction(self._model, start["world"][:, imagination.context])
+        seen = torch.cat((critic_obs, imagination.speeds_of(start["world"])), 1)
+        self.seen, rewards, ended = [seen], [], []
         for t in range(steps):
             out = self._passes.forward(actor_obs).requires_grad_()
             params = self._distribution.params(out, self._current)
@@ -109,18 +112,19 @@ class Steps:
             self._outs.append(out)
             self._actions.append(action)
             taken = action.detach()
-            reward, end, *groups = imagination.run(t, taken, self._prediction.forward(critic_obs, taken))
-            actor_obs, critic_obs = views.of("actor", groups), views.of("critic", groups)
+            reward, end, speeds, *groups = imagination.run(t, taken, self._prediction.forward(seen, taken))
+            actor_obs, seen = views.of("actor", groups), torch.cat((views.of("critic", groups), speeds), 1)
             rewards.append(reward)
             ended.append(end)
-            self.seen.append(critic_obs)
+            self.seen.append(seen)
         self.rewards, self.ended = torch.stack(rewards), torch.stack(ended)
 
-    def back(self, grad: Tensor, at_last: Tensor, entropy_coef: float) -> Tensor:
+    def back(self, grad: Tensor, by_ends: Tensor, at_last: Tensor, entropy_coef: float) -> Tensor:
         """Add the gradient of a loss to that of the policy's parameters.
 
         Args:
             grad: Of the rewards, (T, B).
+            by_ends: Of the probability that a step ends the episode, (T, B).
             at_last: Of the critic's observations after the last step, (B, D).
             entropy_coef: Weight of the mean entropy, which the loss goes down with.
 
@@ -135,10 +139,10 @@ class Steps:
         by_out = found[0]
         by_current = None if self._current is None else torch.zeros_like(self._current) + found[1]
         each = None if by_out is None else by_out.view(len(self._outs), *self._outs[0].shape)
-        by_obs = {"critic": at_last}
+        by_obs, by_speeds, size = {"critic": at_last}, None, at_last.shape[1]
         for t in range(len(self._outs) - 1, -1, -1):
-            by_action, by_change = imagination.run_back(t, grad[t], self._views.back(by_obs))
-            by_critic, more = self._prediction.back(by_change)
+            by_action, by_change = imagination.run_back(t, grad[t], self._views.back(by_obs), by_speeds)
+            by_seen, more = self._prediction.back(by_change, by_ends[t])
             by_action += more
             leaves = [self._outs[t]] if self._current is None else [self._outs[t], self._current]
             slopes = torch.autograd.grad(self._actions[t], leaves, by_action)
@@ -147,7 +151,8 @@ class Steps:
                 by_mean += each[t]
             if by_current is not None:
                 by_current += slopes[1]
-            by_obs = {"critic": by_critic, "actor": self._passes.back(by_mean)}
+            by_obs = {"critic": by_seen[:, :size], "actor": self._passes.back(by_mean)}
+            by_speeds = by_seen[:, size:]
         self._passes.finish()
         if self._graph is not None:
             torch.autograd.backward(self._graph, by_current)

@@ -19,10 +19,11 @@ from torch import Tensor, nn
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Algorithm, Context
 from robot_rl.learn.algorithms.world_model.config import WorldModelLearnerCfg
-from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction, Sizes
+from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction, Sizes, join_mirrors
 from robot_rl.learn.algorithms.world_model.steps import Steps, Views
 from robot_rl.learn.checkpoints.worlds import under
 from robot_rl.learn.networks.actor_critic import make_critic
+from robot_rl.learn.networks.layout import Mirror
 from robot_rl.learn.optim import FlatAdam
 from robot_rl.learn.replay import make_replay
 from robot_rl.learn.rollout import Rollout
@@ -70,12 +71,14 @@ class WorldModel(Algorithm):
         self.critic = make_critic(cfg, dims, context.mirrors, generator).to(device)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
         self.imagination = _imagine(context.env, own.rows, own.horizon)
+        # Of its own, since policy and model learn at once.
+        self._ahead = _imagine(context.env, own.rows, own.model_horizon) if own.model_horizon > 1 else None
         self.gaps, self.horizon = torch.zeros(own.horizon, device=device), own.horizon
         self.views = Views(cfg, self.imagination.widths)
-        mirrors, change = context.mirrors, self.imagination.mirror
-        mirrors = None if mirrors is None or change is None else {**mirrors, "change": change}
-        modelled = Sizes(dims.critic, dims.action, self.imagination.parts)
-        self.model = Dynamics(modelled, own.hidden, context.seed, mirrors).to(device)
+        self._speeds, around = self.imagination.speeds, self.imagination.context
+        width = dims.critic + self._speeds.stop - self._speeds.start
+        modelled = Sizes(width, dims.action, self.imagination.parts, context=around.stop - around.start)
+        self.model = Dynamics(modelled, own.hidden, context.seed, self._mirrors(context.mirrors)).to(device)
         self._rates = {
             "policy": own.learning_rate,
             "critic": own.critic_learning_rate,
@@ -90,8 +93,22 @@ class WorldModel(Algorithm):
         self._pool = ThreadPoolExecutor(1, "model")
         self.draws, self.model_draws = context.generator(DRAW), context.generator(MODEL_DRAW)
         sizes = {"actor": dims.actor, "critic": dims.critic, "action": dims.action}
-        sizes |= {WORLD: self.imagination.width, "change": self.imagination.change_width}
+        sizes |= {WORLD: self.imagination.width, "change": self.imagination.change_width + 1}
         self.replay = make_replay("world_model.replay", own.replay, cfg.num_steps, context, sizes)
+
+    def _mirrors(self, known: Mapping[str, Mirror] | None) -> dict[str, Mirror] | None:
+        """Return the mirrors for the model; None where a part of it has none."""
+        change, context = self.imagination.mirror, self.imagination.context_mirror
+        if known is None or change is None or context is None:
+            return None
+        seen = join_mirrors(join_mirrors(known["critic"], self.imagination.speeds_mirror), context)
+        return {**known, "change": change, "seen": seen}
+
+    def _see(self, critic_obs: Tensor, worlds: Tensor) -> Tensor:
+        """Return what the model sees (..., D + S + C) of observations (..., D) in worlds (..., width)."""
+        imagination = self.imagination
+        speeds = worlds[..., imagination.carried["qvel"]][..., self._speeds]
+        return torch.cat((critic_obs, speeds, worlds[..., imagination.context]), -1)
 
     def modules(self) -> dict[str, nn.Module]:
         """Return policy, critic, its target and the model."""
@@ -159,17 +176,20 @@ class WorldModel(Algorithm):
         change = torch.where(useful[..., None], change, torch.zeros_like(change))
         action = self.actor.distribution.to_env(rollout.action)
         kept = {"actor": rollout.actor_obs, "critic": rollout.critic_obs[:-1], "action": action}
-        self.replay.add(rollout, {**kept, WORLD: worlds[:-1], "change": change}, useful)
+        ends = (rollout.done & ~rollout.time_out).to(change.dtype)[..., None]
+        kept |= {WORLD: worlds[:-1], "change": torch.cat((change, ends), -1)}
+        self.replay.add(rollout, kept, useful)
         flat = useful.reshape(-1)
         if self.actor.normalizer is not None:
             self.actor.normalizer.update(rollout.actor_obs.flatten(0, 1), flat, self.ranks)
         for network in (self.critic, self.target):
             if network.normalizer is not None:
                 network.normalizer.update(rollout.critic_obs[:-1].flatten(0, 1), flat, self.ranks)
-        self.model.inputs.update(rollout.critic_obs[:-1].flatten(0, 1), flat, self.ranks)
-        self.model.known.update(rollout.critic_obs[:-1].flatten(0, 1), flat, self.ranks)
+        seen = self._see(rollout.critic_obs[:-1], worlds[:-1]).flatten(0, 1)
+        self.model.inputs.update(seen, flat, self.ranks)
+        self.model.known.update(seen[:, : self.model.size], flat, self.ranks)
         self.model.possible.update(change.flatten(0, 1), flat, self.ranks)
-        self.model.outputs.update(change.flatten(0, 1), flat, self.ranks)
+        self.model.outputs.update(kept["change"].flatten(0, 1), flat, self.ranks)
 
     @torch.no_grad()
     def measure_gap(self) -> dict[str, Tensor]:
@@ -179,12 +199,12 @@ class WorldModel(Algorithm):
         it: above 0 the model promises too much. A world counts until its episode ends.
         """
         windows = self.replay.draw_windows(self.cfg.rows, self.cfg.horizon, self.draws)
-        critic_obs, goes_on = windows["critic"][0], windows["goes_on"]
+        seen, goes_on = self._see(windows["critic"][0], windows[WORLD][0])[:, : self.model.size], windows["goes_on"]
         self.imagination.begin(windows[WORLD][0], self.views.groups({who: windows[who][0] for who in self.views.spans}))
-        prediction, wrong = Prediction(self.model), []
+        prediction, wrong = Prediction(self.model, windows[WORLD][0][:, self.imagination.context]), []
         for t, action in enumerate(windows["action"]):
-            reward, _, *groups = self.imagination.run(t, action, prediction.forward(critic_obs, action))
-            critic_obs = self.views.of("critic", groups)
+            reward, _, speeds, *groups = self.imagination.run(t, action, prediction.forward(seen, action))
+            seen = torch.cat((self.views.of("critic", groups), speeds), 1)
             wrong.append(reward - windows["reward"][t])
         missed = torch.where(goes_on > 0.0, torch.stack(wrong), 0.0).cumsum(0)
         size = (windows["reward"] * goes_on).cumsum(0).abs().sum(1).clamp(min=1e-6)
@@ -217,10 +237,32 @@ class WorldModel(Algorithm):
         batch = self.replay.draw_steps(self.cfg.batch, self.model_draws)
         optimizer = self._optimizers["model"]
         optimizer.zero_grad()
-        loss = self.model.loss(batch["critic"], batch["action"], batch["change"], batch["weight"])
+        loss = self.model.loss(
+            self._see(batch["critic"], batch[WORLD]), batch["action"], batch["change"], batch["weight"]
+        )
+        if self._ahead is not None:
+            loss = loss + self._lose_ahead(self._ahead)
         loss.backward()
         optimizer.step()
         return loss.detach()
+
+    def _lose_ahead(self, imagination: Any) -> Tensor:
+        """Return the loss () of what the model sees after several of its own steps, in deviations; until an end."""
+        cfg, size = self.cfg, self.model.size
+        windows = self.replay.draw_windows(cfg.rows, cfg.model_horizon + 1, self.model_draws)
+        real, goes_on, actions = self._see(windows["critic"], windows[WORLD]), windows["goes_on"], windows["action"]
+        token = imagination.begin(
+            windows[WORLD][0], self.views.groups({who: windows[who][0] for who in self.views.spans})
+        )
+        seen, context, scale = real[0][:, :size], real[0][:, size:], self.model.inputs.scale[:size]
+        loss = torch.zeros((), device=seen.device)
+        for t in range(len(actions) - 1):
+            step = imagination.step(t, actions[t], self.model.predict(torch.cat((seen, context), 1), actions[t]), token)
+            groups = [step.obs[name] for name in self.views.names]
+            token, seen = step.token, torch.cat((self.views.of("critic", groups), step.speeds), 1)
+            off = nn.functional.smooth_l1_loss(seen * scale, real[t + 1][:, :size] * scale, reduction="none")
+            loss = loss + (off.mean(1) * goes_on[t]).sum() / goes_on[t].sum().clamp(min=1.0)
+        return loss / max(len(actions) - 1, 1)
 
     def improve_policy(self) -> Tensor:
         """Step policy and critic through imagined steps; return STATISTICS."""
@@ -229,36 +271,44 @@ class WorldModel(Algorithm):
         optimizer.zero_grad()
         steps = Steps(self.actor, self.frozen, self.imagination, self.views, self.draws)
         steps.forward(start, self.horizon)
-        seen = torch.stack(steps.seen).detach()
+        seen = torch.stack(steps.seen)
         known = 1.0 - self.frozen.known.leaves(seen[1:]).to(seen.dtype)
+        seen = seen[..., : start["critic"].shape[1]]
         rewards = steps.rewards * known
         alive = torch.cumprod(torch.cat((start["weight"][None], (1.0 - steps.ended) * known)), 0)
         weight = start["weight"].sum().clamp(min=1.0)
         worth = alive * cfg.gamma ** torch.arange(len(alive), device=alive.device)[:, None] / weight
-        last = steps.seen[-1].requires_grad_()
+        last = seen[-1].clone().requires_grad_()
         value = self.target.value(last)
         (at_last,) = torch.autograd.grad(value, last, -worth[-1])
-        total = (worth[:-1] * rewards).sum() + (worth[-1] * value.detach()).sum()
-        entropy = steps.back(-worth[:-1] * known, at_last, cfg.entropy_coef)
+        with torch.no_grad():
+            before = self.target.value(seen[:-1].flatten(0, 1)).view(rewards.shape)
+        values = torch.cat((before, value.detach()[None]))
+        total = (worth[:-1] * rewards).sum() + (worth[-1] * values[-1]).sum()
+        # An end costs the value of what would follow: that of the state after it, or before where there is none.
+        lost = cfg.gamma * torch.where(steps.ended > 0.0, values[:-1], values[1:])
+        entropy = steps.back(-worth[:-1] * known, worth[:-1] * known * lost, at_last, cfg.entropy_coef)
         norm = optimizer.grads.norm()
         optimizer.step()
-        critic_loss, mean = self._improve_critic(seen, rewards, alive, known)
+        critic_loss, mean = self._improve_critic(seen, values, rewards, alive, known)
         loss = -total - cfg.entropy_coef * entropy
         left = 1.0 - known.amin(0).mean()
         return torch.stack((loss, critic_loss, total, norm, mean, left))
 
-    def _improve_critic(self, obs: Tensor, rewards: Tensor, alive: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    def _improve_critic(
+        self, obs: Tensor, values: Tensor, rewards: Tensor, alive: Tensor, known: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Step the critic towards TD(lambda) targets of imagined steps; return its loss and the mean value.
 
         Args:
             obs: (T + 1, B, D) observations before each step and after the last one.
+            values: (T + 1, B) the target's of them.
             rewards: (T, B).
             alive: (T + 1, B) the weight of each observation.
             known: (T, B) 0 where a step leaves what the model knows: the value before it stays as it is.
         """
         cfg, optimizer = self.cfg, self._optimizers["critic"]
         with torch.no_grad():
-            values = self.target.value(obs.flatten(0, 1)).view(obs.shape[:2])
             goes_on = cfg.gamma * alive[1:] / alive[:-1].clamp(min=1e-8)
             target = torch.addcmul(rewards, goes_on * (1.0 - cfg.lam), values[1:])
             target = torch.where(known > 0.0, target, values[:-1])

@@ -97,9 +97,10 @@ def test_the_model_learns_contacts_as_what_they_are():
     generator = torch.Generator().manual_seed(0)
     obs, action = torch.randn(256, 2, generator=generator), torch.randn(256, 1, generator=generator)
     touches = (obs[:, :1] > 0.0).float()
-    change = torch.cat((action * obs[:, 1:], touches, 50.0 * touches), 1)
+    ends = (obs[:, 1:] > 1.0).float()
+    change = torch.cat((action * obs[:, 1:], touches, 50.0 * touches, ends), 1)
     model.outputs.update(change)
-    model.possible.update(change, torch.ones(256, dtype=torch.bool), ALONE)
+    model.possible.update(change[:, :3], torch.ones(256, dtype=torch.bool), ALONE)
     optimizer, weight = torch.optim.Adam(model.parameters(), lr=1e-2), torch.ones(256)
     losses = []
     for _ in range(200):
@@ -113,11 +114,22 @@ def test_the_model_learns_contacts_as_what_they_are():
     assert set(found[:, 1].unique().tolist()) == {0.0, 1.0}
     assert (found[:, 1] == touches[:, 0]).float().mean() > 0.95
     assert (found[:, 2] >= 0.0).all()
-    prediction, there = Prediction(model), obs.clone().requires_grad_()
+    prediction, there = Prediction(model, obs[:, :0]), obs.clone().requires_grad_()
     prediction.forward(obs, action)
-    by_obs, _ = prediction.back(torch.tensor([0.0, 1.0, 0.0]).repeat(256, 1))
-    (expected,) = torch.autograd.grad(torch.sigmoid(model.raw(there, action)[:, 1]).sum(), there)
+    by_obs, _ = prediction.back(torch.tensor([0.0, 1.0, 0.0]).repeat(256, 1), torch.full((256,), 2.0))
+    chances = torch.sigmoid(model.raw(there, action))
+    (expected,) = torch.autograd.grad((chances[:, 1] + 2.0 * chances[:, 3]).sum(), there)
     assert torch.allclose(by_obs, expected, atol=1e-5)
+    assert ((chances[:, 3:] > 0.5) == (ends > 0.5)).float().mean() > 0.95
+
+
+def test_what_is_only_watched_weighs_as_much_as_the_state():
+    parts = {"joint velocities": slice(0, 3), "engine_cvel": slice(3, 9), "engine_xpos": slice(9, 15)}
+    shares = Dynamics(Sizes(2, 1, parts), (8,), seed=0).shares
+    third = 1.0 / 3.0
+    assert torch.allclose(shares, torch.tensor([1.0] * 3 + [third] * 12 + [1.0]) / 8.0)
+    state_only = Dynamics(Sizes(2, 1, {"joint velocities": slice(0, 3), "engine_cvel": slice(3, 4)}), (8,), seed=0)
+    assert torch.allclose(state_only.shares, torch.full((5,), 0.2))
 
 
 def test_bounds_hold_what_was_seen_and_a_margin():
@@ -141,9 +153,18 @@ def test_a_mirrored_world_changes_by_the_mirrored_change(make):
     batch = algorithm.replay.draw_steps(64, torch.Generator().manual_seed(0))
     obs, action = env.mirror["critic"], env.mirror["action"]
     change = algorithm.imagination.mirror
-    images = [batch[name][:, perm] * sign for name, (perm, sign) in (("critic", obs), ("action", action))]
-    found = algorithm.model.raw(batch["critic"], batch["action"])
-    assert torch.allclose(algorithm.model.raw(*images), found[:, change[0]] * change[1], atol=1e-5)
+    context = algorithm.imagination.context_mirror
+    parts = (
+        (batch["critic"], obs),
+        (batch["world"][:, algorithm.imagination.context], context),
+        (batch["action"], action),
+    )
+    critic, around, act = (value[:, perm] * sign for value, (perm, sign) in parts)
+    images = torch.cat((critic, around), 1), act
+    found = algorithm.model.raw(torch.cat((parts[0][0], parts[1][0]), 1), batch["action"])
+    mirrored = algorithm.model.raw(*images)
+    assert torch.allclose(mirrored[:, :-1], found[:, :-1][:, change[0]] * change[1], atol=1e-5)
+    assert torch.allclose(mirrored[:, -1], found[:, -1], atol=1e-5)
     assert found.std() > 1e-3
     parts = algorithm.imagination.parts
     assert sorted(change[0].tolist()) == list(range(algorithm.imagination.change_width))
@@ -157,7 +178,7 @@ def test_a_mirrored_world_changes_by_the_mirrored_change(make):
 def test_no_predicted_change_is_beyond_those_that_were_seen():
     model = Dynamics(Sizes(2, 1, {"joint velocities": slice(0, 1)}), (8,), seed=0)
     change = torch.randn(64, 1, generator=torch.Generator().manual_seed(0))
-    model.outputs.update(change)
+    model.outputs.update(torch.cat((change, torch.zeros(64, 1)), 1))
     model.possible.update(change, torch.ones(64, dtype=torch.bool), ALONE)
     with torch.no_grad():
         model.body.layers[-1].weight.mul_(1e6)
@@ -197,6 +218,24 @@ def test_the_horizon_is_as_long_as_the_gap_allows(make):
     assert (algorithm.gaps < 0.9).any()
 
 
+def test_the_models_loss_over_several_steps_goes_down(make):
+    own = dataclasses.replace(OWN, model_horizon=3, model_steps=1)
+    cfg = WorldModelLearnerCfg(num_steps=7, actor=SMALL, critic=SMALL, world_model=own)
+    algorithm = (runner := make_runner(make("go2_flat"), cfg, seed=3)).algorithm
+    for _ in range(4):
+        algorithm.update(runner.collect(), 0.0)
+    stream, losses = algorithm.model_draws.get_state(), []
+    optimizer = torch.optim.Adam(algorithm.model.parameters(), lr=3e-3)
+    for _ in range(30):
+        algorithm.model_draws.set_state(stream)
+        optimizer.zero_grad()
+        loss = algorithm._lose_ahead(algorithm._ahead)
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.9 * losses[0]
+
+
 def test_one_rows_gradient_does_not_outweigh_the_others():
     grad = torch.tensor([[3.0, 4.0], [0.0, 5.0], [-5.0, 0.0], [0.0, 0.0], [3e6, 4e6]])
     found = _clip_rows(grad)
@@ -205,52 +244,55 @@ def test_one_rows_gradient_does_not_outweigh_the_others():
     assert torch.equal(_clip_rows(torch.zeros(3, 2)), torch.zeros(3, 2))
 
 
-def _by_autograd(algorithm, start, noise, grad, entropy_coef):
+def _by_autograd(algorithm, start, noise, grad, by_ends, entropy_coef):
     """Return what `Steps` computes, from operations that torch differentiates."""
     actor, model, imagination = algorithm.actor, algorithm.frozen, algorithm.imagination
-    contacts, forces = model.parts["contacts"], model.parts["contact forces"]
+    around = start["world"][:, imagination.context]
 
-    def predict(obs, action):
-        out = model.raw(obs, action)
-        change, chance = model.outputs.inverse(out), torch.sigmoid(out[:, contacts])
-        touches = chance + ((chance > 0.5).float() - chance).detach()
-        pushed = change[:, forces].clamp(min=0.0) * touches.detach()
-        return torch.cat((change[:, : contacts.start], touches, pushed), 1)
-
-    seen, token = {name: start[name] for name in ("actor", "critic")}, None
+    seen, speeds = algorithm.views.groups(start), imagination.speeds_of(start["world"])
+    critic = "critic" if "critic" in seen else "actor"
     token = imagination.begin(start["world"], seen)
     loss, entropy = 0.0, 0.0
     for t in range(len(noise)):
         params = actor.distribution.params(actor.body.plain(actor.encode(seen["actor"])))
         action = actor.distribution.to_env(actor.distribution.sample(params, noise[t]))
         entropy = entropy + actor.distribution.entropy(params).mean() / len(noise)
-        step = imagination.step(t, action, predict(seen["critic"], action), token)
-        token, seen = step.token, step.obs
+        known = torch.cat((seen[critic], speeds, around), 1)
+        loss = loss + (by_ends[t] * torch.sigmoid(model.raw(known, action)[:, -1])).sum()
+        step = imagination.step(t, action, model.predict(known, action), token)
+        token, seen, speeds = step.token, step.obs, step.speeds
         loss = loss + (grad[t] * step.reward).sum()
     actor.zero_grad()
-    (loss + seen["critic"].sum() - entropy_coef * entropy).backward()
+    (loss + seen[critic].sum() - entropy_coef * entropy).backward()
     return {name: parameter.grad.clone() for name, parameter in actor.named_parameters()}
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"distribution": "squashed", "activation": "silu"}], ids=["gaussian", "squashed"]
+    ("task", "changes"),
+    [
+        ("go2_flat", {}),
+        ("go2_flat", {"distribution": "squashed", "activation": "silu"}),
+        ("walker2d_v5", {"distribution": "squashed"}),
+    ],
+    ids=["gaussian", "squashed", "bounded speeds"],
 )
-def test_the_policys_gradient_is_that_of_autograd(changes, make):
+def test_the_policys_gradient_is_that_of_autograd(task, changes, make):
     actor = NetworkCfg(hidden=(8, 8), **changes)
-    cfg = WorldModelLearnerCfg(num_steps=7, symmetry="network", actor=actor, critic=SMALL, world_model=OWN)
-    runner = make_runner(make("go2_flat"), cfg, seed=3)
-    for _ in range(2):
+    more = {"symmetry": "network"} if task == "go2_flat" else {"critic_groups": ("actor",)}
+    cfg = WorldModelLearnerCfg(num_steps=7, actor=actor, critic=SMALL, world_model=OWN, **more)
+    runner = make_runner(make(task), cfg, seed=3)
+    for _ in range(4):
         runner.algorithm.update(runner.collect(), 0.0)
     algorithm = runner.algorithm
     start = algorithm.replay.draw_steps(OWN.rows, algorithm.draws)
     grad = torch.randn(3, OWN.rows, generator=torch.Generator().manual_seed(0))
-    noise = torch.randn(3, OWN.rows, 12, generator=torch.Generator().manual_seed(1))
-    expected = _by_autograd(algorithm, start, noise, grad, 0.1)
+    noise = torch.randn(3, OWN.rows, algorithm.actor.action_dim, generator=torch.Generator().manual_seed(1))
+    expected = _by_autograd(algorithm, start, noise, grad, 0.5 * grad.flip(0), 0.1)
     algorithm.actor.zero_grad()
     imagined = (algorithm.frozen, algorithm.imagination, algorithm.views)
     steps = Steps(algorithm.actor, *imagined, torch.Generator().manual_seed(1))
     steps.forward(start, 3)
-    steps.back(grad, torch.ones_like(steps.seen[-1]), 0.1)
+    steps.back(grad, 0.5 * grad.flip(0), torch.ones_like(start["critic"]), 0.1)
     for name, parameter in algorithm.actor.named_parameters():
         size = expected[name].abs().max()
         assert size > 0.0, name
