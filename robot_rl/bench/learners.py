@@ -1,9 +1,9 @@
 """``robot-rl bench learners``: how soon each learner solves a task, in turn on one machine.
 
 A policy counts as solving the task when 100 fresh worlds over 10 s, with noise, randomization and pushes on, have the
-task's own metric within its bound (`Task.solved`) and at most 2 % failures. It is looked at every so many seconds of
-training; a learner's time is that of its first such policy, without the evaluations, for which the training waits. A
-later policy may miss again, which ``until=end`` looks for.
+task's own metric within its bound (`Task.solved`), or one that is given, and at most 2 % failures. It is looked at
+every so many seconds of training; a learner's time is that of its first such policy, without the evaluations, for which
+the training waits. A later policy may miss again, which ``until=end`` looks for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from robot_rl.errors import Interrupted, UserError
 from robot_rl.machine import machine_facts, package_versions
 
 FAILURES = 0.02
-"""Share of worlds that may fail."""
+"""Share of worlds that may fail, if no other is given."""
 SEED = 10_000
 """Added to a run's seed for the worlds of its evaluations."""
 Point = dict[str, Any]
@@ -41,6 +41,8 @@ class Goal:
         only_first: a training ends with the first policy that solves the task.
         episodes: worlds of a look.
         limit_s: training time after which a training ends in any case [s]; 0: its iterations decide.
+        failures: share of worlds that may fail.
+        seconds: longest episode of a look [s].
     """
 
     metric: str
@@ -50,11 +52,13 @@ class Goal:
     only_first: bool = True
     episodes: int = 100
     limit_s: float = 0.0
+    failures: float = FAILURES
+    seconds: float = 10.0
 
     def is_met(self, point: Point) -> bool:
         """Whether a policy solves the task."""
         value, failures = point[self.metric], point["failure_rate"]
-        if value is None or failures is None or failures > FAILURES:
+        if value is None or failures is None or failures > self.failures:
             return False
         return value <= self.bound if self.is_least else value >= self.bound
 
@@ -111,6 +115,7 @@ class Watch:
                 lambda: cfg.make_env(num_envs=self.goal.episodes, seed=SEED + cfg.seed),
                 policy=make_policy(self.runner.run_dir, self.runner.save(), cfg.device),
                 bundle=None,
+                seconds=self.goal.seconds,
             )["torch"]
         # None: all failed in the first second.
         return {
@@ -165,7 +170,8 @@ def bench_learners(
             first = next((point for point in points if goal.is_met(point)), None)
             trainings.append({"learner": name, "seed": cfg.seed, "reached": first, "points": points})
         named = list(dict.fromkeys(learner for learner, _ in runs))
-        notes = {"task": cfg.task.name, "metric": goal.metric, "bound": goal.bound, "failure_rate": FAILURES}
+        notes = {"task": cfg.task.name, "metric": goal.metric, "bound": goal.bound, "failure_rate": goal.failures}
+        notes |= {"seconds": goal.seconds, "episodes": goal.episodes}
         notes |= {"every_s": goal.every_s, "only_first": goal.only_first, "limit_s": goal.limit_s}
         facts = {"name": "learners", "machine": machine_facts(), "versions": package_versions(), "notes": notes}
         result = facts | {"rows": summarize(named, trainings), "trainings": trainings}
@@ -191,12 +197,28 @@ def summarize(names: Sequence[str], trainings: Sequence[dict[str, Any]]) -> list
     return rows
 
 
-def find_goal(task: Any, **given: Any) -> Goal:
-    """Return the goal of a task; raise UserError for one that does not say when it is solved."""
+def find_goal(task: Any, metric: str = "", bound: float = math.nan, **given: Any) -> Goal:
+    """Return the goal of a task.
+
+    Args:
+        task: The task.
+        metric: A metric of an evaluation, with its `bound`; empty for the task's own.
+        bound: The value that solves the task.
+        given: Of the goal's other fields.
+
+    Raises:
+        UserError: The task does not say when it is solved, and no metric is given; or it has none of that name.
+    """
     solved = getattr(task, "solved", None)
+    if metric:
+        known = [*task.metrics, "return"]
+        if metric not in known:
+            raise UserError(f"metric={metric}: task={task.name} has no such metric; must be one of {', '.join(known)}")
+        if math.isnan(bound):
+            raise UserError(f"metric={metric}: needs the value that solves the task, such as bound=1000")
+        solved = (metric, bound)
     if not solved:
-        raise UserError(f"task={task.name}: does not say when it is solved (`Task.solved`); take one that does")
-    metric, bound = solved
-    name = str(metric).rpartition("/")[2]
-    better = getattr(getattr(task.metrics.get(name), "info", None), "better", "smaller")
-    return Goal(metric=name, bound=float(bound), is_least=better != "larger", **given)
+        raise UserError(f"task={task.name}: does not say when it is solved (`Task.solved`); give metric= and bound=")
+    name = str(solved[0]).rpartition("/")[2]
+    better = "larger" if name == "return" else getattr(getattr(task.metrics.get(name), "info", None), "better", "")
+    return Goal(metric=name, bound=float(solved[1]), is_least=better != "larger", **given)

@@ -1,5 +1,6 @@
 """``robot-rl bench learners``: its options, what they mean, and the table."""
 
+import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,10 @@ class LearnersOptions:
     task: str = option("go2_flat", "the task")
     learners: str = option("ppo,flashsac,world_model", "learners in turn, each with settings of its own after a +")
     seeds: str = option("1,2,3", "a training of each learner with each seed")
+    metric: str = option("", "what solves the task, such as return, with bound=; without it the task's own")
+    bound: float = option(math.nan, "value of metric= that solves the task: the least return, the largest error")
+    failures: float = option(0.02, "share of worlds that may fail")
+    seconds: float = option(10.0, "longest episode of a look [s]")
     every: float = option(5.0, "training time between two looks at the policy [s]")
     until: str = option("first", "first: a training ends where it solves the task; end: it goes on")
     limit: float = option(0.0, "training time after which a training ends in any case [s]; 0: its iterations decide")
@@ -39,9 +44,9 @@ def bench_learners(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     refuse_unsupported(options.task, "bench learners")
     if options.until not in ("first", "end"):
         raise UserError(f"until={options.until}: must be first or end")
-    for name in ("every", "limit"):
-        if not 0.0 <= getattr(options, name) <= 1e6:
-            raise UserError(f"{name}={getattr(options, name):g}: must be in [0, 1e6]")
+    for name, most in (("every", 1e6), ("limit", 1e6), ("failures", 1.0), ("seconds", 1e6)):
+        if not 0.0 <= getattr(options, name) <= most:
+            raise UserError(f"{name}={getattr(options, name):g}: must be in [0, {most:g}]")
     seeds = _seeds(options.seeds)
     names = [name for name in re.split(r",(?![^\[]*\])", options.learners) if name]  # No comma of a list.
     if not names:
@@ -55,6 +60,12 @@ def bench_learners(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
             own = {"seed": seed, "save_interval": 1_000_000, "save_interval_s": 0.0, **dotted, **pairs}
             runs.append((name, resolve_inputs(resolve(change(tree, own)))))
     given = {"every_s": options.every, "episodes": options.episodes, "limit_s": options.limit}
+    given |= {
+        "failures": options.failures,
+        "seconds": options.seconds,
+        "metric": options.metric,
+        "bound": options.bound,
+    }
     goal = learners.find_goal(runs[0][1].task, only_first=options.until == "first", **given)
     path = Path(options.out) if options.out else None
     before = read_json(path) if path is not None and path.exists() else {}

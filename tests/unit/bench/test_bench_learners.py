@@ -5,6 +5,7 @@ import math
 from types import SimpleNamespace
 
 import pytest
+from robot_rl_tasks.registry import get_task
 
 from robot_rl.bench.learners import Goal, find_goal, summarize
 from robot_rl.cli.main import main
@@ -45,6 +46,18 @@ def test_a_task_that_is_never_solved_is_refused():
         find_goal(SimpleNamespace(name="mine", solved=None))
 
 
+def test_another_bound_may_be_given():
+    task = get_task("walker2d_v5")
+    goal = find_goal(task, metric="return", bound=1000.0, failures=1.0)
+    assert (goal.metric, goal.bound, goal.is_least) == ("return", 1000.0, False)
+    assert goal.is_met({"return": 1200.0, "failure_rate": 0.9})
+    assert not goal.is_met({"return": 900.0, "failure_rate": 0.0})
+    with pytest.raises(UserError, match="metric=speeed: task=walker2d_v5 has no such metric; must be one of speed"):
+        find_goal(task, metric="speeed", bound=1.0)
+    with pytest.raises(UserError, match="metric=return: needs the value that solves the task, such as bound=1000"):
+        find_goal(task, metric="return")
+
+
 def test_learners_in_turn_and_again_from_the_file(tmp_path, capsys):
     out = tmp_path / "found.json"
     words = ("bench", "learners", "task=cartpole", "every=0", "episodes=2", f"out={out}", "actor.hidden=[8]")
@@ -70,6 +83,7 @@ def test_learners_in_turn_and_again_from_the_file(tmp_path, capsys):
         ("until=never", "until=never: must be first or end"),
         ("learners=ppo+symmetry", "+symmetry: must be a setting, such as +symmetry=none"),
         ("learners=,", "learners: names none"),
+        ("failures=2", "failures=2: must be in [0, 1]"),
         ("learners=ppq", "learner='ppq'"),
         ("task=hopper_v6", "hopper_v6"),
         ("task=panda_lift", "task=panda_lift: has objects, which the model does not predict yet"),
