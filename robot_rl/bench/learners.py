@@ -210,6 +210,8 @@ def find_goal(task: Any, metric: str = "", bound: float = math.nan, **given: Any
         UserError: The task does not say when it is solved, and no metric is given; or it has none of that name.
     """
     solved = getattr(task, "solved", None)
+    if not metric and not math.isnan(bound):
+        raise UserError(f"bound={bound:g}: of what? Add metric=, such as metric=return")
     if metric:
         known = [*task.metrics, "return"]
         if metric not in known:

@@ -44,9 +44,10 @@ def bench_learners(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     refuse_unsupported(options.task, "bench learners")
     if options.until not in ("first", "end"):
         raise UserError(f"until={options.until}: must be first or end")
-    for name, most in (("every", 1e6), ("limit", 1e6), ("failures", 1.0), ("seconds", 1e6)):
-        if not 0.0 <= getattr(options, name) <= most:
-            raise UserError(f"{name}={getattr(options, name):g}: must be in [0, {most:g}]")
+    ranges = {"every": (0.0, 1e6), "limit": (0.0, 1e6), "failures": (0.0, 1.0), "seconds": (0.1, 1e6)}
+    for name, (least, most) in ranges.items():
+        if not least <= getattr(options, name) <= most:
+            raise UserError(f"{name}={getattr(options, name):g}: must be in [{least:g}, {most:g}]")
     seeds = _seeds(options.seeds)
     names = [name for name in re.split(r",(?![^\[]*\])", options.learners) if name]  # No comma of a list.
     if not names:
@@ -70,8 +71,10 @@ def bench_learners(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     path = Path(options.out) if options.out else None
     before = read_json(path) if path is not None and path.exists() else {}
     kept = [one for one in before.get("trainings", []) if one["learner"] in names and one["seed"] in seeds]
-    if kept and (before["notes"]["task"], before["notes"]["bound"]) != (runs[0][1].task.name, goal.bound):
-        raise UserError(f"out={options.out}: has trainings of another task; name another file")
+    looks = {"metric": goal.metric, "bound": goal.bound, "failure_rate": goal.failures, "seconds": goal.seconds}
+    same = {"task": runs[0][1].task.name, **looks}
+    if kept and any(before["notes"].get(name, value) != value for name, value in same.items()):
+        raise UserError(f"out={options.out}: has trainings of another task or bound; name another file")
 
     def save(result: dict[str, Any]) -> None:
         if path is not None:

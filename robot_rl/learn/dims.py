@@ -12,7 +12,7 @@ from rsl_rl.env import VecEnv
 from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.networks.conv import check_images
-from robot_rl.learn.networks.layout import ObservationLayout, make_layout
+from robot_rl.learn.networks.layout import ObservationLayout, join_mirrors, make_layout
 from robot_rl.learn.networks.symmetry import Mirror, check_mirror
 
 Mirrors = Mapping[str, Mirror]
@@ -99,16 +99,12 @@ def env_mirrors(env: VecEnv, cfg: LearnerCfg) -> Mirrors | None:
         return None
     found = {"action": known["action"]}
     for name, groups in (("actor", cfg.actor_groups), ("critic", cfg.critic_groups)):
-        perm, sign, size = [], [], 0
         for group in groups:
             if group not in known:
                 raise UserError(
                     f"symmetry: '{cfg.symmetry}' needs a mirror of group '{group}', there is none; use 'none'"
                 )
-            perm.append(known[group][0] + size)
-            sign.append(known[group][1])
-            size += len(known[group][0])
-        found[name] = torch.cat(perm), torch.cat(sign)
+        found[name] = join_mirrors([known[group] for group in groups])
     return found
 
 

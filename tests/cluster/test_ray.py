@@ -184,11 +184,12 @@ def short():
         yield folder
 
 
-def test_without_a_cluster_one_is_started_and_ended(root, short):
-    name = "alone"
+@pytest.mark.parametrize("processes", ["launcher.nodes=2", "launcher.ranks=2"])
+def test_without_a_cluster_one_is_started_and_ended(root, short, processes):
+    name = processes.replace("=", "-")
     environ = {**os.environ, "RAY_TMPDIR": short, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "robot_rl.cli.main", "train", *SMALL, f"run_id={name}", "max_iterations=3"]
-    command += ["launcher=ray", "launcher.ranks=2", "launcher.address=local"]
+    command += ["launcher=ray", processes, "launcher.address=local"]
     done = subprocess.run(command, cwd=root, env=environ, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert last(root / "runs/cartpole" / name)["ranks"] == 2

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import lacking
+
 ROOT = Path(__file__).parents[2]
 BUILT = importlib.util.find_spec("robot_rl_runtime") is not None
 if not BUILT and os.environ.get("ROBOT_RL_REQUIRE_ALL") != "1":
@@ -52,7 +54,7 @@ def sanitized(tmp_path_factory):
     Sources are compiled once, a core each; nothing is optimized, since the compiler takes longer than the program.
     """
     if shutil.which("g++") is None:
-        pytest.skip("needs g++")
+        lacking("no g++")
     folder, sources = tmp_path_factory.mktemp("sanitized"), ROOT / "deploy_jetson/runtime/src"
     flags = ["-std=c++20", "-O0", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{sources}"]
 

@@ -85,18 +85,16 @@ def _nominal(scene: Scene, name: str) -> np.ndarray:
 
 def _call(event: Any, params: dict[str, Any], scene: Scene, generator: np.random.Generator) -> dict[str, np.ndarray]:
     """Return the model fields (DRAWS, rows, columns) of an event after as many calls."""
-    sizes, entity = scene.sizes, scene.entity
-    s = SimpleNamespace(foot_geoms=entity.foot_geoms, joint_dof=entity.joint_dof, step_dt=scene.sim.step_dt)
-    s.ctrl = np.zeros((DRAWS, scene.model.nu))
-    s.base_dof, s.action = 0, np.zeros((DRAWS, sizes["actions"]))
-    values = {}
+    feet, joints, ctrl = scene.entity.foot_geoms, scene.entity.joint_dof, np.zeros((DRAWS, scene.model.nu))
+    s, values = SimpleNamespace(foot_geoms=feet, joint_dof=joints, ctrl=ctrl, step_dt=scene.sim.step_dt), {}
     for name in (struct_name(field) for field in event.info.model_fields):
         nominal = _nominal(scene, name)
         values[name] = np.repeat(nominal[None], DRAWS, 0)
         setattr(s, name, values[name])
         setattr(s, f"{name}_nominal", nominal)
-    # Called on the CPU, Warp's own would give the same number each time.
-    with patch.object(wp, "randf", lambda state, lo=0.0, hi=1.0: float(generator.uniform(lo, hi))):
+    # Called from Python, Warp's own would give the same number each time.
+    uniform = patch.object(wp, "randf", lambda state, lo=0.0, hi=1.0: float(generator.uniform(lo, hi)))
+    with uniform, patch.object(wp, "randn", lambda state: float(generator.normal())):
         for i in range(DRAWS):
             event.fn.func(s, i, wp.uint32(0), **params)
     return values

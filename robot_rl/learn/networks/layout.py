@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from tensordict import TensorDict
@@ -14,6 +15,13 @@ from robot_rl.errors import UserError, suggest
 
 Mirror = tuple[Tensor, Tensor]
 """Permutation (D,) int64 and sign (D,): mirrored = x[..., permutation] * sign. Applied twice it is the identity."""
+
+
+def join_mirrors(mirrors: Sequence[Mirror]) -> Mirror:
+    """Return the mirror of vectors that are put after one another, each mirrored within itself."""
+    starts = accumulate((len(perm) for perm, _ in mirrors), initial=0)
+    perms = [perm + start for start, (perm, _) in zip(starts, mirrors, strict=False)]
+    return torch.cat(perms), torch.cat([sign for _, sign in mirrors])
 
 
 @dataclass(frozen=True, slots=True)

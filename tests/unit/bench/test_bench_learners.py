@@ -72,6 +72,9 @@ def test_learners_in_turn_and_again_from_the_file(tmp_path, capsys):
     wide = "+critic.hidden=[8,8]"
     assert main([*words, f"learners=ppo+ppo.minibatches=2{SMALL},ppo{wide}+ppo.minibatches=2{SMALL}", "seeds=1"]) == 0
     assert "ppo+critic.hidden=[8,8]" in capsys.readouterr().out
+    again = [*words, f"learners=ppo+ppo.minibatches=2{SMALL}", "seeds=1"]
+    assert main([*again, "metric=return", "bound=1"]) == 2
+    assert "has trainings of another task or bound; name another file" in capsys.readouterr().err
     assert main([*words, f"learners=ppo+ppo.minibatches=2{SMALL}", "seeds=1,2"]) == 0
     assert "seed 1" not in capsys.readouterr().err
 
@@ -84,6 +87,9 @@ def test_learners_in_turn_and_again_from_the_file(tmp_path, capsys):
         ("learners=ppo+symmetry", "+symmetry: must be a setting, such as +symmetry=none"),
         ("learners=,", "learners: names none"),
         ("failures=2", "failures=2: must be in [0, 1]"),
+        ("seconds=0", "seconds=0: must be in [0.1, 1e+06]"),
+        ("bound=1", "bound=1: of what? Add metric=, such as metric=return"),
+        ("bound=much", "bound=much"),
         ("learners=ppq", "learner='ppq'"),
         ("task=hopper_v6", "hopper_v6"),
         ("task=panda_lift", "task=panda_lift: has objects, which the model does not predict yet"),

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from robot_rl.config import NetworkCfg
 from robot_rl.learn.algorithms.world_model.passes import Passes
-from robot_rl.learn.networks.layout import Mirror
+from robot_rl.learn.networks.layout import Mirror, join_mirrors
 from robot_rl.learn.networks.mlp import Mlp
 from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.networks.symmetry import SymmetricMlp
@@ -24,7 +24,7 @@ CHANGE_MARGIN = 0.1
 CONTACTS, CONTACT_FORCES = "contacts", "contact forces"
 """Parts of a change that are a probability, and at least zero."""
 ENDS = "ends"
-"""The last column of what a model predicts: whether the step ends the episode, in whose place no gradient would be."""
+"""The last column of what a model predicts: whether the step ends the episode. Its probability has a gradient."""
 WATCHED = "engine_"
 """What the names of parts begin with that are MuJoCo's own fields."""
 
@@ -114,24 +114,18 @@ class Dynamics(nn.Module):
         self.parts = {**sizes.parts, ENDS: slice(end, end + 1)}
         size = end + 1
         self.size, width = sizes.obs, sizes.obs + sizes.context
-        seen = None if mirrors is None else mirrors["seen"]
-        self.inputs = Normalizer(width, seen)
-        changed = (
-            None
-            if mirrors is None
-            else join_mirrors(mirrors["change"], (torch.zeros(1, dtype=torch.int64), torch.ones(1)))
-        )
+        self.inputs = Normalizer(width, None if mirrors is None else mirrors["seen"])
+        same = torch.zeros(1, dtype=torch.int64), torch.ones(1)
+        changed = None if mirrors is None else join_mirrors([mirrors["change"], same])
         self.outputs = Normalizer(size, changed)
         self.register_buffer("shares", _shares(self.parts, size), persistent=False)
         self.known, self.possible = Range(sizes.obs, MARGIN), Range(end, CHANGE_MARGIN)
         generator = torch.Generator().manual_seed(seed)
         cfg = NetworkCfg(hidden=tuple(hidden), activation="silu", output_gain=0.01)
-        if mirrors is None:
+        if mirrors is None or changed is None:
             self.body: Any = Mlp(width + sizes.action, size, cfg, generator)
         else:
-            assert seen is not None
-            assert changed is not None
-            self.body = SymmetricMlp(join_mirrors(seen, mirrors["action"]), changed, cfg, generator)
+            self.body = SymmetricMlp(join_mirrors([mirrors["seen"], mirrors["action"]]), changed, cfg, generator)
 
     def refresh(self) -> None:
         """Recompute what is not part of the state, after its tensors were replaced."""
@@ -148,28 +142,23 @@ class Dynamics(nn.Module):
         return self.body.plain(self.body.encode(torch.cat((self.inputs(seen), action), 1)))
 
     def forward(self, seen: Tensor, action: Tensor) -> Tensor:
-        """Return changes (B, P) at observations and context (B, D + C) and actions (B, A)."""
-        return Prediction(self, seen[:, self.size :]).forward(seen[:, : self.size], action)
-
-    def predict(self, seen: Tensor, action: Tensor) -> Tensor:
-        """Return the changes (B, P) of `forward`, with a gradient by the weights."""
+        """Return the changes (B, P) of `Prediction`, for arguments of `raw`, with a gradient by the weights."""
         out = self.raw(seen, action)
         low, high = self.possible.bounds()
         change = self.outputs.inverse(out)[:, :-1]
-        change = change + (change.clamp(low, high) - change).detach()
+        change = change.clamp(low, high).detach() + (change - change.detach())  # In this order to the bit.
         if CONTACTS not in self.parts:
             return change
         contacts, forces = self.parts[CONTACTS], self.parts[CONTACT_FORCES]
         chance = torch.sigmoid(out[:, contacts])
-        touches = chance + ((chance > 0.5).to(chance.dtype) - chance).detach()
+        touches = (chance > 0.5).to(chance.dtype) + (chance - chance.detach())
         pushed = change[:, forces].clamp(min=0.0) * touches.detach()
         return torch.cat((change[:, : contacts.start], touches, pushed, change[:, forces.stop :]), 1)
 
     def loss(self, seen: Tensor, action: Tensor, change: Tensor, weight: Tensor) -> Tensor:
         """Return the loss () of predictions of changes and ends (B, P + 1), each row with a weight (B,)."""
         out = self.raw(seen, action)
-        each = nn.functional.smooth_l1_loss(out, self.outputs(change), reduction="none")
-        each = each.clone()
+        each = nn.functional.smooth_l1_loss(out, self.outputs(change), reduction="none").clone()
         for columns in (self.parts[name] for name in (CONTACTS, ENDS) if name in self.parts):
             each[:, columns] = nn.functional.binary_cross_entropy_with_logits(
                 out[:, columns], change[:, columns], reduction="none"
@@ -243,8 +232,3 @@ def _shares(parts: Mapping[str, slice], size: int) -> Tensor:
     for columns in watched:
         shares[columns] = min(1.0, (size - count) / count)
     return shares / shares.sum()
-
-
-def join_mirrors(first: Mirror, second: Mirror) -> Mirror:
-    """Return the mirror of vectors that are put after one another."""
-    return torch.cat((first[0], second[0] + len(first[0]))), torch.cat((first[1], second[1]))

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Algorithm, Context
 from robot_rl.learn.algorithms.world_model.config import WorldModelLearnerCfg
-from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction, Sizes, join_mirrors
+from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction, Sizes
 from robot_rl.learn.algorithms.world_model.steps import Steps, Views
 from robot_rl.learn.checkpoints.worlds import under
 from robot_rl.learn.networks.actor_critic import make_critic
-from robot_rl.learn.networks.layout import Mirror
+from robot_rl.learn.networks.layout import Mirror, join_mirrors
 from robot_rl.learn.optim import FlatAdam
 from robot_rl.learn.replay import make_replay
 from robot_rl.learn.rollout import Rollout
@@ -101,7 +101,7 @@ class WorldModel(Algorithm):
         change, context = self.imagination.mirror, self.imagination.context_mirror
         if known is None or change is None or context is None:
             return None
-        seen = join_mirrors(join_mirrors(known["critic"], self.imagination.speeds_mirror), context)
+        seen = join_mirrors([known["critic"], self.imagination.speeds_mirror, context])
         return {**known, "change": change, "seen": seen}
 
     def _see(self, critic_obs: Tensor, worlds: Tensor) -> Tensor:
@@ -257,7 +257,7 @@ class WorldModel(Algorithm):
         seen, context, scale = real[0][:, :size], real[0][:, size:], self.model.inputs.scale[:size]
         loss = torch.zeros((), device=seen.device)
         for t in range(len(actions) - 1):
-            step = imagination.step(t, actions[t], self.model.predict(torch.cat((seen, context), 1), actions[t]), token)
+            step = imagination.step(t, actions[t], self.model(torch.cat((seen, context), 1), actions[t]), token)
             groups = [step.obs[name] for name in self.views.names]
             token, seen = step.token, torch.cat((self.views.of("critic", groups), step.speeds), 1)
             off = nn.functional.smooth_l1_loss(seen * scale, real[t + 1][:, :size] * scale, reduction="none")

@@ -115,7 +115,8 @@ def test_the_model_learns_contacts_as_what_they_are():
     assert (found[:, 1] == touches[:, 0]).float().mean() > 0.95
     assert (found[:, 2] >= 0.0).all()
     prediction, there = Prediction(model, obs[:, :0]), obs.clone().requires_grad_()
-    prediction.forward(obs, action)
+    written = prediction.forward(obs, action)
+    assert torch.allclose(written, found, atol=1e-4)
     by_obs, _ = prediction.back(torch.tensor([0.0, 1.0, 0.0]).repeat(256, 1), torch.full((256,), 2.0))
     chances = torch.sigmoid(model.raw(there, action))
     (expected,) = torch.autograd.grad((chances[:, 1] + 2.0 * chances[:, 3]).sum(), there)
@@ -259,7 +260,7 @@ def _by_autograd(algorithm, start, noise, grad, by_ends, entropy_coef):
         entropy = entropy + actor.distribution.entropy(params).mean() / len(noise)
         known = torch.cat((seen[critic], speeds, around), 1)
         loss = loss + (by_ends[t] * torch.sigmoid(model.raw(known, action)[:, -1])).sum()
-        step = imagination.step(t, action, model.predict(known, action), token)
+        step = imagination.step(t, action, model(known, action), token)
         token, seen, speeds = step.token, step.obs, step.speeds
         loss = loss + (grad[t] * step.reward).sum()
     actor.zero_grad()
