@@ -187,7 +187,10 @@ class WorldModel(Algorithm):
                 network.normalizer.update(rollout.critic_obs[:-1].flatten(0, 1), flat, self.ranks)
         seen = self._see(rollout.critic_obs[:-1], worlds[:-1]).flatten(0, 1)
         self.model.inputs.update(seen, flat, self.ranks)
-        self.model.known.update(seen[:, : self.model.size], flat, self.ranks)
+        # What only an end has, such as a force on the head, is known as well.
+        obs_after = torch.where(rollout.done[..., None], rollout.final_obs, rollout.critic_obs[1:])
+        for found in (seen, self._see(obs_after, after).flatten(0, 1)):
+            self.model.known.update(found[:, : self.model.size], flat, self.ranks)
         self.model.possible.update(change.flatten(0, 1), flat, self.ranks)
         self.model.outputs.update(kept["change"].flatten(0, 1), flat, self.ranks)
 
@@ -292,7 +295,8 @@ class WorldModel(Algorithm):
         optimizer.step()
         critic_loss, mean = self._improve_critic(seen, values, rewards, alive, known)
         loss = -total - cfg.entropy_coef * entropy
-        left = 1.0 - known.amin(0).mean()
+        before_end = torch.cumprod(1.0 - steps.ended, 0)
+        left = ((1.0 - known) * before_end).amax(0).mean()
         return torch.stack((loss, critic_loss, total, norm, mean, left))
 
     def _improve_critic(

@@ -205,6 +205,17 @@ def test_a_step_into_the_unknown_counts_for_nothing(make):
     assert (after["model/left"], after["policy/gradient_norm"], after["policy/imagined_return"]) == (1.0, 0.0, 0.0)
 
 
+def test_what_only_an_end_has_is_known(make):
+    runner = make_runner(make(), make_cfg(), seed=3)
+    rollout = runner.collect()
+    rollout.done[-1, 0], rollout.time_out[-1, 0], rollout.has_final_obs = True, False, True
+    rollout.ends["world"][-1] = rollout.groups["world"][-1]
+    rollout.final_obs[-1] = rollout.critic_obs[-1]
+    rollout.final_obs[-1, 0, 0] += 1000.0
+    runner.algorithm.update(rollout, 0.0)
+    assert runner.algorithm.model.known.high[0] == rollout.final_obs[-1, 0, 0]
+
+
 def test_the_horizon_is_as_long_as_the_gap_allows(make):
     own = dataclasses.replace(OWN, horizon=6, least_horizon=2, max_gap=0.3)
     runner = make_runner(make(), WorldModelLearnerCfg(num_steps=7, actor=SMALL, critic=SMALL, world_model=own), seed=3)
