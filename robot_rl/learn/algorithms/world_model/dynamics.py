@@ -21,6 +21,8 @@ MARGIN = 1.0
 """By how many ranges of what was seen an imagined step may go beyond it."""
 CHANGE_MARGIN = 0.1
 """Likewise for a predicted change."""
+RARE = 0.1
+"""A component whose range is less than this share of its range with the ends of episodes is judged by the latter."""
 CONTACTS, CONTACT_FORCES = "contacts", "contact forces"
 """Parts of a change that are a probability, and at least zero."""
 ENDS = "ends"
@@ -61,11 +63,6 @@ class Range(nn.Module):
         margin = self.margin * (self.high - self.low).clamp(min=0.0)
         return torch.minimum(self.low, self.high) - margin, torch.maximum(self.low, self.high) + margin
 
-    def leaves(self, x: Tensor) -> Tensor:
-        """Return (...) whether vectors (..., D) are beyond these bounds."""
-        low, high = self.bounds()
-        return ((x < low) | (x > high)).any(-1)
-
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
@@ -91,7 +88,8 @@ class Dynamics(nn.Module):
         parts: columns of a change by what they are, and of the episode's end.
         inputs: normalizes the observation and the context after it.
         outputs: mean and deviation of the changes.
-        known: the range of observations, and `possible` that of changes.
+        known: the range of observations before a step, `reached` that with those at the ends of episodes.
+        possible: the range of changes.
         shares: (P,) weight of each column in the loss, 1 in all.
     """
 
@@ -119,7 +117,8 @@ class Dynamics(nn.Module):
         changed = None if mirrors is None else join_mirrors([mirrors["change"], same])
         self.outputs = Normalizer(size, changed)
         self.register_buffer("shares", _shares(self.parts, size), persistent=False)
-        self.known, self.possible = Range(sizes.obs, MARGIN), Range(end, CHANGE_MARGIN)
+        self.known, self.reached = Range(sizes.obs, MARGIN), Range(sizes.obs, MARGIN)
+        self.possible = Range(end, CHANGE_MARGIN)
         generator = torch.Generator().manual_seed(seed)
         cfg = NetworkCfg(hidden=tuple(hidden), activation="silu", output_gain=0.01)
         if mirrors is None or changed is None:
@@ -131,6 +130,18 @@ class Dynamics(nn.Module):
         """Recompute what is not part of the state, after its tensors were replaced."""
         self.inputs.refresh()
         self.outputs.refresh()
+
+    def leaves(self, obs: Tensor) -> Tensor:
+        """Return (...) whether observations (..., D) are beyond what is known.
+
+        What hardly anything but an end has, such as a force on the head, is known from the ends: without them each
+        prediction that is not exactly zero would be beyond.
+        """
+        low, high = self.known.bounds()
+        end_low, end_high = self.reached.bounds()
+        is_rare = self.known.high - self.known.low < RARE * (self.reached.high - self.reached.low)
+        low, high = torch.where(is_rare, end_low, low), torch.where(is_rare, end_high, high)
+        return ((obs < low) | (obs > high)).any(-1)
 
     def raw(self, seen: Tensor, action: Tensor) -> Tensor:
         """Return the network's output (B, P + 1): normalized changes, and the logits of contacts and of the end.

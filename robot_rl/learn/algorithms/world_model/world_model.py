@@ -187,10 +187,11 @@ class WorldModel(Algorithm):
                 network.normalizer.update(rollout.critic_obs[:-1].flatten(0, 1), flat, self.ranks)
         seen = self._see(rollout.critic_obs[:-1], worlds[:-1]).flatten(0, 1)
         self.model.inputs.update(seen, flat, self.ranks)
-        # What only an end has, such as a force on the head, is known as well.
+        self.model.known.update(seen[:, : self.model.size], flat, self.ranks)
         obs_after = torch.where(rollout.done[..., None], rollout.final_obs, rollout.critic_obs[1:])
-        for found in (seen, self._see(obs_after, after).flatten(0, 1)):
-            self.model.known.update(found[:, : self.model.size], flat, self.ranks)
+        seen_after = self._see(obs_after, after).flatten(0, 1)
+        for reached in (seen, seen_after):
+            self.model.reached.update(reached[:, : self.model.size], flat, self.ranks)
         self.model.possible.update(change.flatten(0, 1), flat, self.ranks)
         self.model.outputs.update(kept["change"].flatten(0, 1), flat, self.ranks)
 
@@ -275,7 +276,7 @@ class WorldModel(Algorithm):
         steps = Steps(self.actor, self.frozen, self.imagination, self.views, self.draws)
         steps.forward(start, self.horizon)
         seen = torch.stack(steps.seen)
-        known = 1.0 - self.frozen.known.leaves(seen[1:]).to(seen.dtype)
+        known = 1.0 - self.frozen.leaves(seen[1:]).to(seen.dtype)
         seen = seen[..., : start["critic"].shape[1]]
         rewards = steps.rewards * known
         alive = torch.cumprod(torch.cat((start["weight"][None], (1.0 - steps.ended) * known)), 0)

@@ -135,13 +135,11 @@ def test_what_is_only_watched_weighs_as_much_as_the_state():
 
 def test_bounds_hold_what_was_seen_and_a_margin():
     seen = Range(2, 0.1)
-    assert not seen.leaves(torch.tensor([1e30, -1e30]))
+    assert [bound.tolist() for bound in seen.bounds()] == [[-torch.inf] * 2, [torch.inf] * 2]
     seen.update(torch.tensor([[0.0, -1.0], [10.0, 3.0], [99.0, 99.0]]), torch.tensor([True, True, False]), ALONE)
     low, high = seen.bounds()
     assert torch.allclose(low, torch.tensor([-1.0, -1.4]))
     assert torch.allclose(high, torch.tensor([11.0, 3.4]))
-    inside = torch.tensor([[11.0, 0.0], [11.1, 0.0], [5.0, -1.5]])
-    assert seen.leaves(inside).tolist() == [False, True, True]
 
 
 def test_a_mirrored_world_changes_by_the_mirrored_change(make):
@@ -199,13 +197,14 @@ def test_a_step_into_the_unknown_counts_for_nothing(make):
     before = dict(zip(STATISTICS, algorithm.improve_policy().tolist(), strict=True))
     assert before["policy/gradient_norm"] > 0.0
     assert before["model/left"] < 1.0
-    algorithm.frozen.known.low.fill_(0.0)
-    algorithm.frozen.known.high.fill_(0.0)
+    for bounds in (algorithm.frozen.known, algorithm.frozen.reached):
+        bounds.low.fill_(0.0)
+        bounds.high.fill_(0.0)
     after = dict(zip(STATISTICS, algorithm.improve_policy().tolist(), strict=True))
     assert (after["model/left"], after["policy/gradient_norm"], after["policy/imagined_return"]) == (1.0, 0.0, 0.0)
 
 
-def test_what_only_an_end_has_is_known(make):
+def test_what_hardly_anything_but_an_end_has_is_known_from_the_ends(make):
     runner = make_runner(make(), make_cfg(), seed=3)
     rollout = runner.collect()
     rollout.done[-1, 0], rollout.time_out[-1, 0], rollout.has_final_obs = True, False, True
@@ -213,7 +212,13 @@ def test_what_only_an_end_has_is_known(make):
     rollout.final_obs[-1] = rollout.critic_obs[-1]
     rollout.final_obs[-1, 0, 0] += 1000.0
     runner.algorithm.update(rollout, 0.0)
-    assert runner.algorithm.model.known.high[0] == rollout.final_obs[-1, 0, 0]
+    model, obs = runner.algorithm.model, rollout.critic_obs[0, :1].clone()
+    assert model.reached.high[0] == rollout.final_obs[-1, 0, 0] > model.known.high[0] + 900.0
+    beyond = float(3.0 * model.known.high[1] - 2.0 * model.known.low[1])
+    for column, value, leaves in ((0, 500.0, False), (0, 5000.0, True), (1, beyond, True)):
+        there = obs.clone()
+        there[0, column] = value
+        assert model.leaves(there).tolist() == [leaves], (column, value)
 
 
 def test_the_horizon_is_as_long_as_the_gap_allows(make):
