@@ -22,7 +22,7 @@ MARGIN = 1.0
 CHANGE_MARGIN = 0.1
 """Likewise for a predicted change."""
 RARE = 0.1
-"""A component whose range is less than this share of its range with the ends of episodes is judged by the latter."""
+"""Share of a component's range over whole episodes; one that covers less of it before their ends is known from all."""
 CONTACTS, CONTACT_FORCES = "contacts", "contact forces"
 """Parts of a change that are a probability, and at least zero."""
 ENDS = "ends"

@@ -168,9 +168,7 @@ class WorldModel(Algorithm):
 
     def _keep(self, rollout: Rollout) -> None:
         """Put a rollout into the memory, with what each of its steps changed, and let the normalizers see it."""
-        worlds, ends = rollout.groups[WORLD], rollout.ends[WORLD]
-        after = torch.where(rollout.done[..., None], ends, worlds[1:])
-        useful = rollout.valid & (~rollout.done | rollout.has_final_obs)
+        worlds, (after, useful) = rollout.groups[WORLD], rollout.following(WORLD)
         change = self._measure(worlds[:-1].flatten(0, 1), after.flatten(0, 1)).view(*useful.shape, -1)
         useful = useful & torch.isfinite(change).all(-1)
         change = torch.where(useful[..., None], change, torch.zeros_like(change))
