@@ -40,13 +40,24 @@ def git_state() -> dict[str, Any]:
         return {}
 
 
+def memory_bytes(device: str = "cpu") -> int | None:
+    """Return the memory [bytes] of the machine or of a GPU ("cuda" or "cuda:<index>"); None where it is not known."""
+    if device != "cpu":
+        import torch
+
+        return torch.cuda.get_device_properties(device).total_memory
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return None
+
+
 def machine_facts() -> dict[str, Any]:
     """Return what the run's speed depends on: system, processor, cores, memory [GiB] and torch's GPU."""
     import torch
 
     facts: dict[str, Any] = {"system": platform.platform(), "cpu": _cpu_name(), "cores": os.cpu_count()}
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        facts["memory_gib"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    if (memory := memory_bytes()) is not None:
+        facts["memory_gib"] = round(memory / 2**30, 1)
     if torch.cuda.is_available():
         facts["gpu"] = torch.cuda.get_device_name()
     return facts

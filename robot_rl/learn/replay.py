@@ -10,6 +10,7 @@ from torch import Tensor
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Context
 from robot_rl.learn.rollout import Rollout
+from robot_rl.machine import memory_bytes
 from robot_rl.metrics.rows import to_stderr
 
 
@@ -174,15 +175,20 @@ def make_replay(setting: str, capacity: int, steps: int, context: Context, sizes
         sizes: As for `Replay`.
 
     Raises:
-        UserError: A rollout does not fit.
+        UserError: A rollout does not fit, or the memory does not fit the device's.
     """
-    worlds = context.env.num_envs
+    worlds, needed = context.env.num_envs, Replay.bytes_for(capacity, context.env.num_envs, sizes)
     if steps > capacity // worlds:
         raise UserError(
             f"{setting}={capacity}: is less than a rollout of {steps} steps of {worlds} worlds; give at least "
             f"{(steps + 1) * worlds}"
         )
+    there = memory_bytes(str(context.device))
+    if there is not None and needed > there:
+        raise UserError(
+            f"{setting}={capacity}: needs {needed / 1e9:.1f} GB, {context.device} has {there / 1e9:.1f} GB; "
+            f"give at most {int(capacity * there / needed)}"
+        )
     if context.ranks.is_first:
-        megabytes = Replay.bytes_for(capacity, worlds, sizes) / 1e6
-        to_stderr(f"replay memory: {capacity} transitions, {megabytes:.0f} MB in every checkpoint ({setting})")
+        to_stderr(f"replay memory: {capacity} transitions, {needed / 1e6:.0f} MB in every checkpoint ({setting})")
     return Replay(capacity, worlds, sizes, context.device)
