@@ -42,11 +42,11 @@ def git_state() -> dict[str, Any]:
 
 def memory_bytes(device: str = "cpu") -> int | None:
     """Return the memory [bytes] of the machine or of a GPU ("cuda" or "cuda:<index>"); None where it is not known."""
-    if device != "cpu":
+    if device.startswith("cuda"):
         import torch
 
         return torch.cuda.get_device_properties(device).total_memory
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+    if device == "cpu" and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return None
 

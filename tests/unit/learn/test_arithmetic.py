@@ -61,7 +61,8 @@ def test_what_is_deployed_was_trained(runner, make_point_env):
         assert float((exact - acted).abs().max()) > 1e-4  # It matters.
     world = make_point_env().get_observations()
     policy = make_policy(runner.run_dir)
-    torch.testing.assert_close(policy(world), runner.actor.mean(policy.actor.layout.gather(world, torch.empty(64, 2))))
+    gathered = policy.actor.layout.gather(world, torch.empty(64, runner.actor.obs_dim))
+    torch.testing.assert_close(policy(world), runner.actor.mean(gathered))
 
 
 def test_the_weights_that_are_rounded_are_the_deployed_ones(runner):
