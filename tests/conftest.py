@@ -1,5 +1,6 @@
 """What every test shares: the order (fast first), and what a machine may lack."""
 
+import functools
 import itertools
 import multiprocessing
 import multiprocessing.forkserver
@@ -97,6 +98,15 @@ def pytest_runtest_setup(item):
             pytest.skip("no CUDA device")
     if item.get_closest_marker("isaac"):
         pytest.importorskip("isaaclab", reason="Isaac Lab is not in this environment")
+    share_onnx_functions()
+
+
+def share_onnx_functions():
+    """Once torch's ONNX exporter is imported: its table of 500 functions, parsed from source, serves every export."""
+    module = sys.modules.get("torch.onnx._internal.exporter._registration")
+    make = getattr(getattr(module, "ONNXRegistry", None), "from_torchlib", None)
+    if make is not None and not hasattr(make, "cache_info"):
+        module.ONNXRegistry.from_torchlib = staticmethod(functools.cache(make))
 
 
 @pytest.fixture(scope="session")
