@@ -28,7 +28,10 @@ def env(request):
     env = make_env(task, num_envs=worlds, device="cpu", engine="mujoco", seed=3)
     for _ in range(WARM_UP):
         env.step(torch.zeros(WORLDS, env.num_actions))
+    gc.collect()
+    gc.freeze()  # What is there stays: the collections of the tests look only at what they made.
     yield env
+    gc.unfreeze()
     env.close()
 
 
