@@ -1,5 +1,6 @@
 """The benchmark on divided robots: its curve, what is compared, and a short one from the command line."""
 
+import functools
 import json
 import xml.etree.ElementTree as ET
 
@@ -31,20 +32,23 @@ def test_what_is_compared_with_the_published_return():
 
 
 def test_a_short_training_from_the_command_line(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("gymnasium_robotics")
+    robots = pytest.importorskip("gymnasium_robotics").mamujoco_v1
     monkeypatch.setattr("robot_rl.bench.mamujoco.EVALUATED", 2)
+    # Episodes of the evaluation have 50 steps, not 1000.
+    monkeypatch.setattr(robots, "parallel_env", functools.partial(robots.parallel_env, max_episode_steps=50))
     monkeypatch.chdir(tmp_path)
-    words = ["mamujoco", "divisions=Ant-4x2", "steps=4224", "num_envs=4", "num_steps=264", "out=m.json", "root=runs"]
-    assert cli.run([*words, "num_threads=1", "learner_threads=1"]) == 0
+    words = ["mamujoco", "divisions=Ant-4x2", "steps=1056", "num_envs=1", "num_steps=264", "out=m.json", "root=runs"]
+    words += ["num_threads=1", "learner_threads=1", "actor.hidden=[8]", "critic.hidden=[8]", "ppo.epochs=1"]
+    assert cli.run(words) == 0
     result = json.loads((tmp_path / "m.json").read_text())
     (run,) = result["runs"]
-    assert (run["steps"], run["at_published"], run["reached"]) == (4224, None, None)
+    assert (run["steps"], run["at_published"], run["reached"]) == (1056, None, None)
     assert len(run["evaluation"]) == 2
     assert result["ratio"] is None
     assert "Ant-4x2 HARL's MAPPO" in capsys.readouterr().out
     assert ET.fromstring((tmp_path / "m.svg").read_text()).tag.endswith("svg")
     # Once more, and over its own files: the run has ended, so only the policy is evaluated again.
-    assert cli.run([*words, "num_threads=1", "learner_threads=1"]) == 0
+    assert cli.run(words) == 0
     assert json.loads((tmp_path / "m.json").read_text())["runs"][0]["evaluation"] == run["evaluation"]
 
 
