@@ -8,6 +8,7 @@ from robot_rl_tasks.registry import get_task, own_tasks
 
 from robot_rl.cli.main import main
 from robot_rl.errors import UserError
+from robot_rl.flow import three_computers
 from robot_rl.flow.dag import Computer, FlowCfg, gate_owner
 from robot_rl.flow.load import copy_flow, list_flows, make
 
@@ -232,6 +233,10 @@ def test_a_cartpole_from_the_training_to_the_binary(tmp_path, monkeypatch, capsy
     """The whole flow, then a bound that fails: it is named, and nothing is repeated."""
     pytest.importorskip("robot_rl_runtime")
     monkeypatch.chdir(tmp_path)
+    # Every step and gate, with few and short episodes.
+    for name, value in (("EPISODES", 20), ("SECONDS", 2), ("OTHER_EPISODES", 2), ("OTHER_SECONDS", 1)):
+        monkeypatch.setattr(three_computers, name, value)
+    monkeypatch.setattr(three_computers, "BENCH_SECONDS", 1)
     assert main(["sign", "new=robot.key"]) == 0
     short = ["train.max_iterations=20", "train.num_envs=128", "gates.upright=-1", "gates.failure_rate=1"]
     code = main(["flow", "three_computers", "task=cartpole", "id=f1", "key=robot.key", "jobs=2", *short])
