@@ -1,5 +1,7 @@
 """A run in less than float32 on the command line: train, resume, eval with its tables, export, and its report."""
 
+import contextlib
+import io
 import json
 
 import pytest
@@ -19,6 +21,15 @@ def run(root, tiny):
     assert main(words) == 0
     assert main(["resume", "run=int8", "max_iterations=4", f"root={root}"]) == 0
     return root / "cartpole" / "int8"
+
+
+@pytest.fixture(scope="module")
+def compared(run, root):
+    """What an evaluation of the flows and layers prints and writes."""
+    words = ["eval", "run=int8", f"root={root}", "episodes=6", "seconds=1", "sensitivity=int8"]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main(words) == 0
+    return out.getvalue(), json.loads((run / "eval.json").read_text())["precision"]
 
 
 def checkpoint(path):
@@ -58,15 +69,15 @@ def test_another_precision_of_a_run_is_refused_without_a_hint_that_leads_nowhere
     assert "precision.mode=bf16: run int8 has int8; choose another run_id=\n" in capfd.readouterr().err
 
 
-def test_an_evaluation_that_is_too_short_for_its_metric_has_none(run, root):
-    assert main(["eval", "run=int8", f"root={root}", "episodes=3", "seconds=0.1", "form=torch"]) == 0
-    rows = json.loads((run / "eval.json").read_text())["precision"]["flows"]
+def test_an_evaluation_that_is_too_short_for_its_metric_has_none(run, root, tmp_path):
+    out = tmp_path / "short.json"
+    assert main(["eval", "run=int8", f"root={root}", "episodes=3", "seconds=0.1", "form=torch", f"out={out}"]) == 0
+    rows = json.loads(out.read_text())["precision"]["flows"]
     assert all(row["return"]["mean"] is not None for row in rows)
 
 
-def test_what_is_larger_by_being_better_is_worse_by_less(run, root):
-    assert main(["eval", "run=int8", f"root={root}", "episodes=3", "seconds=1", "sensitivity=int8"]) == 0
-    found = json.loads((run / "eval.json").read_text())["precision"]
+def test_what_is_larger_by_being_better_is_worse_by_less(compared):
+    _, found = compared
     plain = found["sensitivity"][0]
     assert plain["metric"] == "upright"  # A score: the task is solved from below.
     rows = {row["layer"]: row for row in found["sensitivity"]}
@@ -76,12 +87,9 @@ def test_what_is_larger_by_being_better_is_worse_by_less(run, root):
     assert table["head"][-2:] == ["upright", "worse by"]
 
 
-def test_evaluation_compares_flows_and_layers_and_the_report_shows_it(run, root, capfd):
-    words = ["eval", "run=int8", f"root={root}", "episodes=6", "seconds=1", "sensitivity=int8"]
-    assert main(words) == 0
-    out = capfd.readouterr().out
+def test_evaluation_compares_flows_and_layers_and_the_report_shows_it(run, root, compared):
+    out, found = compared
     assert "torch and ONNX agree" in out
-    found = json.loads((run / "eval.json").read_text())["precision"]
     flows = {row["name"]: row for row in found["flows"]}
     assert next(iter(flows)) == "int8 throughout"
     own = flows["int8 throughout"]
