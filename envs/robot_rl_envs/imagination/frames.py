@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import warp as wp
 
-from robot_rl_envs.buffers import model_fields, struct_name
+from robot_rl_envs.buffers import extra_fields, model_fields, struct_name
 from robot_rl_envs.entity.state import CONSTANTS
 from robot_rl_envs.task import Task
 
@@ -26,6 +26,8 @@ DERIVED = (
 )
 DERIVED += ("object_", "site_", "engine_qpos", "engine_qvel")
 """What the names of fields begin with that the kernel itself fills."""
+PROBE = 977
+"""A number of worlds that no other length of an array is."""
 WITHOUT_GRADIENT = ("command", "env_origin_w", "command_range")
 """Fields of numbers that nothing of an imagined step changes but a clock."""
 
@@ -33,10 +35,13 @@ WITHOUT_GRADIENT = ("command", "env_origin_w", "command_range")
 def fields_of(env: Any) -> dict[str, Any]:
     """Return the arrays of an environment's ``s`` that have a row for each world, by name."""
     parts = env.operands()
+    # An array of as many geoms, or frames of a motion, as there are worlds is not one of worlds.
+    sized = extra_fields(env.cfg, env.scene, parts.layout, PROBE)
+    shared = {*CONSTANTS} | {name for name, (_, _, shape) in sized.items() if shape[:1] != (PROBE,)}
     found = {}
     for name in parts.struct._cls.vars:
         array = getattr(parts.struct, name)
-        if name in parts.arrays and name not in CONSTANTS and array.ndim and array.shape[0] == env.num_envs:
+        if name in parts.arrays and name not in shared and array.ndim and array.shape[0] == env.num_envs:
             found[name] = array
     return found
 

@@ -18,7 +18,7 @@ from robot_rl_envs.entity.scene import Scene, make_scene
 from robot_rl_envs.entity.state import CONSTANTS, FIELDS
 from robot_rl_envs.fuse.layout import make_layout
 from robot_rl_envs.imagination.context import CONTEXT, Number, drawn_numbers, representatives
-from robot_rl_envs.imagination.frames import DERIVED, noted_fields, numbers_of
+from robot_rl_envs.imagination.frames import DERIVED, PROBE, noted_fields, numbers_of
 from robot_rl_envs.imagination.terms import torch_terms
 from robot_rl_envs.imagination.watched import Watched, watched_parts
 from robot_rl_envs.task import Observation, ObservationGroup, Task
@@ -29,22 +29,38 @@ OWN = ("ctrl", "sensordata", "overflow", "last_joint_vel", "prev_prev_action", "
 OWN += ("terminated", "time_out", "quarantined", "fault_term", "episode_return", "episode_sums", "metric_values")
 OWN += ("termination_bits", "interval_left_s", "command_left_s", "command_hold", "measured", "reward_parts")
 """Fields that a step writes before anything reads them, or that no term reads."""
-UNKNOWN = ("object_", "imu_acc", "contact_force", "joint_pos_late", "clip", "partner", "message")
+FIXED_POSE = ("object_pos_w", "object_quat_wxyz")
+"""Pose of an object, which is part of a world where events move fixed ones."""
+UNKNOWN = ("imu_acc", "joint_pos_late", "clip", "partner", "message")
 """What the names of fields begin with that nothing here predicts yet."""
-PROBE = 977
-"""A number of worlds that no other length of an array is."""
 UNBOUNDED = 1e30
 """No number of a world is larger."""
 Kind = tuple[Any, int, int]
 """Type of an array, its dimensions, and the numbers of a row."""
 
 
-def carried(kinds: Mapping[str, Kind], left: set[str]) -> dict[str, slice]:
-    """Return the columns of a world's row by field of ``s``; `left` are fields that are no part of it."""
+def fixed_objects(scene: Scene) -> list[int]:
+    """Return the indices of the objects that are fixed in the world."""
+    return [k for k, thing in enumerate(scene.things.objects.values()) if thing.fixed]
+
+
+def kept_fields(scene: Scene) -> set[str]:
+    """Return the fields that are part of a world though the state gives the most of them: where fixed objects are."""
+    return set(FIXED_POSE) if fixed_objects(scene) else set()
+
+
+def carried(kinds: Mapping[str, Kind], left: set[str], kept: set[str]) -> dict[str, slice]:
+    """Return the columns of a world's row by field of ``s``.
+
+    Args:
+        kinds: Of each field.
+        left: Fields that are no part of a row.
+        kept: Fields that are, though their names are those of what a step derives.
+    """
     found, end = {}, 0
     for name in sorted(kinds):
         size = kinds[name][2]
-        if size and name not in OWN and name not in left and not name.startswith(DERIVED):
+        if size and name not in OWN and name not in left and (name in kept or not name.startswith(DERIVED)):
             found[name], end = slice(end, end + size), end + size
     return found
 
@@ -69,15 +85,13 @@ def kinds_of(task: Task, scene: Scene) -> dict[str, Kind]:
     return found | {name: of.kind for name, of in watched_parts(scene).items()}
 
 
-def why_not_imagined(task: Task, scene: Any, fields: Iterable[str]) -> str:
+def why_not_imagined(task: Task, fields: Iterable[str]) -> str:
     """Return in a line why the steps of a task, with these fields in ``s``, cannot be imagined; empty if they can."""
     name = f"task={task.name}"
     if task.robots:
         return f"{name}: is for several robots, and the steps of one depend on the others"
     if found := torch_terms(task):
         return f"{name}: {found[0]} is a function of torch on whole states"
-    if scene.objects or scene.things.joints:
-        return f"{name}: has objects, which the model does not predict yet"
     if set(task.observations) != set(task.vectors):
         return f"{name}: observes images"
     for field in fields:
@@ -96,9 +110,9 @@ def with_world(task: Task) -> Task:
         return task
     scene = make_scene(task)
     kinds = kinds_of(task, scene)
-    if line := why_not_imagined(task, scene, kinds):
+    if line := why_not_imagined(task, kinds):
         raise ValueError(line)
-    columns, watched = carried(kinds, left_fields(task)), watched_parts(scene)
+    columns, watched = carried(kinds, left_fields(task), kept_fields(scene)), watched_parts(scene)
     terms = {name: Observation(_reader(name, *kinds[name], watched.get(name)), clip=UNBOUNDED) for name in columns}
     if numbers := representatives(drawn_numbers(task, scene)):
         terms[CONTEXT] = Observation(_context_reader(numbers), clip=UNBOUNDED)
@@ -115,6 +129,9 @@ def _reader(name: str, dtype: Any, ndim: int, size: int, watched: Watched | None
         value = f"s.{name}[i][j]" if is_vector else f"s.{name}[i]"
     elif ndim == 2 and not is_vector:
         value = f"s.{name}[i, j]"
+    elif ndim == 2:
+        length = dtype._shape_[0]
+        value = f"s.{name}[i, j // {length}][j % {length}]"
     else:
         raise ValueError(f"the field {name} has too many dimensions for a row of numbers")
     return _term(name, [f"return float({value})"], size)

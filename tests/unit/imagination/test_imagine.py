@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from robot_rl_envs.entity.scene import make_scene
+from robot_rl_envs.imagination.frames import fields_of
 from robot_rl_envs.imagination.imagine import Imagination
 from robot_rl_envs.imagination.worlds import why_not_imagined, with_world
 from robot_rl_envs.make import make_env
@@ -54,7 +55,12 @@ class Recorded:
         return {name: value.clone() for name, value in env.get_observations().items()}
 
 
-@pytest.fixture(params=["cartpole", "go2_flat", "walker2d_v5", "ant_v5", "humanoid_v5"])
+@pytest.fixture(
+    params=[
+        *("cartpole", "go2_flat", "walker2d_v5", "ant_v5", "humanoid_v5"),
+        *("panda_lift", "panda_drawer"),
+    ]
+)
 def recorded(request):
     env = make_env(with_world(make_task(request.param)), num_envs=ROWS, device="cpu", seed=1)
     imagination = Imagination(env, ROWS, STEPS)
@@ -123,10 +129,7 @@ def test_gradients_are_those_of_finite_differences(recorded):
             assert (difference - gradient).abs().median() <= 0.01 * gradient.abs().median() + 1e-4
 
 
-@pytest.mark.parametrize(
-    ("task", "reason"),
-    [("panda_lift", "has objects"), ("go2_team", "for several robots")],
-)
+@pytest.mark.parametrize(("task", "reason"), [("panda_lift_vision", "images"), ("go2_team", "for several robots")])
 def test_what_is_not_predicted_is_named(task, reason):
     env = make_env(get_task(task), num_envs=2, device="cpu", seed=1)
     with pytest.raises(ValueError, match=f"task={task}: .*{reason}"):
@@ -137,7 +140,17 @@ def test_what_is_not_predicted_is_named(task, reason):
 def test_a_field_that_is_not_predicted_is_named():
     task = get_task("cartpole")
     line = "task=cartpole: its terms read imu_acc_now, which the model does not predict yet"
-    assert why_not_imagined(task, make_scene(task), ["qpos", "imu_acc_now"]) == line
+    assert why_not_imagined(task, ["qpos", "imu_acc_now"]) == line
+
+
+def test_an_array_as_long_as_there_are_worlds_is_not_one_of_worlds():
+    task = with_world(make_task("panda_lift"))
+    bodies = make_scene(task).model.nbody
+    env = make_env(task, num_envs=bodies, device="cpu", seed=1)
+    assert len(env.operands().arrays["body_mass_nominal"]) == bodies
+    assert "body_mass_nominal" not in fields_of(env)
+    assert {"qpos", "object_pos_w", "contact_force"} <= set(fields_of(env))
+    env.close()
 
 
 def test_a_place_is_predicted_by_its_move():

@@ -355,7 +355,7 @@ def test_a_run_exports_the_same_bundle(tmp_path, monkeypatch):
     ("task", "words", "line"),
     [
         ("gym:Pendulum-v1", (), "needs the state of robot-rl's own tasks, this one is of gymnasium; use learner=ppo"),
-        ("panda_lift", (), "task=panda_lift: has objects, which the model does not predict yet; use learner=ppo"),
+        ("panda_lift_vision", (), "task=panda_lift_vision: observes images; use learner=ppo"),
         ("go2_team", (), "task=go2_team is for several robots; use learner=mappo"),
         ("cartpole", ("world_model.hidden=[0]",), "world_model.hidden: 0 is out of range, must be in [1, 65536]"),
         ("cartpole", ("world_model.hidden=[]",), "must name at least one layer such as [256, 256]"),
