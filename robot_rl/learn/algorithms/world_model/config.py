@@ -25,7 +25,8 @@ class WorldModelCfg:
         max_gap: model gap up to which steps are imagined: the difference between imagined and real sums of rewards,
             over the real ones.
         rows: states that imagination begins at, for one step of the policy.
-        policy_steps: steps of policy and critic in one iteration.
+        policy_steps: steps of the policy in one iteration.
+        critic_steps: steps of the critic for each of the policy.
         model_steps: steps of the model in one iteration.
         model_horizon: steps over which the model's loss goes; 1: single ones only.
         batch: transitions of a step of the model.
@@ -48,6 +49,7 @@ class WorldModelCfg:
     max_gap: float = 0.5
     rows: int = 48
     policy_steps: int = 8
+    critic_steps: int = 1
     model_steps: int = 24
     model_horizon: int = 1
     batch: int = 2048
@@ -70,7 +72,7 @@ class WorldModelCfg:
         check_range("least_horizon", self.least_horizon, 1, 1000)
         check_range("model_horizon", self.model_horizon, 1, 1000)
         check_range("max_gap", self.max_gap, 0.0, math.inf)
-        for name in ("rows", "policy_steps", "model_steps"):
+        for name in ("rows", "policy_steps", "critic_steps", "model_steps"):
             check_range(name, getattr(self, name), 1, 65536)
         check_range("batch", self.batch, 2, 2**24)
         self.hidden = tuple(self.hidden)

@@ -301,7 +301,7 @@ class WorldModel(Algorithm):
     def _improve_critic(
         self, obs: Tensor, values: Tensor, rewards: Tensor, alive: Tensor, known: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Step the critic towards TD(lambda) targets of imagined steps; return its loss and the mean value.
+        """Step the critic towards TD(lambda) targets of imagined steps; return its last loss and the mean value.
 
         Args:
             obs: (T + 1, B, D) observations before each step and after the last one.
@@ -310,7 +310,7 @@ class WorldModel(Algorithm):
             alive: (T + 1, B) the weight of each observation.
             known: (T, B) 0 where a step leaves what the model knows: the value before it stays as it is.
         """
-        cfg, optimizer = self.cfg, self._optimizers["critic"]
+        cfg, loss, mean = self.cfg, rewards.new_zeros(()), rewards.new_zeros(())
         with torch.no_grad():
             goes_on = cfg.gamma * alive[1:] / alive[:-1].clamp(min=1e-8)
             target = torch.addcmul(rewards, goes_on * (1.0 - cfg.lam), values[1:])
@@ -319,9 +319,16 @@ class WorldModel(Algorithm):
             after = values[-1]
             for t in reversed(range(len(rewards))):
                 after = target[t].addcmul_(goes_on[t], after)
-        optimizer.zero_grad()
         # Steps that follow one another are alike: every second one has the same information at half the arithmetic.
-        obs, target, weight = obs[:-1:2], target[::2], alive[:-1:2]
+        for k in range(cfg.critic_steps):
+            every = slice(k % min(2, len(target)), None, 2)
+            loss, mean = self._step_critic(obs[:-1][every], target[every], alive[:-1][every])
+        return loss, mean
+
+    def _step_critic(self, obs: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Step the critic at observations (..., D) towards targets (...); return its loss and the mean value."""
+        optimizer = self._optimizers["critic"]
+        optimizer.zero_grad()
         found = self.critic.value(obs.flatten(0, 1)).view(target.shape)
         size = weight.sum().clamp(min=1.0)
         loss = ((found - target).square() * weight).sum() / size
@@ -329,7 +336,7 @@ class WorldModel(Algorithm):
         optimizer.step()
         with torch.no_grad():
             for slow, fast in zip(self.target.parameters(), self.critic.parameters(), strict=True):
-                slow.lerp_(fast, cfg.tau)
+                slow.lerp_(fast, self.cfg.tau)
         return loss.detach(), (found.detach() * weight).sum() / size
 
 
