@@ -124,7 +124,7 @@ def make_gymnasium_task(
         "world_model.warm_up": 4000,
     }
     if unhealthy is not None:  # Where a fall ends an episode, longer and larger steps throw the robot forward.
-        imagined |= {"world_model.horizon": 24, "world_model.learning_rate": 1e-3}
+        imagined |= {"world_model.horizon": 24, "world_model.learning_rate": 1e-3, "world_model.critic_steps": 16}
     return Task(
         name=name,
         summary=summary,
