@@ -91,6 +91,26 @@ def test_the_policys_step_raises_the_imagined_return(make):
     assert any(not torch.equal(before[name], tensor) for name, tensor in algorithm.actor.state_dict().items())
 
 
+def test_the_critic_is_learned_in_several_steps_from_the_same_ones(make):
+    """They see all of the imagined steps, and the value of what they see moves towards the same targets."""
+    off = []
+    for steps in (1, 6):
+        runner = make_runner(make(), make_cfg(), seed=3)
+        runner.algorithm.update(runner.collect(), 0.0)
+        algorithm = runner.algorithm
+        algorithm.cfg = dataclasses.replace(OWN, critic_steps=steps)
+        algorithm.target.load_state_dict(algorithm.critic.state_dict())
+        before = int(algorithm._optimizers["critic"].state_dict()["step"])
+        algorithm.improve_policy()
+        assert int(algorithm._optimizers["critic"].state_dict()["step"]) == before + steps
+        moved = zip(algorithm.critic.parameters(), algorithm.target.parameters(), strict=True)
+        off.append(sum(float((new - slow.detach()).abs().detach().sum()) for new, slow in moved))
+    assert off[1] > 2.0 * off[0]  # The target is the slow copy of all of them.
+    # Of one imagined step there is no second half.
+    algorithm.cfg, algorithm.horizon = dataclasses.replace(algorithm.cfg, horizon=1), 1
+    assert torch.isfinite(algorithm.improve_policy()).all()
+
+
 def test_the_model_learns_contacts_as_what_they_are():
     parts = {"joint velocities": slice(0, 1), "contacts": slice(1, 2), "contact forces": slice(2, 3)}
     model = Dynamics(Sizes(2, 1, parts), (16,), seed=0)
