@@ -30,17 +30,17 @@ from robot_rl_envs.imagination.compiling import compile_kernel
 from robot_rl_envs.imagination.context import drawn_numbers, mirror_numbers, representatives
 from robot_rl_envs.imagination.frames import Frames, fields_of, numbers_of
 from robot_rl_envs.imagination.mirror import mirror_changes
+from robot_rl_envs.imagination.parts import (
+    FIXED_POSE,
+    change_parts,
+    first_of_objects,
+    fixed_objects,
+    frame_of,
+    moved,
+)
 from robot_rl_envs.imagination.terms import write_derive
 from robot_rl_envs.imagination.watched import ENGINE, difference_lines, watched_parts, write_watched
-from robot_rl_envs.imagination.worlds import (
-    FIXED_POSE,
-    WORLD,
-    carried,
-    fixed_objects,
-    kept_fields,
-    left_fields,
-    why_not_imagined,
-)
+from robot_rl_envs.imagination.worlds import WORLD, carried, kept_fields, left_fields, why_not_imagined
 from robot_rl_envs.task import Task
 
 STEPPED = ("qpos", "qvel", "action", "prev_action", "foot_contact", "foot_air_time_s", "foot_contact_time_s")
@@ -127,8 +127,8 @@ def _write_physics(w: Writer, scene: Scene, task: Task) -> None:
         w.functions[fn.key] = fn
         w.add(1, f"{fn.key}({arguments})")
 
-    w.add(1, f"frame = {_frame(scene)}")
-    for name, arguments in _moved(scene, parts):
+    w.add(1, f"frame = {frame_of(scene)}")
+    for name, arguments in moved(scene, parts):
         call(getattr(advance, f"advance_{name}"), arguments)
     for k in fixed_objects(scene):
         w.add(1, *(f"s.{name}[i, {k}] = a.{name}[i, {k}]" for name in FIXED_POSE))
@@ -146,54 +146,6 @@ def _write_physics(w: Writer, scene: Scene, task: Task) -> None:
     total = " + ".join(f"r{k}" for k in range(len(task.rewards))) or "0.0"
     w.add(1, f"total = {total}")
     w.add(1, "rewards[i] = total", "ended[i] = failed")
-
-
-def _frame(scene: Scene) -> str:
-    """Return the text of the frame that changes are in, row i's base before the step: a quaternion."""
-    if not scene.base:
-        return "wp.vec4(1.0, 0.0, 0.0, 0.0)"
-    values = ", ".join(f"a.qpos[i, a.base_qpos + {n}]" for n in range(3, 7))
-    return f"wp.normalize(wp.vec4({values}))"
-
-
-def _moved(scene: Scene, parts: dict[str, slice]) -> list[tuple[str, str]]:
-    """Return which functions of `advance`, without their first word, move the state on, and their arguments."""
-    row, found = "a, s, change, i", []
-    if scene.base:
-        found.append(("free", f"{row}, s.base_qpos, s.base_dof, frame, {parts['base velocity'].start}"))
-    found.append(("joints", f"{row}, s.joint_qpos, s.joint_dof, {parts['joint velocities'].start}"))
-    if "forces" in parts:
-        found.append(("forces", f"s, change, i, {parts['forces'].start}"))
-    for name, thing in free_objects(scene).items():
-        found.append(("free", f"{row}, {thing.qpos}, {thing.dof}, frame, {parts[name].start}"))
-    if scene.things.joints:
-        first = parts["object joint velocities"].start
-        found.append(("joints", f"{row}, s.object_joint_qpos, s.object_joint_dof, {first}"))
-    if scene.contacts:
-        found.append(("touches", f"s, change, i, {parts['touches'].start}"))
-    return found
-
-
-def free_objects(scene: Scene) -> dict[str, Any]:
-    """Return the objects that have a free joint, by the name of their part of a change."""
-    return {f"object {name}": thing for name, thing in scene.things.objects.items() if not thing.fixed}
-
-
-def change_parts(scene: Scene) -> dict[str, slice]:
-    """Return the columns of the changes that a model predicts, by what they are."""
-    sizes = {"base velocity": 3, "base rate": 3, "base position": 3, "base rotation": 3} if scene.base else {}
-    sizes |= dict.fromkeys(("joint velocities", "joint positions"), scene.sizes["joints"])
-    sizes |= {"forces": scene.model.nu} if scene.model.nu else {}
-    sizes |= dict.fromkeys(("contacts", "contact forces"), scene.sizes["feet"]) if scene.sizes["feet"] else {}
-    sizes |= dict.fromkeys(free_objects(scene), advance.FREE_CHANGES)
-    moved = "object joint velocities", "object joint positions"
-    sizes |= dict.fromkeys(moved, len(scene.things.joints)) if scene.things.joints else {}
-    sizes |= {"touches": len(scene.contacts)} if scene.contacts else {}
-    sizes |= {name: of.size for name, of in watched_parts(scene).items()}
-    found, end = {}, 0
-    for name, size in sizes.items():
-        found[name], end = slice(end, end + size), end + size
-    return found
 
 
 class Imagination:
@@ -235,7 +187,7 @@ class Imagination:
         kinds |= {name: of.kind for name, of in self._watched.items()}
         self.carried = carried(kinds, left_fields(task), kept_fields(scene))
         first = 6 if scene.base else 0
-        self.speeds = slice(first if _is_bounded(task) else _first_of_objects(scene), scene.model.nv)
+        self.speeds = slice(first if _is_bounded(task) else first_of_objects(scene), scene.model.nv)
         drawn = drawn_numbers(task, scene)
         self._drawn = representatives(drawn)
         end = max(columns.stop for columns in self.carried.values())
@@ -391,14 +343,6 @@ def _is_bounded(task: Task) -> bool:
     return any("/s" in term.info.unit and term.clip < CLIP for group in groups for term in group.terms.values())
 
 
-def _first_of_objects(scene: Scene) -> int:
-    """Return the first column of qvel that is an object's; how many there are where none is."""
-    free = [thing.dof for thing in free_objects(scene).values()]
-    return min(
-        [*free, *(at for thing in scene.things.objects.values() for at in thing.joint_dof)], default=scene.model.nv
-    )
-
-
 def _compile_difference(task: str, scene: Scene, parts: dict[str, slice], struct: Any) -> Any:
     """Return the kernel that measures changes."""
     lines = ["def difference(a: SceneState, s: SceneState, change: wp.array2d(dtype=wp.float32)):", "    i = wp.tid()"]
@@ -408,8 +352,8 @@ def _compile_difference(task: str, scene: Scene, parts: dict[str, slice], struct
         functions[fn.key] = fn
         lines.append(f"    {fn.key}({arguments})")
 
-    lines.append(f"    frame = {_frame(scene)}")
-    for name, arguments in _moved(scene, parts):
+    lines.append(f"    frame = {frame_of(scene)}")
+    for name, arguments in moved(scene, parts):
         call(getattr(advance, f"difference_{name}"), arguments)
     if "contacts" in parts:
         call(advance.difference_contacts, f"s, change, i, {parts['contacts'].start}")

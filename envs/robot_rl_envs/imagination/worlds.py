@@ -19,6 +19,7 @@ from robot_rl_envs.entity.state import CONSTANTS, FIELDS
 from robot_rl_envs.fuse.layout import make_layout
 from robot_rl_envs.imagination.context import CONTEXT, Number, drawn_numbers, representatives
 from robot_rl_envs.imagination.frames import DERIVED, PROBE, noted_fields, numbers_of
+from robot_rl_envs.imagination.parts import FIXED_POSE, fixed_objects
 from robot_rl_envs.imagination.terms import torch_terms
 from robot_rl_envs.imagination.watched import Watched, watched_parts
 from robot_rl_envs.task import Observation, ObservationGroup, Task
@@ -29,19 +30,12 @@ OWN = ("ctrl", "sensordata", "overflow", "last_joint_vel", "prev_prev_action", "
 OWN += ("terminated", "time_out", "quarantined", "fault_term", "episode_return", "episode_sums", "metric_values")
 OWN += ("termination_bits", "interval_left_s", "command_left_s", "command_hold", "measured", "reward_parts")
 """Fields that a step writes before anything reads them, or that no term reads."""
-FIXED_POSE = ("object_pos_w", "object_quat_wxyz")
-"""Pose of an object, which is part of a world where events move fixed ones."""
 UNKNOWN = ("imu_acc", "joint_pos_late", "clip", "partner", "message")
 """What the names of fields begin with that nothing here predicts yet."""
 UNBOUNDED = 1e30
 """No number of a world is larger."""
 Kind = tuple[Any, int, int]
 """Type of an array, its dimensions, and the numbers of a row."""
-
-
-def fixed_objects(scene: Scene) -> list[int]:
-    """Return the indices of the objects that are fixed in the world."""
-    return [k for k, thing in enumerate(scene.things.objects.values()) if thing.fixed]
 
 
 def kept_fields(scene: Scene) -> set[str]:

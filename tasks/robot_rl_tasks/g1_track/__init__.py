@@ -20,7 +20,7 @@ from robot_rl_envs.task import (
 )
 
 from robot_rl_tasks import legged
-from robot_rl_tasks.g1_flat import LEARNER, LEARNER_CPU
+from robot_rl_tasks.g1_flat import IMAGINED, LEARNER, LEARNER_CPU
 
 MOTIONS = ("squat", "wave", "step", "turn")
 TRACKED = (
@@ -107,5 +107,6 @@ def make_task() -> Task:
         num_envs=(512, 4096),
         learner={"max_iterations": 600, **LEARNER},
         learner_cpu=dict(LEARNER_CPU),
+        presets={"world_model": dict(IMAGINED)},
         solved=("tracking/joint_error", 0.1),
     )
