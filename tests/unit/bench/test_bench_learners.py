@@ -92,7 +92,7 @@ def test_learners_in_turn_and_again_from_the_file(tmp_path, capsys):
         ("bound=much", "bound=much"),
         ("learners=ppq", "learner='ppq'"),
         ("task=hopper_v6", "hopper_v6"),
-        ("task=panda_lift", "task=panda_lift: has objects, which the model does not predict yet"),
+        ("task=panda_lift_vision", "task=panda_lift_vision: observes images"),
     ],
 )
 def test_words_that_cannot_be_are_one_line(word, line, capsys):
