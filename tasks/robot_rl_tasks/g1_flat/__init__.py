@@ -26,7 +26,7 @@ LEARNER = {
 LEARNER_CPU = {"actor.hidden": [256, 128], "critic.hidden": [256, 128]}
 IMAGINED = {
     "symmetry": "network",
-    "max_iterations": 1000,
+    "max_iterations": 400,
     "world_model.learning_rate": 1e-3,
     "world_model.critic_steps": 16,
     "world_model.hidden": [512, 512],

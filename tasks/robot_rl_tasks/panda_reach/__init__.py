@@ -69,7 +69,7 @@ def make_task() -> Task:
         # Targets stay near the measured positions, so an action beyond that has no gradient.
         presets={
             "world_model": {
-                "max_iterations": 200,
+                "max_iterations": 120,
                 "actor.distribution": "squashed",
                 "actor.bound": 1.5,
                 "world_model.critic_steps": 4,
