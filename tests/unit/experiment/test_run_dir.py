@@ -9,7 +9,7 @@ import yaml
 from robot_rl.errors import UserError
 from robot_rl.experiment.run_dir import RUN_ID, RunDir
 from robot_rl.files import write_atomic, write_json
-from robot_rl.machine import git_state, machine_facts, package_versions
+from robot_rl.machine import git_state, machine_facts, memory_bytes, package_versions
 
 
 def make_run(root, run_id, task="cartpole"):
@@ -164,3 +164,9 @@ def test_a_device_is_written_to_and_never_replaced(tmp_path):
     assert Path("/dev/full").is_char_device()
     with pytest.raises(IsADirectoryError):
         write_atomic(tmp_path, "text")
+
+
+def test_memory_is_that_of_the_machine_and_of_no_device_without_one():
+    """A learner is captured on tensors without data, of which the device has no memory."""
+    assert memory_bytes() == memory_bytes("cpu") > 2**28
+    assert memory_bytes("meta") is None
