@@ -30,7 +30,7 @@ def compile_kernel(
         lines: The text.
         struct: The type of ``s``.
         functions: What it calls, by the names that it calls them.
-        groups: Observation groups with a function of their own in the text.
+        groups: What has a function of its own in the text, as observation groups do.
         backward: With the adjoint.
     """
     body = "\n".join(lines)

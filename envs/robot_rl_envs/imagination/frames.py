@@ -72,8 +72,11 @@ class Frames:
             self._shared[name] = wp.array(nominal[None].repeat(rows, 0), dtype=wp.float32, device=env.device)
             fields.pop(name, None)
         self._fields, self._source = fields, parts.struct
+        without = {*WITHOUT_GRADIENT, *moving_fields(env.cfg)}
         kinds: dict[str, tuple[Any, tuple[int, ...]]] = {
-            name: (array.dtype, (rows, *array.shape[1:])) for name, array in fields.items() if has_gradient(name, array)
+            name: (array.dtype, (rows, *array.shape[1:]))
+            for name, array in fields.items()
+            if name not in without and _scalar_of(array.dtype) in (wp.float32, wp.float64)
         }
         kinds |= {name: (wp.float32, shape) for name, shape in more.items()}
         # What is in float64 in the simulator has a block of its own.
@@ -131,9 +134,10 @@ def noted_fields(task: Task) -> list[str]:
     return [name for term in task.rewards.values() if term.info.before is not None for name in term.info.fields]
 
 
-def has_gradient(name: str, array: Any) -> bool:
-    """Whether a field of ``s`` is a number that a gradient goes through."""
-    return _scalar_of(array.dtype) in (wp.float32, wp.float64) and name not in WITHOUT_GRADIENT
+def moving_fields(task: Task) -> set[str]:
+    """Return the fields of ``s`` that commands move on; no gradient goes through them."""
+    moving = [term for term in task.commands.values() if term.info.update is not None]
+    return {"command", *(field for term in moving for field in term.info.fields)} if moving else set()
 
 
 def _scalar_of(dtype: Any) -> Any:

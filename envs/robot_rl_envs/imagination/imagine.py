@@ -28,7 +28,7 @@ from robot_rl_envs.fuse.observing import GROUP, write_onward
 from robot_rl_envs.imagination import advance
 from robot_rl_envs.imagination.compiling import compile_kernel
 from robot_rl_envs.imagination.context import drawn_numbers, mirror_numbers, representatives
-from robot_rl_envs.imagination.frames import Frames, fields_of, numbers_of
+from robot_rl_envs.imagination.frames import Frames, fields_of, moving_fields, numbers_of
 from robot_rl_envs.imagination.mirror import mirror_changes
 from robot_rl_envs.imagination.parts import (
     FIXED_POSE,
@@ -36,6 +36,7 @@ from robot_rl_envs.imagination.parts import (
     first_of_objects,
     fixed_objects,
     frame_of,
+    gates_of,
     moved,
 )
 from robot_rl_envs.imagination.terms import write_derive
@@ -43,6 +44,8 @@ from robot_rl_envs.imagination.watched import ENGINE, difference_lines, watched_
 from robot_rl_envs.imagination.worlds import WORLD, carried, kept_fields, left_fields, why_not_imagined
 from robot_rl_envs.task import Task
 
+COMMANDS = "_commands"
+"""Name of the function that moves commands on, after GROUP."""
 STEPPED = ("qpos", "qvel", "action", "prev_action", "foot_contact", "foot_air_time_s", "foot_contact_time_s")
 STEPPED += ("foot_peak_height_w", "foot_force", "actuator_force", "contact_force", *FIXED_POSE)
 STEPPED += ("step_count", "episode_length", "counter")
@@ -73,11 +76,15 @@ def seen_groups(task: Task) -> list[str]:
     return [name for name in task.vectors if name != WORLD]
 
 
-def write_step(w: Writer, scene: Scene, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> None:
-    """Write the kernel of a step; `ranks` are the dimensions of the carried fields."""
+def write_step(w: Writer, scene: Scene, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> list[str]:
+    """Write the kernel of a step, and return what has functions of its own in the text.
+
+    `ranks` are the dimensions of the carried fields.
+    """
     groups = seen_groups(task)
     for name in groups:
         write_onward(w, name, task.vectors[name])
+    moving = _write_commands(w, task, carried, ranks)
     w.add(0, "def imagine(")
     w.add(1, "a: SceneState, s: SceneState, n: SceneState, numbers: Numbers,")
     w.add(1, "actions: wp.array2d(dtype=wp.float32), change: wp.array2d(dtype=wp.float32),")
@@ -91,12 +98,38 @@ def write_step(w: Writer, scene: Scene, task: Task, carried: Sequence[str], rank
         if term.info.before is not None:
             w.add(1, w.call(f"rewards.{name}", term, "n, i", term.info.before, "before"))
     _write_physics(w, scene, task)
-    for command in task.commands:
-        term = task.commands[command]
-        if term.info.update is not None:
-            w.add(1, w.call(f"commands.{command}", term, "s, i", term.info.update))
+    if moving:
+        w.add(1, f"{GROUP}{COMMANDS}(a, s, i, p)")
     for name in groups:
         w.add(1, f"{GROUP}{name}(a, s, i, p, src_{name}, dst_{name})")
+    return [*groups, *([COMMANDS] if moving else [])]
+
+
+def _write_commands(w: Writer, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> bool:
+    """Write the function that moves commands on from where they were before the step; return whether there is one.
+
+    On the way back Warp calls functions once more, but skips what a kernel itself writes: a command that moves on from
+    where it is would be a step ahead in the observations that are kept.
+    """
+    moving = moving_fields(task).intersection(carried)
+    if not moving:
+        return False
+    w.add(0, f"def {GROUP}{COMMANDS}(a: SceneState, s: SceneState, i: int, p: wp.array(dtype=wp.float32)):")
+    for name in sorted(moving):
+        _write_copy(w, name, ranks[name])
+    for name, term in task.commands.items():
+        if term.info.update is not None:
+            w.add(1, w.call(f"commands.{name}", term, "s, i", term.info.update))
+    return True
+
+
+def _write_copy(w: Writer, name: str, rank: int) -> None:
+    """Write that a field with so many dimensions stays as it is."""
+    inner = ", ".join(f"j{axis}" for axis in range(rank - 1))
+    for axis in range(rank - 1):
+        w.add(1 + axis, f"for j{axis} in range(s.{name}.shape[{axis + 1}]):")
+    at = f"i, {inner}" if inner else "i"
+    w.add(rank, f"s.{name}[{at}] = a.{name}[{at}]")
 
 
 def _write_carried(w: Writer, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> None:
@@ -112,11 +145,7 @@ def _write_carried(w: Writer, task: Task, carried: Sequence[str], ranks: dict[st
     for name in carried:
         if name in STEPPED or name.startswith(("pipe_", ENGINE)):
             continue
-        inner = ", ".join(f"j{axis}" for axis in range(ranks[name] - 1))
-        for axis in range(ranks[name] - 1):
-            w.add(1 + axis, f"for j{axis} in range(s.{name}.shape[{axis + 1}]):")
-        at = f"i, {inner}" if inner else "i"
-        w.add(ranks[name], f"s.{name}[{at}] = a.{name}[{at}]")
+        _write_copy(w, name, ranks[name])
 
 
 def _write_physics(w: Writer, scene: Scene, task: Task) -> None:
@@ -159,6 +188,7 @@ class Imagination:
         context: its further columns: numbers of MuJoCo's model that events draw, which no step changes.
         width: how many columns there are in all.
         parts: columns of the changes by what they are; `change_width` is how many there are.
+        gates: groups of columns of the changes that are zero where nothing touches what they are of.
         speeds: columns of qvel that a model has to see besides observations: all where these stop at a bound, those of
             objects, mostly none.
         widths: components of each observation group, in the order that steps return them.
@@ -194,6 +224,7 @@ class Imagination:
         self.context = slice(end, end + len(self._drawn))
         self.width = self.context.stop
         self.parts = change_parts(scene)
+        self.gates = gates_of(scene, self.parts)
         self.change_width = max(part.stop for part in self.parts.values())
         mirror = mirror_changes(scene, self.parts) if task.mirror else None
         self.mirror = None if mirror is None else (torch.tensor(mirror[0]), torch.tensor(mirror[1]))
@@ -208,10 +239,10 @@ class Imagination:
         more |= {"rewards": (rows,), "ended": (rows,)} | {f"obs {k}": (rows, n) for k, n in self.widths.items()}
         self._frames = Frames(env, rows, steps, more)
         known, w = len(parts.layout.values), Writer(parts.layout)
-        write_step(w, scene, task, list(self.carried), {name: fields[name].ndim for name in self.carried})
+        helpers = write_step(w, scene, task, list(self.carried), {name: fields[name].ndim for name in self.carried})
         if len(parts.layout.values) != known:
             raise ValueError(f"task={task.name}: imagined steps have parameters that the simulator's have not")
-        self._kernel = compile_kernel(task.name, w.lines, parts.struct._cls, w.functions, groups=list(self.widths))
+        self._kernel = compile_kernel(task.name, w.lines, parts.struct._cls, w.functions, groups=helpers)
         self._difference = _compile_difference(task.name, scene, self.parts, parts.struct._cls)
         self._numbers = parts.numbers
         self._launches = [self._record(t, adjoint=False) for t in range(steps)]

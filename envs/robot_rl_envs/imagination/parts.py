@@ -65,6 +65,15 @@ def change_parts(scene: Scene) -> dict[str, slice]:
     return found
 
 
+def gates_of(scene: Scene, parts: dict[str, slice]) -> list[list[int]]:
+    """Return the columns that change only together: of each object and drawer, and of each contact sensor."""
+    spans = [parts[name] for name in free_objects(scene)]
+    found = [list(range(span.start, span.stop)) for span in spans]
+    for k in range(len(scene.things.joints)):
+        found.append([parts[f"object joint {what}"].start + k for what in ("velocities", "positions")])
+    return found + ([[k] for k in range(parts["touches"].start, parts["touches"].stop)] if scene.contacts else [])
+
+
 def first_of_objects(scene: Scene) -> int:
     """Return the first column of qvel that is an object's; how many there are where none is."""
     free = [thing.dof for thing in free_objects(scene).values()]

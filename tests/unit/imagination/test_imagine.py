@@ -153,6 +153,21 @@ def test_an_array_as_long_as_there_are_worlds_is_not_one_of_worlds():
     env.close()
 
 
+def test_what_changes_only_when_it_is_touched_is_an_object_a_drawer_or_a_contact():
+    for name, sizes in (("panda_lift", [12, 1, 1, 1, 1]), ("panda_drawer", None), ("go2_flat", [])):
+        env = make_env(with_world(get_task(name)), num_envs=2, device="cpu", seed=1)
+        imagination = Imagination(env, 2, 1)
+        parts, gates = imagination.parts, imagination.gates
+        columns = [column for gate in gates for column in gate]
+        assert len(set(columns)) == len(columns), name
+        if sizes is not None:
+            assert [len(gate) for gate in gates] == sizes, name
+        else:
+            first = [parts[f"object joint {what}"].start for what in ("velocities", "positions")]
+            assert first in gates
+        env.close()
+
+
 def test_a_place_is_predicted_by_its_move():
     """The world's own row is no part of it, and forces are predicted as they are."""
     env = make_env(with_world(make_task("ant_v5")), num_envs=2, device="cpu", seed=1)

@@ -13,7 +13,7 @@ from robot_rl.config import NetworkCfg
 from robot_rl.learn.algorithms.world_model.passes import Passes
 from robot_rl.learn.networks.layout import Mirror, join_mirrors
 from robot_rl.learn.networks.mlp import Mlp
-from robot_rl.learn.networks.normalizer import Normalizer
+from robot_rl.learn.networks.normalizer import EPSILON, Normalizer
 from robot_rl.learn.networks.symmetry import SymmetricMlp
 from robot_rl.learn.ranks import Ranks
 
@@ -25,8 +25,12 @@ RARE = 0.1
 """Share of a component's range over whole episodes; one that covers less of it before their ends is known from all."""
 CONTACTS, CONTACT_FORCES = "contacts", "contact forces"
 """Parts of a change that are a probability, and at least zero."""
+TOUCHES = "touches"
+"""Part of a change that are the forces of contact sensors."""
 ENDS = "ends"
 """The last column of what a model predicts: whether the step ends the episode. Its probability has a gradient."""
+STILL = 1e-3
+"""A change of gated columns up to this magnitude, in their own units, is none."""
 WATCHED = "engine_"
 """What the names of parts begin with that are MuJoCo's own fields."""
 
@@ -38,14 +42,15 @@ class Range(nn.Module):
         low: (D,) the least; above `high` as long as nothing was seen.
         high: (D,) the greatest.
         margin: how many ranges beyond them still count as known.
+        least: the least range that counts as one: of what hardly varied any prediction would be beyond.
     """
 
     low: Tensor
     high: Tensor
 
-    def __init__(self, size: int, margin: float) -> None:
+    def __init__(self, size: int, margin: float, least: float = 0.0) -> None:
         super().__init__()
-        self.margin = margin
+        self.margin, self.least = margin, least
         self.register_buffer("low", torch.full((size,), torch.inf))
         self.register_buffer("high", torch.full((size,), -torch.inf))
 
@@ -60,7 +65,7 @@ class Range(nn.Module):
 
     def bounds(self) -> tuple[Tensor, Tensor]:
         """Return the least and the greatest that still counts as known, (D,) each; all, before anything was seen."""
-        margin = self.margin * (self.high - self.low).clamp(min=0.0)
+        margin = self.margin * (self.high - self.low).clamp(min=self.least)
         return torch.minimum(self.low, self.high) - margin, torch.maximum(self.low, self.high) + margin
 
 
@@ -73,12 +78,14 @@ class Sizes:
         action: of an action.
         parts: columns of a change by what they are.
         context: how many numbers there are that no step changes.
+        gates: groups of columns of a change that are zero in many steps, such as those of an object that nothing moves.
     """
 
     obs: int
     action: int
     parts: Mapping[str, slice]
     context: int = 0
+    gates: Sequence[Sequence[int]] = ()
 
 
 class Dynamics(nn.Module):
@@ -86,14 +93,19 @@ class Dynamics(nn.Module):
 
     Attributes:
         parts: columns of a change by what they are, and of the episode's end.
+        gates: the probabilities, after the other columns, that groups of columns change at all.
+        gated: (G, P) 1 for the columns of each.
+        expected: (G,) whether its columns are the forces of a contact sensor.
         inputs: normalizes the observation and the context after it.
         outputs: mean and deviation of the changes.
         known: the range of observations before a step, `reached` that with those at the ends of episodes.
         possible: the range of changes.
-        shares: (P,) weight of each column in the loss, 1 in all.
+        shares: (P + 1 + G,) weight of each column in the loss, 1 in all.
     """
 
     shares: Tensor
+    gated: Tensor
+    expected: Tensor
 
     def __init__(
         self, sizes: Sizes, hidden: Sequence[int], seed: int, mirrors: Mapping[str, Mirror] | None = None
@@ -111,18 +123,26 @@ class Dynamics(nn.Module):
         end = max(part.stop for part in sizes.parts.values())
         self.parts = {**sizes.parts, ENDS: slice(end, end + 1)}
         size = end + 1
+        self.gates = slice(size, size + len(sizes.gates))
+        gated = torch.zeros(len(sizes.gates), end)
+        for gate, columns in zip(gated, sizes.gates, strict=True):
+            gate[list(columns)] = 1.0
+        self.register_buffer("gated", gated, persistent=False)
+        touches = self.parts.get(TOUCHES, slice(0, 0))
+        inside = [touches.start <= min(columns) and max(columns) < touches.stop for columns in sizes.gates]
+        self.register_buffer("expected", torch.tensor(inside, dtype=torch.bool), persistent=False)
         self.size, width = sizes.obs, sizes.obs + sizes.context
         self.inputs = Normalizer(width, None if mirrors is None else mirrors["seen"])
         same = torch.zeros(1, dtype=torch.int64), torch.ones(1)
         changed = None if mirrors is None else join_mirrors([mirrors["change"], same])
         self.outputs = Normalizer(size, changed)
-        self.register_buffer("shares", _shares(self.parts, size), persistent=False)
-        self.known, self.reached = Range(sizes.obs, MARGIN), Range(sizes.obs, MARGIN)
+        self.register_buffer("shares", _shares(self.parts, self.gates.stop), persistent=False)
+        self.known, self.reached = (Range(sizes.obs, MARGIN, EPSILON) for _ in range(2))
         self.possible = Range(end, CHANGE_MARGIN)
         generator = torch.Generator().manual_seed(seed)
         cfg = NetworkCfg(hidden=tuple(hidden), activation="silu", output_gain=0.01)
         if mirrors is None or changed is None:
-            self.body: Any = Mlp(width + sizes.action, size, cfg, generator)
+            self.body: Any = Mlp(width + sizes.action, self.gates.stop, cfg, generator)
         else:
             self.body = SymmetricMlp(join_mirrors([mirrors["seen"], mirrors["action"]]), changed, cfg, generator)
 
@@ -144,7 +164,7 @@ class Dynamics(nn.Module):
         return ((obs < low) | (obs > high)).any(-1)
 
     def raw(self, seen: Tensor, action: Tensor) -> Tensor:
-        """Return the network's output (B, P + 1): normalized changes, and the logits of contacts and of the end.
+        """Return the network's output (B, P + 1 + G): normalized changes; logits of contacts, of the end, of gates.
 
         Args:
             seen: (B, D + C) observations and context.
@@ -152,12 +172,24 @@ class Dynamics(nn.Module):
         """
         return self.body.plain(self.body.encode(torch.cat((self.inputs(seen), action), 1)))
 
+    def open(self, chance: Tensor) -> Tensor:
+        """Return how far gates (B, G) are open by their probabilities: 0 or 1, but of forces it is the mean.
+
+        An object that moved a little in each step would float away. A force that a penalty is on is there one time in
+        five or never, which makes a difference.
+        """
+        return torch.where(self.expected, chance, (chance > 0.5).to(chance.dtype))
+
     def forward(self, seen: Tensor, action: Tensor) -> Tensor:
         """Return the changes (B, P) of `Prediction`, for arguments of `raw`, with a gradient by the weights."""
         out = self.raw(seen, action)
         low, high = self.possible.bounds()
-        change = self.outputs.inverse(out)[:, :-1]
+        change = self.outputs.inverse(out[:, : self.gates.start])[:, :-1]
         change = change.clamp(low, high).detach() + (change - change.detach())  # In this order to the bit.
+        if len(self.gated):
+            chance = torch.sigmoid(out[:, self.gates])
+            opens = self.open(chance).detach() + (chance - chance.detach())
+            change = change * (opens @ self.gated + (1.0 - self.gated.sum(0)))
         if CONTACTS not in self.parts:
             return change
         contacts, forces = self.parts[CONTACTS], self.parts[CONTACT_FORCES]
@@ -169,7 +201,14 @@ class Dynamics(nn.Module):
     def loss(self, seen: Tensor, action: Tensor, change: Tensor, weight: Tensor) -> Tensor:
         """Return the loss () of predictions of changes and ends (B, P + 1), each row with a weight (B,)."""
         out = self.raw(seen, action)
-        each = nn.functional.smooth_l1_loss(out, self.outputs(change), reduction="none").clone()
+        size = self.gates.start
+        each = nn.functional.smooth_l1_loss(out[:, :size], self.outputs(change), reduction="none").clone()
+        if len(self.gated):
+            opens = ((change[:, None, :-1].abs() > STILL) & (self.gated > 0.0)).any(-1).to(out.dtype)
+            # Where nothing changed there is nothing to be learned of how much.
+            each[:, :-1] *= opens @ self.gated + (1.0 - self.gated.sum(0))
+            found = nn.functional.binary_cross_entropy_with_logits(out[:, self.gates], opens, reduction="none")
+            each = torch.cat((each, found), 1)
         for columns in (self.parts[name] for name in (CONTACTS, ENDS) if name in self.parts):
             each[:, columns] = nn.functional.binary_cross_entropy_with_logits(
                 out[:, columns], change[:, columns], reduction="none"
@@ -192,15 +231,21 @@ class Prediction:
         self._forces = model.parts.get(CONTACT_FORCES, slice(0, 0))
         for columns in (self._contacts, self._ends):  # They are logits.
             deviation[columns], mean[columns] = 1.0, 0.0
+        logits = deviation.new_zeros(len(model.gated))
+        deviation, mean = torch.cat((deviation, logits + 1.0)), torch.cat((mean, logits))
         weight, bias = layers[-1]
         layers[-1] = (weight * deviation[:, None], bias * deviation + mean)
         self._low, self._high = model.possible.bounds()
-        self._low, self._high = (torch.cat((bound, bound.new_zeros(1))) for bound in (self._low, self._high))
-        for columns in (self._contacts, self._ends):
+        self._gates, self._gated, self._free = model.gates, model.gated, 1.0 - model.gated.sum(0)
+        self._open = model.open
+        more = mean.new_zeros(self._gates.stop - len(self._low))
+        self._low, self._high = (torch.cat((bound, more)) for bound in (self._low, self._high))
+        for columns in (self._contacts, self._ends, self._gates):
             self._low[columns], self._high[columns] = -torch.inf, torch.inf
         self._passes = Passes(layers, "silu", model.inputs)
         self._slopes: list[tuple[Tensor, Tensor]] = []
         self._chances: list[Tensor] = []
+        self._opened: list[tuple[Tensor, Tensor, Tensor]] = []
         self._size, self._context = model.size, context
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:
@@ -214,7 +259,13 @@ class Prediction:
             out[:, self._contacts] = touches
             forces *= pushes
         self._chances.append(torch.sigmoid(out[:, self._ends]))
-        return out[:, :-1]
+        change = out[:, : self._ends.start]
+        if len(self._gated):
+            chance = torch.sigmoid(out[:, self._gates])
+            opens = self._open(chance) @ self._gated + self._free
+            self._opened.append((chance * (1.0 - chance), opens, change))
+            change = change * opens
+        return change
 
     def back(self, grad: Tensor, by_end: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradients at observations (B, D) and actions (B, A), for the last step that has not gone back.
@@ -223,12 +274,17 @@ class Prediction:
             grad: Of the changes, (B, P); it is changed.
             by_end: Of the probability that the step ends the episode, (B,).
         """
+        by_gates = grad.new_zeros(len(grad), 0)
+        if len(self._gated):
+            slope, opens, change = self._opened.pop()
+            by_gates = (grad * change) @ self._gated.t() * slope
+            grad *= opens
         if self._contacts.stop:
             slope, pushes = self._slopes.pop()
             grad[:, self._contacts] *= slope
             grad[:, self._forces] *= pushes
         chance = self._chances.pop()
-        found = self._passes.back(torch.cat((grad, by_end[:, None] * chance * (1.0 - chance)), 1))
+        found = self._passes.back(torch.cat((grad, by_end[:, None] * chance * (1.0 - chance), by_gates), 1))
         return found[:, : self._size], found[:, self._size + self._context.shape[1] :]
 
 

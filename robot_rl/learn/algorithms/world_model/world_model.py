@@ -77,7 +77,8 @@ class WorldModel(Algorithm):
         self.views = Views(cfg, self.imagination.widths)
         self._speeds, around = self.imagination.speeds, self.imagination.context
         width = dims.critic + self._speeds.stop - self._speeds.start
-        modelled = Sizes(width, dims.action, self.imagination.parts, context=around.stop - around.start)
+        imagined, count = self.imagination, around.stop - around.start
+        modelled = Sizes(width, dims.action, imagined.parts, context=count, gates=imagined.gates)
         self.model = Dynamics(modelled, own.hidden, context.seed, self._mirrors(context.mirrors)).to(device)
         self._rates = {
             "policy": own.learning_rate,

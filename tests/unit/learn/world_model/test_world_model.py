@@ -13,7 +13,7 @@ from robot_rl.cli.main import main
 from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.world_model.config import WorldModelCfg, WorldModelLearnerCfg
-from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction, Range, Sizes
+from robot_rl.learn.algorithms.world_model.dynamics import ENDS, Dynamics, Prediction, Range, Sizes
 from robot_rl.learn.algorithms.world_model.steps import ROW_CLIP, Steps, Views, _clip_rows
 from robot_rl.learn.algorithms.world_model.world_model import STATISTICS, _imagine
 from robot_rl.learn.ranks import ALONE
@@ -144,6 +144,46 @@ def test_the_model_learns_contacts_as_what_they_are():
     assert ((chances[:, 3:] > 0.5) == (ends > 0.5)).float().mean() > 0.95
 
 
+def test_what_nothing_touches_stays_as_it_is_in_the_model():
+    """To the bit, or an object would float away; whether it is touched has the gradient of the probability."""
+    parts = {"joint velocities": slice(0, 1), "object": slice(1, 3), "touches": slice(3, 4)}
+    model = Dynamics(Sizes(2, 1, parts, gates=[[1, 2], [3]]), (16,), 0)
+    generator = torch.Generator().manual_seed(0)
+    obs, action = torch.randn(256, 2, generator=generator), torch.randn(256, 1, generator=generator)
+    moves = (obs[:, :1] > 0.0).float()
+    change = torch.cat((action * obs[:, 1:], moves * (3.0 + obs), 9.0 * moves, torch.zeros(256, 1)), 1)
+    model.outputs.update(change)
+    model.possible.update(change[:, :4], torch.ones(256, dtype=torch.bool), ALONE)
+    optimizer, losses = torch.optim.Adam(model.parameters(), lr=1e-2), []
+    for _ in range(200):
+        optimizer.zero_grad()
+        loss = model.loss(obs, action, change, torch.ones(256))
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.2 * losses[0]
+    there = obs.clone().requires_grad_()
+    found = model(there, action)
+    opened = (found[:, 1:3] != 0.0).all(1)
+    assert ((found[:, 1:3] == 0.0).all(1) == ~opened).all()
+    assert (opened == (moves[:, 0] > 0.0)).float().mean() > 0.95
+    assert (found[opened, 1:3] - change[opened, 1:3]).abs().mean() < 0.3
+    # A force is what it is times its probability.
+    assert ((found[:, 3] > 0.0) & (found[:, 3] < 4.0)).any()
+    assert (found[:, 3] - change[:, 3]).abs().mean() < 1.0
+    grad = torch.randn(256, 4, generator=generator)
+    (expected,) = torch.autograd.grad((found * grad).sum(), there)
+    prediction = Prediction(model, obs[:, :0])
+    assert torch.allclose(prediction.forward(obs, action), found, atol=1e-4)
+    by_obs, _ = prediction.back(grad.clone(), torch.zeros(256))
+    assert torch.allclose(by_obs, expected, atol=1e-4)
+    closed = (prediction.forward(obs, action)[:, 1:3] == 0.0).all(1)
+    assert (
+        prediction.back(torch.tensor([0.0, 1.0, 0.0, 0.0]).repeat(256, 1), torch.zeros(256))[0][closed].abs().max()
+        > 0.0
+    )
+
+
 def test_what_is_only_watched_weighs_as_much_as_the_state():
     parts = {"joint velocities": slice(0, 3), "engine_cvel": slice(3, 9), "engine_xpos": slice(9, 15)}
     shares = Dynamics(Sizes(2, 1, parts), (8,), seed=0).shares
@@ -160,6 +200,9 @@ def test_bounds_hold_what_was_seen_and_a_margin():
     low, high = seen.bounds()
     assert torch.allclose(low, torch.tensor([-1.0, -1.4]))
     assert torch.allclose(high, torch.tensor([11.0, 3.4]))
+    hardly = Range(1, 1.0, least=0.01)
+    hardly.update(torch.tensor([[5.0]]), torch.ones(1, dtype=torch.bool), ALONE)
+    assert torch.allclose(torch.cat(hardly.bounds()), torch.tensor([4.99, 5.01]))
 
 
 def test_a_mirrored_world_changes_by_the_mirrored_change(make):
@@ -295,7 +338,7 @@ def _by_autograd(algorithm, start, noise, grad, by_ends, entropy_coef):
         action = actor.distribution.to_env(actor.distribution.sample(params, noise[t]))
         entropy = entropy + actor.distribution.entropy(params).mean() / len(noise)
         known = torch.cat((seen[critic], speeds, around), 1)
-        loss = loss + (by_ends[t] * torch.sigmoid(model.raw(known, action)[:, -1])).sum()
+        loss = loss + (by_ends[t] * torch.sigmoid(model.raw(known, action)[:, model.parts[ENDS]])[:, 0]).sum()
         step = imagination.step(t, action, model(known, action), token)
         token, seen, speeds = step.token, step.obs, step.speeds
         loss = loss + (grad[t] * step.reward).sum()
@@ -310,12 +353,14 @@ def _by_autograd(algorithm, start, noise, grad, by_ends, entropy_coef):
         ("go2_flat", {}),
         ("go2_flat", {"distribution": "squashed", "activation": "silu"}),
         ("walker2d_v5", {"distribution": "squashed"}),
+        ("panda_lift", {"distribution": "squashed"}),
     ],
-    ids=["gaussian", "squashed", "bounded speeds"],
+    ids=["gaussian", "squashed", "bounded speeds", "an object"],
 )
-def test_the_policys_gradient_is_that_of_autograd(task, changes, make):
+def test_the_policys_gradient_is_that_of_autograd(task, changes, make, monkeypatch):
+    monkeypatch.setattr("robot_rl.learn.algorithms.world_model.steps.ROW_CLIP", 1e9)  # It is no part of the gradient.
     actor = NetworkCfg(hidden=(8, 8), **changes)
-    more = {"symmetry": "network"} if task == "go2_flat" else {"critic_groups": ("actor",)}
+    more = {"go2_flat": {"symmetry": "network"}, "walker2d_v5": {"critic_groups": ("actor",)}}.get(task, {})
     cfg = WorldModelLearnerCfg(num_steps=7, actor=actor, critic=SMALL, world_model=OWN, **more)
     runner = make_runner(make(task), cfg, seed=3)
     for _ in range(4):
