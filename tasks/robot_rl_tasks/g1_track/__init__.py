@@ -107,6 +107,6 @@ def make_task() -> Task:
         num_envs=(512, 4096),
         learner={"max_iterations": 600, **LEARNER},
         learner_cpu=dict(LEARNER_CPU),
-        presets={"world_model": dict(IMAGINED)},
+        presets={"world_model": IMAGINED | {"max_iterations": 350, "world_model.horizon": 24}},
         solved=("tracking/joint_error", 0.1),
     )

@@ -25,8 +25,6 @@ RARE = 0.1
 """Share of a component's range over whole episodes; one that covers less of it before their ends is known from all."""
 CONTACTS, CONTACT_FORCES = "contacts", "contact forces"
 """Parts of a change that are a probability, and at least zero."""
-TOUCHES = "touches"
-"""Part of a change that are the forces of contact sensors."""
 ENDS = "ends"
 """The last column of what a model predicts: whether the step ends the episode. Its probability has a gradient."""
 STILL = 1e-3
@@ -95,7 +93,6 @@ class Dynamics(nn.Module):
         parts: columns of a change by what they are, and of the episode's end.
         gates: the probabilities, after the other columns, that groups of columns change at all.
         gated: (G, P) 1 for the columns of each.
-        expected: (G,) whether its columns are the forces of a contact sensor.
         inputs: normalizes the observation and the context after it.
         outputs: mean and deviation of the changes.
         known: the range of observations before a step, `reached` that with those at the ends of episodes.
@@ -105,7 +102,6 @@ class Dynamics(nn.Module):
 
     shares: Tensor
     gated: Tensor
-    expected: Tensor
 
     def __init__(
         self, sizes: Sizes, hidden: Sequence[int], seed: int, mirrors: Mapping[str, Mirror] | None = None
@@ -128,9 +124,6 @@ class Dynamics(nn.Module):
         for gate, columns in zip(gated, sizes.gates, strict=True):
             gate[list(columns)] = 1.0
         self.register_buffer("gated", gated, persistent=False)
-        touches = self.parts.get(TOUCHES, slice(0, 0))
-        inside = [touches.start <= min(columns) and max(columns) < touches.stop for columns in sizes.gates]
-        self.register_buffer("expected", torch.tensor(inside, dtype=torch.bool), persistent=False)
         self.size, width = sizes.obs, sizes.obs + sizes.context
         self.inputs = Normalizer(width, None if mirrors is None else mirrors["seen"])
         same = torch.zeros(1, dtype=torch.int64), torch.ones(1)
@@ -172,14 +165,6 @@ class Dynamics(nn.Module):
         """
         return self.body.plain(self.body.encode(torch.cat((self.inputs(seen), action), 1)))
 
-    def open(self, chance: Tensor) -> Tensor:
-        """Return how far gates (B, G) are open by their probabilities: 0 or 1, but of forces it is the mean.
-
-        An object that moved a little in each step would float away. A force that a penalty is on is there one time in
-        five or never, which makes a difference.
-        """
-        return torch.where(self.expected, chance, (chance > 0.5).to(chance.dtype))
-
     def forward(self, seen: Tensor, action: Tensor) -> Tensor:
         """Return the changes (B, P) of `Prediction`, for arguments of `raw`, with a gradient by the weights."""
         out = self.raw(seen, action)
@@ -188,7 +173,7 @@ class Dynamics(nn.Module):
         change = change.clamp(low, high).detach() + (change - change.detach())  # In this order to the bit.
         if len(self.gated):
             chance = torch.sigmoid(out[:, self.gates])
-            opens = self.open(chance).detach() + (chance - chance.detach())
+            opens = (chance > 0.5).to(chance.dtype) + (chance - chance.detach())
             change = change * (opens @ self.gated + (1.0 - self.gated.sum(0)))
         if CONTACTS not in self.parts:
             return change
@@ -237,7 +222,6 @@ class Prediction:
         layers[-1] = (weight * deviation[:, None], bias * deviation + mean)
         self._low, self._high = model.possible.bounds()
         self._gates, self._gated, self._free = model.gates, model.gated, 1.0 - model.gated.sum(0)
-        self._open = model.open
         more = mean.new_zeros(self._gates.stop - len(self._low))
         self._low, self._high = (torch.cat((bound, more)) for bound in (self._low, self._high))
         for columns in (self._contacts, self._ends, self._gates):
@@ -262,7 +246,7 @@ class Prediction:
         change = out[:, : self._ends.start]
         if len(self._gated):
             chance = torch.sigmoid(out[:, self._gates])
-            opens = self._open(chance) @ self._gated + self._free
+            opens = (chance > 0.5).to(out.dtype) @ self._gated + self._free
             self._opened.append((chance * (1.0 - chance), opens, change))
             change = change * opens
         return change

@@ -168,8 +168,6 @@ def test_what_nothing_touches_stays_as_it_is_in_the_model():
     assert ((found[:, 1:3] == 0.0).all(1) == ~opened).all()
     assert (opened == (moves[:, 0] > 0.0)).float().mean() > 0.95
     assert (found[opened, 1:3] - change[opened, 1:3]).abs().mean() < 0.3
-    # A force is what it is times its probability.
-    assert ((found[:, 3] > 0.0) & (found[:, 3] < 4.0)).any()
     assert (found[:, 3] - change[:, 3]).abs().mean() < 1.0
     grad = torch.randn(256, 4, generator=generator)
     (expected,) = torch.autograd.grad((found * grad).sum(), there)
