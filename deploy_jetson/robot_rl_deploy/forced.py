@@ -19,6 +19,8 @@ STANDING_STEPS = 4
 """Steps with a command of zero: more than one, so that the clock of an open gate would advance."""
 TILTS = ((0.5, 0.0), (-0.5, 0.0), (0.0, 0.5), (0.0, -0.5), (1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0))
 """Roll and pitch of the tilted body [rad]."""
+TOGETHER = 3
+"""Components of a command that are at their ends at once; of more, all are at that share of them."""
 DECLARED_ENDS = {
     "foot_contact": (1.0, 0.0),
     "foot_force": (50.0, 0.0),
@@ -98,11 +100,19 @@ def check_coverage(contract: Contract, signals: Mapping[str, Array]) -> None:
 
 
 def _commands(contract: Contract) -> NDArray[np.float64]:
-    """Zero for standing, each component at each of its ends, and all of them there (steps, components)."""
+    """Zero for standing, each component at each of its ends, and all of them together (steps, components).
+
+    The frame of a motion has dozens of components. With all of them at their ends a network's outputs are hundreds, of
+    which float32 rounds more away than an action may differ by.
+    """
     lower, upper = (np.array([getattr(item, side) for item in contract.command]) for side in ("lower", "upper"))
-    single = np.eye(len(upper))
+    single, share = np.eye(len(upper)), min(1.0, TOGETHER / max(len(upper), 1))
     return np.concatenate(
-        [np.zeros((STANDING_STEPS, len(upper))), single * upper, single * lower, upper[None], lower[None]]
+        [
+            np.zeros((STANDING_STEPS, len(upper))),
+            *(single * upper, single * lower),
+            *(share * upper[None], share * lower[None]),
+        ]
     )
 
 
