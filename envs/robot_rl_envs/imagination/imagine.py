@@ -111,11 +111,10 @@ def _write_commands(w: Writer, task: Task, carried: Sequence[str], ranks: dict[s
     On the way back Warp calls functions once more, but skips what a kernel itself writes: a command that moves on from
     where it is would be a step ahead in the observations that are kept.
     """
-    moving = moving_fields(task).intersection(carried)
-    if not moving:
+    if not (moving := moving_fields(task)):
         return False
     w.add(0, f"def {GROUP}{COMMANDS}(a: SceneState, s: SceneState, i: int, p: wp.array(dtype=wp.float32)):")
-    for name in sorted(moving):
+    for name in sorted(moving.intersection(carried)):
         _write_copy(w, name, ranks[name])
     for name, term in task.commands.items():
         if term.info.update is not None:
