@@ -205,6 +205,7 @@ class Prediction:
     """Changes that a model predicts in step after step, with the weights that it has at their beginning.
 
     Contacts are 0 or 1, as in the simulator; their gradient is that of the probability. Without one there is no force.
+    So are gates: what one closes does not change, and its gradient is that of the change it would have let through.
     No change is beyond the range of those that were seen; a gradient goes on through the bound.
     """
 
