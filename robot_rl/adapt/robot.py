@@ -26,9 +26,9 @@ from robot_rl.adapt.plants import PlantCfg, make_plant
 from robot_rl.errors import PeerError, UserError
 from robot_rl.learn.dims import make_dims
 from robot_rl.processes import tied
-from robot_rl.sim2sim.binary import end_process
+from robot_rl.sim2sim.binary import DAY_S, end_process
 from robot_rl.sim2sim.commands import ActionReader
-from robot_rl.sim2sim.session import DAY_S, Session, SessionCfg
+from robot_rl.sim2sim.session import Session, SessionCfg
 
 if TYPE_CHECKING:
     from robot_rl_envs.task import Task

@@ -54,12 +54,11 @@ def kinds() -> str:
 
 def run(arguments: Sequence[str]) -> int:
     """Adapt, and print what was gained."""
-    from robot_rl.adapt.adapt import Adaptation, AdaptCfg
-    from robot_rl.adapt.plants import PlantCfg
     from robot_rl.cli.sim2sim import read_settings
-    from robot_rl.sim2sim.binary import load_runtime
 
     options, changes = read(Options, arguments)
+    from robot_rl.adapt.plants import PlantCfg
+
     plant = PlantCfg(
         name=options.plant, payload=options.payload, payload_at=_point(options.payload_at), speed=options.speed
     )
@@ -69,6 +68,9 @@ def run(arguments: Sequence[str]) -> int:
     options.refuse_unsupported("sim2sim")
     settings = read_settings(options.settings)
     source = options.find_policy({**changes, "device": "cpu", "engine": "mujoco"})
+    from robot_rl.adapt.adapt import Adaptation, AdaptCfg
+    from robot_rl.sim2sim.binary import load_runtime
+
     load_runtime()
     cfg = AdaptCfg(
         plant=plant,

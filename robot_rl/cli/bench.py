@@ -170,7 +170,6 @@ def _refuse_moved(what: str, arguments: Sequence[str]) -> None:
 
 def bench_precision(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Measure precisions; return the result and where to write it."""
-    from robot_rl.bench.precision import bench_precision
     from robot_rl.config import NetworkCfg, from_dict
     from robot_rl.config.checks import check_choice
     from robot_rl.config.precision import PRECISIONS
@@ -183,6 +182,8 @@ def bench_precision(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     if modes == ["fp32"]:
         raise UserError("modes=fp32: is what the others are compared with; give bf16, fp8 or int8")
     hidden = from_dict(NetworkCfg, {"hidden": parse_value(options.hidden, "hidden")}).hidden
+    from robot_rl.bench.precision import bench_precision
+
     result = bench_precision(
         modes,
         hidden,
@@ -261,7 +262,6 @@ def numbers(name: str, text: str) -> list[int]:
 
 def bench_runtime(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Measure the binary; return the result and where to write it."""
-    from robot_rl.bench import runtime
     from robot_rl.experiment.policies import find_bundle
     from robot_rl.sim2sim.binary import load_runtime
 
@@ -273,6 +273,8 @@ def bench_runtime(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     if not 0 < options.seconds <= 3600:
         raise UserError(f"seconds={options.seconds:g}: must be in (0, 3600]")
     has_dds = "dds" in names and load_runtime().has_dds()
+    from robot_rl.bench import runtime
+
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         folder = Path(scratch)
         bundle = find_bundle(options.policy) if options.policy else _synthetic(folder / "policy")
@@ -290,7 +292,6 @@ def bench_runtime(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
 
 def bench_async(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Measure overlapped trainings; return the result and where to write it."""
-    from robot_rl.bench import overlap
     from robot_rl.experiment.settings import change, default_tree, resolve
     from robot_rl.sources.registry import refuse_unsupported
 
@@ -300,6 +301,8 @@ def bench_async(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
         refuse_unsupported(options.task, "bench async")
         given = {"num_envs": options.num_envs, "seed": options.seed}
         cfg = resolve(change(default_tree(options.task, options.device), {**given, **dotted}))
+    from robot_rl.bench import overlap
+
     result = overlap.bench_overlap(
         cfg,
         num_envs=options.num_envs,

@@ -55,16 +55,16 @@ class Options(TaskRunOptions):
 
 def run(arguments: Sequence[str]) -> int:
     """Inject the faults and print what each of them cost."""
+    options = read_all(Options, arguments, first="run")
+    out = check_optional("out", options.out, DRILL)
+    run_dir = options.find_run()
+    names = _names(options.fault)
     from robot_rl.drill.drill import drill, has_worlds, make_copies
     from robot_rl.drill.process import DrillError
     from robot_rl.experiment.settings import load
     from robot_rl.files import write_json
     from robot_rl.learn.checkpoints.checkpoint import good_checkpoint
 
-    options = read_all(Options, arguments, first="run")
-    names = _names(options.fault)
-    out = check_optional("out", options.out, DRILL)
-    run_dir = options.find_run()
     device, checkpoint = load(run_dir, trust=options.trust).device, good_checkpoint(run_dir.path)
     if NAN in names and not has_worlds(checkpoint):
         names = _without_nan(names, options.fault)

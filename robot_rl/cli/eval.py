@@ -49,7 +49,6 @@ TABLE_WIDTH = 120
 
 def run(arguments: Sequence[str]) -> int:
     """Evaluate and write the figures."""
-    from robot_rl.evaluate import EVALUATION_SEED, write_evaluation
     from robot_rl.sources.protocol import EvaluationCfg
 
     options, changes = read(Options, arguments)
@@ -58,6 +57,8 @@ def run(arguments: Sequence[str]) -> int:
     _check_words(options)
     moved = {key: value for key in ("engine", "assets") if (value := getattr(options, key))}
     policy = options.find_policy(changes | moved)
+    from robot_rl.evaluate import EVALUATION_SEED, write_evaluation
+
     cfg, compares = policy.cfg, _compares(policy, options)
     seed = EVALUATION_SEED if options.seed is None else options.seed
     how = EvaluationCfg(

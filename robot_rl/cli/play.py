@@ -31,8 +31,6 @@ class Options(PolicyOptions):
 
 def run(arguments: Sequence[str]) -> int:
     """Serve the page until Ctrl-C."""
-    from robot_rl.viewer.play import play
-
     options, changes = read(Options, arguments)
     options.refuse_unsupported("play")
     source = options.find_policy({**changes, "device": "cpu", "engine": "auto"})
@@ -41,6 +39,8 @@ def run(arguments: Sequence[str]) -> int:
 
     def ready(url: str) -> None:
         print(f"{source.name}: {url}  (Ctrl-C ends it)", flush=True)
+
+    from robot_rl.viewer.play import play
 
     with contextlib.closing(cfg.make_env(num_envs=1, seed=options.seed)) as env:
         play(env, source.load(env), options.host, options.port, ready=ready, seconds=options.seconds or None)

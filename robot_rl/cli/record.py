@@ -37,15 +37,15 @@ class Options(PolicyOptions):
 
 def run(arguments: Sequence[str]) -> int:
     """Write the motion."""
-    from robot_rl.evaluate.rollout import record_motion
-    from robot_rl.learn.auxiliaries.motions import write_motion
-
     options, changes = read(Options, arguments)
     if not 0 < options.seconds <= 3600:
         raise UserError(f"seconds={options.seconds}: must be in (0, 3600]")
     out = check_output("out", options.out or Options().out, MOTION)
     options.refuse_unsupported("record")
     source = _with_group(options.find_policy(changes), options.group)
+    from robot_rl.evaluate.rollout import record_motion
+    from robot_rl.learn.auxiliaries.motions import write_motion
+
     with contextlib.closing(source.cfg.make_env(num_envs=options.worlds, seed=options.seed)) as env:
         frames, starts = record_motion(env, _controller(source, env), options.seconds, options.group)
         names = env.components(options.group)

@@ -37,11 +37,6 @@ class Options(TaskRunOptions):
 def run(arguments: Sequence[str]) -> int:
     """Continue a run."""
     from robot_rl.cli.launching import read_launcher_words
-    from robot_rl.experiment.inputs import resolve_inputs
-    from robot_rl.experiment.run_lock import is_trained
-    from robot_rl.experiment.settings import load
-    from robot_rl.experiment.training import go_on
-    from robot_rl.learn.ranks import make_ranks
 
     words, launcher = read_launcher_words(arguments)
     options, changes = read(Options, words, first="run", every=True)
@@ -52,6 +47,12 @@ def run(arguments: Sequence[str]) -> int:
     for key in ("task", "seed", "init_from", "run_id"):
         if key in changes:
             raise UserError(f"{key}={changes[key]}: cannot be changed in a run; start a new run with init_from=")
+    from robot_rl.experiment.inputs import resolve_inputs
+    from robot_rl.experiment.run_lock import is_trained
+    from robot_rl.experiment.settings import load
+    from robot_rl.experiment.training import go_on
+    from robot_rl.learn.ranks import make_ranks
+
     if launcher is not None and not launcher.is_this_process:
         return _launch(run_dir, changes, options, launcher)
     if "launcher" in run_dir.read_config() and not is_trained(run_dir):

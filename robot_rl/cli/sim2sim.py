@@ -70,9 +70,7 @@ def kinds() -> str:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a session or an evaluation; print and write its figures."""
-    from robot_rl.sim2sim.binary import load_runtime
     from robot_rl.sim2sim.faults import read_faults
-    from robot_rl.sim2sim.team import read_kills
 
     options, changes = read(Options, arguments)
     _check(options)
@@ -82,6 +80,9 @@ def run(arguments: Sequence[str]) -> int:
     source = options.find_policy({**changes, "device": "cpu", "engine": "mujoco"})
     is_team = bool(source.cfg.task.robots)
     _check_team(options, changes, is_team=is_team)
+    from robot_rl.sim2sim.binary import load_runtime
+    from robot_rl.sim2sim.team import read_kills
+
     kills = read_kills(options.kill, list(source.cfg.task.robots), options.seconds)
     load_runtime()
     bundle = source.find_bundle()
@@ -104,7 +105,7 @@ def run(arguments: Sequence[str]) -> int:
 def _check(options: Options) -> None:
     if options.episodes and not 0 < options.seconds <= 3600:
         raise UserError(f"seconds={options.seconds}: must be in (0, 3600]")
-    from robot_rl.sim2sim.session import DAY_S
+    from robot_rl.sim2sim.binary import DAY_S
 
     if not 0 <= options.seconds <= DAY_S:
         raise UserError(f"seconds={options.seconds}: must be in [0, {DAY_S:g}]")
@@ -157,7 +158,8 @@ def _seed(options: Options) -> int:
 def _session(
     source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float], faults: Sequence["Fault"]
 ) -> dict[str, Any]:
-    from robot_rl.sim2sim.session import DAY_S, Session, SessionCfg
+    from robot_rl.sim2sim.binary import DAY_S
+    from robot_rl.sim2sim.session import Session, SessionCfg
     from robot_rl.sim2sim.view import View
 
     task = dataclasses.replace(source.cfg.task, episode_length_s=DAY_S)
@@ -188,7 +190,7 @@ def _session(
 def _team_session(
     source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float], kills: "tuple[Kill, ...]"
 ) -> dict[str, Any]:
-    from robot_rl.evaluate.team_bundles import team_bundles
+    from robot_rl.evaluate.bundle_folders import team_bundles
     from robot_rl.sim2sim.team import TeamCfg, TeamSession
     from robot_rl.sim2sim.view import TeamView
 
@@ -266,7 +268,7 @@ def _show_session(name: str, result: Mapping[str, Any], *, can_fall: bool) -> No
 
 def _episodes(source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float]) -> dict[str, Any]:
     from robot_rl.evaluate import evaluate_run, evaluation_task
-    from robot_rl.evaluate.team_bundles import team_bundles
+    from robot_rl.evaluate.bundle_folders import team_bundles
     from robot_rl.sim2sim.parity import ParityCfg, compare, evaluate_binary
     from robot_rl.sim2sim.team_parity import delay_messages, evaluate_team_binaries
 

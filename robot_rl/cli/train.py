@@ -197,7 +197,9 @@ def _say(line: str) -> None:
 
 def job(tree: dict[str, Any]) -> None:
     """Train with the settings of one resolved tree."""
-    from robot_rl.experiment import training
     from robot_rl.experiment.settings import resolve
 
-    training.train(resolve(tree))
+    cfg = resolve(tree)
+    from robot_rl.experiment import training
+
+    training.train(cfg)

@@ -31,17 +31,17 @@ class Options:
 
 def run(arguments: Sequence[str]) -> int:
     """Train."""
-    from robot_rl.experiment.launchers import exit_codes
-    from robot_rl.experiment.run_dir import RunDir
-    from robot_rl.experiment.training import train_frozen
-    from robot_rl.metrics.rows import to_stderr
-
     options = read_all(Options, arguments, first="run")
     if not options.run:
         raise UserError("run: is missing; name the directory of a run, such as robot-rl worker runs/cartpole/mine")
     path = Path(options.run)
     if not (path / "run.yaml").is_file():
         raise UserError(f"run={options.run}: has no run.yaml; robot-rl train ... launcher= makes a run")
+    from robot_rl.experiment.launchers import exit_codes
+    from robot_rl.experiment.run_dir import RunDir
+    from robot_rl.experiment.training import train_frozen
+    from robot_rl.metrics.rows import to_stderr
+
     exit_codes.begin()
     restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     if restarts != "0" and os.environ.get("RANK", "0") == "0":

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.evaluate.team_bundles import policies_in
+from robot_rl.evaluate.bundle_folders import policies_in
 from robot_rl.experiment.export import exported
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.experiment.settings import TrainCfg, change, default_tree, load, resolve, resolve_device

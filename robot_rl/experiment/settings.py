@@ -6,6 +6,7 @@ it. The task's part belongs to its source (`robot_rl.sources.protocol`).
 """
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -274,7 +275,13 @@ def resolve_device(device: Any, gpus: int | None = None) -> str:
     return _own_gpu(name, int(index or 0), count)
 
 
+GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/nvgpu", "/dev/nvhost-gpu")
+"""Without any of these files Linux has no GPU that PyTorch drives: NVIDIA's, AMD's, those of WSL and of a Jetson."""
+
+
 def _count_gpus() -> int:
+    if sys.platform == "linux" and "torch" not in sys.modules and not any(map(os.path.exists, GPU_DEVICES)):
+        return 0  # A second of import is spared whoever mistypes a setting.
     import torch
 
     return torch.cuda.device_count() if torch.cuda.is_available() else 0

@@ -23,6 +23,8 @@ NICENESS = -15
 """Niceness of threads that keep time, where no real-time priority is permitted."""
 REALTIME = 50
 """Real-time priority (SCHED_FIFO) of threads that keep time; the binary's are 70 and 80."""
+DAY_S = 86_400.0
+"""Length of an episode of a session, which has no end [s]."""
 
 
 def load_runtime() -> Any:

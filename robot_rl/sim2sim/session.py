@@ -35,8 +35,6 @@ REPEAT_S = 0.1
 """Period at which a request is repeated until it is granted [s]."""
 SETTLING_S = 1.0
 """The tracking error counts from this time after the policy started or the command changed [s]."""
-DAY_S = 86_400.0
-"""Length of an episode of a session, which has no end [s]."""
 START_S = 30.0
 """The policy has to start within this simulated time [s]."""
 

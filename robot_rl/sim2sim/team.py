@@ -20,11 +20,11 @@ import numpy as np
 import torch
 
 from robot_rl.errors import PeerError, UserError, as_user_error, suggest
-from robot_rl.sim2sim.binary import Binary, high_priority, load_runtime
+from robot_rl.sim2sim.binary import DAY_S, Binary, high_priority, load_runtime
 from robot_rl.sim2sim.link import BEHIND_S, LOOPBACK, Link, free_ports, make_link, request_of
 from robot_rl.sim2sim.message_relay import MessageRelay
 from robot_rl.sim2sim.plant import TICK_S, Body, ClockedBody, plant_task
-from robot_rl.sim2sim.session import DAY_S, REPEAT_S, STAND_S, START_S, command_figures
+from robot_rl.sim2sim.session import REPEAT_S, STAND_S, START_S, command_figures
 from robot_rl.viewer.command import command_info
 
 
