@@ -3,20 +3,24 @@
 ``bundle/<policy>/<file>`` is a file of a shipped policy; ``bundle/<policy>/contract``, ``golden`` and ``network`` are
 its contract, read and written again, and the structure of its golden sequence and its network. ``settings/<task>`` are
 all settings as ``robot-rl train task=<task> --cfg job`` prints them, ``run/<task>`` is the configuration in run.yaml of
-a run, and ``kernels/<task>`` the generated text of its kernels.
+a run, ``kernels/<task>`` the generated text of its kernels, and ``terms/<task>`` the source of the functions that these
+call, without comments and docstrings, wherever it is.
 
 They do not depend on processor, paths, versions, time, or seed of hashes; nothing is compiled, stepped or trained.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import gc
 import hashlib
 import importlib.util
+import inspect
 import io
 import json
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,7 +37,7 @@ Texts = dict[str, str | bytes]
 def is_available(name: str) -> bool:
     """Return whether the fingerprint of a name can be made with the installed packages."""
     kind, _, rest = name.partition("/")
-    package = NEEDED.get(rest) if kind in ("settings", "run", "kernels") else None
+    package = NEEDED.get(rest) if kind != "bundle" else None
     return package is None or importlib.util.find_spec(package) is not None
 
 
@@ -120,7 +124,7 @@ def settings_texts(names: Iterable[str] = ()) -> Texts:
 
 
 def kernel_texts() -> Texts:
-    """Return the generated text of every task's kernels, of a team one of each role.
+    """Return the generated text of every task's kernels, of a team one of each role, and the source of its terms.
 
     The digest in the names of functions stands for the modules of the terms, which may move: it is replaced.
     """
@@ -136,8 +140,47 @@ def kernel_texts() -> Texts:
             crews = getattr(env, "crews", {"": env})
             texts = [f"# {role}\n" * bool(role) + crew.kernels.source for role, crew in crews.items()]
             found[f"kernels/{task}"] = re.sub(r"\bobserve_[0-9a-f]{12}_", "observe_DIGEST_", "\n".join(texts)) + "\n"
+            sources: Texts = {}
+            for crew in crews.values():
+                for kernel in crew.kernels.stages():
+                    _add_sources(sources, kernel.func)
+            found[f"terms/{task}"] = "\n\n".join(str(sources[name]) for name in sorted(sources) if sources[name]) + "\n"
             env.close()
     return found
+
+
+def _add_sources(sources: Texts, function: Any) -> None:
+    """Add the source of the Warp functions that a Python function calls, and of those that they call, by name.
+
+    The text that was generated is not added again.
+    """
+    import warp as wp
+
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    known = function.__globals__ | inspect.getclosurevars(function).nonlocals
+    for name in sorted(names & known.keys()):
+        value = known[name]
+        if isinstance(value, int | float):
+            sources[f"{name} = {value}"] = f"{name} = {value}"
+        elif isinstance(value, wp.Function) and value.func is not None:
+            is_generated = value.func.__code__.co_filename.startswith("<")
+            text = "" if is_generated else _bare_source(value.func)
+            key = f"{value.key} {text}" if text else value.key
+            if key not in sources:
+                sources[key] = text
+                _add_sources(sources, value.func)
+
+
+def _bare_source(function: Any) -> str:
+    """Return the source of a function without comments, docstring and decorators."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    found = tree.body[0]
+    assert isinstance(found, ast.FunctionDef)
+    found.decorator_list = []
+    if ast.get_docstring(found) is not None:
+        found.body = found.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
 
 
 PARTS: dict[str, Callable[[], Texts]] = {

@@ -39,18 +39,25 @@ from pathlib import Path
 from typing import Any
 
 from fingerprints import GOLDEN_KERNELS, PARTS, fingerprint, is_available, make_texts
+from forks import PACKAGES
 from words import read_words, run_script
 
+import robot_rl
 from robot_rl.errors import UserError, suggest
 from robot_rl.files import write_atomic
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "benchmarks" / "nets.json"
 GOLDEN = ROOT / "tests" / "data" / "kernels"
 REFUSALS = ROOT / "tests" / "nets" / "refusals.py"
 KNOWN = {"ref": "", "parts": "", "cases": "", "remote": "false", "fresh": "false", "update": "false", "text": ""}
 ALL = ("refusals", *PARTS, "bits")
-PREFIXES = {"bundles": "bundle/", "runs": "run/", "settings": "settings/", "kernels": "kernels/"}
+PREFIXES = {
+    "bundles": ("bundle/",),
+    "runs": ("run/",),
+    "settings": ("settings/",),
+    "kernels": ("kernels/", "terms/"),
+}
 """How the names of a part's fingerprints begin."""
 
 
@@ -210,7 +217,7 @@ def choose_parts(options: Mapping[str, str]) -> list[str]:
 
 def show_text(name: str) -> None:
     """Print the text behind a fingerprint; raise UserError if there is none of that name."""
-    parts = [part for part, prefix in PREFIXES.items() if name.startswith(prefix)]
+    parts = [part for part, prefixes in PREFIXES.items() if name.startswith(prefixes)]
     texts = make_texts(parts[0]) if parts else {}
     if name not in texts:
         raise UserError(f"text={name}: no such fingerprint; {suggest(name, json.loads(FILE.read_text()))}")
@@ -218,8 +225,19 @@ def show_text(name: str) -> None:
     sys.stdout.buffer.write(text.encode() if isinstance(text, str) else text)
 
 
+def require_own_packages() -> None:
+    """Start this script again with the packages of its own tree if those of another tree were imported."""
+    paths = os.pathsep.join(str(ROOT / package) for package in PACKAGES)
+    if Path(robot_rl.__file__).resolve().parents[1] == ROOT:
+        return
+    if os.environ.get("PYTHONPATH") == paths:
+        raise UserError(f"robot_rl: is imported from {robot_rl.__file__}, not from {ROOT}")
+    os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | {"PYTHONPATH": paths})
+
+
 def main(arguments: list[str]) -> int:
     """Compare the parts, print a table, and name what differs."""
+    require_own_packages()
     if {"--help", "-h"} & set(arguments):
         print(__doc__)
         return 0
