@@ -178,19 +178,26 @@ def compare_part(part: str, *, writes: bool) -> Result:
     return Result(part, len(texts), compare_fingerprints(part, texts), time.monotonic() - begin)
 
 
-def compare_bits(options: Mapping[str, str]) -> Result:
+def compare_bits(cases: list[str], commit: str, *, fresh: bool) -> Result:
     """Compare the bits of short trainings with those of a commit."""
-    from same_bits import choose_cases, commit_of, compare, compare_trees, has_changed, is_on, show
+    from same_bits import compare, compare_trees, has_changed, show
 
-    begin, commit = time.monotonic(), commit_of(options["ref"] or default_ref())
-    print(f"bits: this tree against {commit[:12]}", flush=True)
-    before, after, failed = compare_trees(choose_cases(options), commit, fresh=is_on(options, "fresh"))
+    begin = time.monotonic()
+    print(f"  this tree against {commit[:12]}", flush=True)
+    before, after, failed = compare_trees(cases, commit, fresh=fresh)
     result = {name: compare(before[name], after[name]) for name in after if name in before}
     changed = {name: row for name, row in result.items() if has_changed(row)}
     show(changed)
     found = [f"{name}: {len(row['differ'])} differ, {len(row['gone'])} are gone" for name, row in changed.items()]
     found += [f"{name}: {error}" for name, error in failed.items()]
     return Result("bits", len(result), found, time.monotonic() - begin)
+
+
+def choose_bits(options: Mapping[str, str]) -> tuple[list[str], str]:
+    """Return the cases and the commit of the part bits; raise UserError for what there is not."""
+    from same_bits import choose_cases, commit_of
+
+    return choose_cases(options), commit_of(options["ref"] or default_ref())
 
 
 def default_ref() -> str:
@@ -248,13 +255,14 @@ def main(arguments: list[str]) -> int:
     if options["text"]:
         show_text(options["text"])
         return 0
-    results = []
-    for part in choose_parts(options):
+    results, parts = [], choose_parts(options)
+    cases, commit = choose_bits(options) if "bits" in parts else ([], "")
+    for part in parts:
         print(f"{part} ...", flush=True)
         if part == "refusals":
             results.append(compare_refusals())
         elif part == "bits":
-            results.append(compare_bits(options))
+            results.append(compare_bits(cases, commit, fresh=options["fresh"] == "true"))
         else:
             results.append(compare_part(part, writes=options["update"] == "true"))
         for line in results[-1].differ:
