@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast runtime test-deploy test-cluster isaac test-isaac isaac-python fuzz check format install install-dev bench bench-env bench-learner bench-gpu rival-mjlab bench-mjlab rival-gymnasium bench-gymnasium clean
+.PHONY: help run test test-all test-long nets runtime test-deploy test-cluster isaac test-isaac fuzz check format install install-dev bench bench-env bench-learner bench-gpu rival-mjlab bench-mjlab rival-gymnasium bench-gymnasium clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -38,9 +38,16 @@ FUZZ ?= 1000
 # Options of make bench-gpu, e.g. make bench-gpu BENCH="kernels=kernels parts=env,rollout"
 BENCH ?=
 TOY ?=
+# Tests keep their compiled modules, whatever the environment says: each process would compile all of them again.
+unexport PYTHONDONTWRITEBYTECODE
 # How many processes make test divides the tests among, one a core up to four; 0: all in one, as a debugger needs it.
 WORKERS ?= logical
 SPREAD := -n $(WORKERS) --maxprocesses 4 --dist worksteal
+PYTEST := $(BIN)/python -m pytest
+# The tests of long-<target>; .ci/long.py gives those of the groups that have to run.
+TESTS ?= tests
+
+.PHONY: long-unit long-deploy long-cluster long-isaac
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -53,19 +60,39 @@ run: $(CORE)  ## install, train a Go2 to walk, export, evaluate, film it, write 
 	$(BIN)/robot-rl report run=$(TASK)/latest
 	@echo "see it walk in the browser: $(BIN)/robot-rl play run=$(TASK)/latest"
 
-test: $(DEV)  ## install with the tools for development, run every test but those of the robot binary and of clusters
-	$(BIN)/python -m pytest --ignore=tests/deploy --ignore=tests/cluster $(SPREAD)
+test: $(DEV)  ## install with the tools for development, run the tests that every change needs (tests/README.md)
+	$(PYTEST) --ignore=tests/deploy --ignore=tests/cluster --ignore=tests/isaac -m "not long" $(SPREAD)
+
+test-long: $(RUNTIME)  ## the long tests of what has changed since they passed; commit .ci/long.json with the change
+	$(BIN)/python .ci/long.py run
+
+test-all: test test-deploy test-cluster nets  ## every test, the long ones whether anything changed or not: an hour
+	$(BIN)/python .ci/long.py run all
+
+nets: $(DEV)  ## compare with main: bits of short trainings, bundles, settings, generated kernels, errors of the command line
+	$(BIN)/python benchmarks/nets.py
 
 runtime: $(RUNTIME)  ## build the robot binary and its Python module, and install them
 
-test-deploy: $(RUNTIME)  ## the tests of the robot binary, built before; in real time, so a failed one runs once more
-	$(BIN)/python -m pytest tests/deploy --reruns 1
+test-deploy: $(RUNTIME)  ## the tests of the robot binary; one in real time that failed runs once more
+	$(PYTEST) tests/deploy -m "not long and not realtime" $(SPREAD)
+	$(PYTEST) tests/deploy -m "not long and realtime" --reruns 1
 
-test-cluster: $(DEV)  ## runs under torchrun, a real Slurm and a real Ray on this machine: killed, preempted; a failed one runs once more
-	$(BIN)/python -m pytest tests/cluster -n 2 --dist loadfile --reruns 1
+test-cluster: $(DEV)  ## one test of each launcher and kind of loss: torchrun, a real Slurm, a real Ray, on this machine
+	$(PYTEST) tests/cluster -m "not long" -n 2 --dist loadfile --reruns 1
 
-test-fast: $(DEV)  ## the tests that take a moment
-	$(BIN)/python -m pytest --ignore=tests/deploy --ignore=tests/cluster -m "not slow" $(SPREAD)
+long-unit: $(DEV)
+	$(PYTEST) $(TESTS) -m long $(SPREAD)
+
+long-deploy: $(RUNTIME)
+	$(PYTEST) $(TESTS) -m "long and not realtime" $(SPREAD)
+	$(PYTEST) $(TESTS) -m "long and realtime" --reruns 1
+
+long-cluster: $(DEV)
+	$(PYTEST) $(TESTS) -m long -n 2 --dist loadfile --reruns 1
+
+long-isaac: $(ISAAC)
+	ROBOT_RL_REQUIRE_ALL=1 $(ISAAC_VENV)/bin/python -m pytest $(TESTS)
 
 fuzz: $(DEV)  ## damaged files and settings without end against every loader; FUZZ says how many to a test
 	FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/unit/fuzz
@@ -103,13 +130,10 @@ rival-gymnasium: $(GYM_RIVALS)/.installed  ## .venv-gymrivals with stable-baseli
 bench-gymnasium: $(DEV)  ## ours in Gymnasium's environments, against the rivals that were run once
 	$(BIN)/python benchmarks/gymnasium_v5.py out=benchmarks/bench_gymnasium.json
 
+test-isaac:  ## the tests of Isaac Lab's environments, there
+	$(BIN)/python .ci/long.py run all isaac
+
 isaac: $(ISAAC)  ## .venv-isaac: Isaac Lab 3.0 on Newton, and this project beside it (Python 3.12, 8 GB)
-
-isaac-python:  ## whether there is a Python 3.12 for it: says nothing, or fails
-	@test -n "$(PYTHON312)"
-
-test-isaac: $(ISAAC)  ## the tests of Isaac Lab's environments, there
-	ROBOT_RL_REQUIRE_ALL=1 $(ISAAC_VENV)/bin/python -m pytest tests/isaac
 
 install: $(CORE)  ## .venv with what training needs
 

@@ -1,6 +1,8 @@
 """What every test shares: the order (fast first), and what a machine may lack."""
 
+import contextlib
 import functools
+import gc
 import itertools
 import multiprocessing
 import multiprocessing.forkserver
@@ -58,6 +60,36 @@ def state_home(tmp_path_factory):
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_kernels():
+    """Compile kernels without optimizing them, in half the time: most tests step a few worlds a few times.
+
+    Trainings, and what else computes for longer than the compiler takes, use `optimized`.
+    """
+    import torch
+    import warp
+
+    if not torch.cuda.is_available():
+        warp.config.optimization_level = 0
+
+
+@contextlib.contextmanager
+def optimizing():
+    """Compile kernels as users do."""
+    import warp
+
+    before, warp.config.optimization_level = warp.config.optimization_level, None
+    yield
+    warp.config.optimization_level = before
+
+
+@pytest.fixture
+def optimized():
+    """Compile kernels as users do, in one test."""
+    with optimizing():
+        yield
+
+
 def lacking(what: str) -> None:
     """Skips the requesting test with one line; fails it where everything has to be installed."""
     if REQUIRE_ALL:
@@ -66,12 +98,12 @@ def lacking(what: str) -> None:
 
 
 def pytest_collection_modifyitems(items):
-    """Fast tests first: units, then contracts, the robot binary, parity and whatever is slow."""
+    """Short tests first: units, then contracts, the robot binary, parity and whatever is long."""
     order = {"unit": 0, "contracts": 1, "deploy": 2, "parity": 3, "gpu": 4}
 
     def rank(item):
         folder = next((part for part in item.path.parts if part in order), "unit")
-        return item.get_closest_marker("slow") is not None, order[folder]
+        return item.get_closest_marker("long") is not None, order[folder]
 
     items.sort(key=rank)
     items[:] = deal(items, rank, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
@@ -87,6 +119,17 @@ def deal(items, rank, workers):
     for _, tests in itertools.groupby(items, key=lambda item: (rank(item), item.path)):
         min(parts, key=len).extend(tests)
     return [item for part in sorted(parts, key=len) for item in part]
+
+
+def pytest_collection_finish(session):
+    """Importing all tests leaves millions of objects, which stay: no collection of garbage looks at them again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish(session):
+    """Pytest collects garbage ten times at the end: seconds each, in a process that ends."""
+    gc.freeze()
 
 
 def pytest_runtest_setup(item):

@@ -9,7 +9,6 @@ import contextlib
 import itertools
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -34,6 +33,7 @@ from robot_rl.viewer.drive import (
 )
 from robot_rl.viewer.eyes import with_inset
 from robot_rl.viewer.ghost import Motions
+from robot_rl.viewer.video_cfg import VideoCfg
 
 if TYPE_CHECKING:
     from robot_rl_envs.render import Arrow, Renderer, Sphere
@@ -51,39 +51,6 @@ AXES_M, AXES_RGB = 0.1, ((0.85, 0.2, 0.2), (0.2, 0.65, 0.3), (0.1, 0.45, 0.9))
 GOAL_M = 0.35
 """Height above the ground at which a team's goal is drawn [m]."""
 NUMBERS_IN_A_ROW = 8
-
-
-@dataclass(kw_only=True, slots=True)
-class VideoCfg:
-    """Settings of a video.
-
-    Attributes:
-        seconds: its length [s]; simulated time runs in real time.
-        fps: frames per second; at most one per control step is rendered.
-        num_robots: 1, or 4 for a grid of two by two worlds.
-        width, height: of the frame [px], even.
-        motion: the only reference motion to follow, from its beginning; empty for any.
-    """
-
-    seconds: float = 10.0
-    fps: int = 25
-    num_robots: int = 1
-    width: int = 640
-    height: int = 480
-    motion: str = ""
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        if not 0 < self.seconds <= 600:
-            raise UserError(f"seconds={self.seconds}: must be in (0, 600]")
-        if not 1 <= self.fps <= 120:
-            raise UserError(f"fps={self.fps}: must be in [1, 120]")
-        if self.num_robots not in (1, 4):
-            raise UserError(f"robots={self.num_robots}: must be 1, or 4 for a grid")
-        if self.width % 4 or self.height % 4 or not (160 <= self.width <= 4096 and 96 <= self.height <= 4096):
-            raise UserError(
-                f"width x height={self.width} x {self.height}: must be multiples of 4, 160 x 96 to 4096 x 4096"
-            )
 
 
 def film(env: Any, policy: Any | None, cfg: VideoCfg) -> Generator[np.ndarray]:

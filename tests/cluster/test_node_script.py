@@ -14,7 +14,7 @@ from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
 from robot_rl.manifests import processes
 from robot_rl.manifests.job import ClusterJob
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 ITERATIONS = 30
 SETTINGS = ("task=cartpole", "num_envs=64", f"max_iterations={ITERATIONS}", "save_interval=5", "num_threads=1")

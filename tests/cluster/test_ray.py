@@ -14,7 +14,7 @@ from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
 from tests.cluster.ray_cluster import Clusters, rows, wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 SMALL = ("task=cartpole", "num_envs=64", "num_threads=1", "save_interval=10")
 

@@ -13,7 +13,7 @@ from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
 from tests.cluster.ray_cluster import Clusters, _words, rows, wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 SMALL = ("task=cartpole", "num_threads=1", "learner_threads=1", "save_interval=10")
 WORLDS = "num_envs=64"

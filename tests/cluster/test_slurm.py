@@ -12,7 +12,7 @@ import pytest
 
 from tests.cluster.slurm import NODES, listening
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 PREEMPTED = """
 trap : TERM

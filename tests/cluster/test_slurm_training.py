@@ -10,7 +10,7 @@ from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
 from tests.cluster.slurm import NODES
 from tests.conftest import Forked
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 ITERATIONS = 400
 # Iterations that take a moment, and many of them: enough for a preemption to find the run in the middle.

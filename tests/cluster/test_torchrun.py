@@ -15,7 +15,7 @@ from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 ITERATIONS = 60
 SETTINGS = ("task=cartpole", "num_envs=64", f"max_iterations={ITERATIONS}", "save_interval=5", "launcher=torchrun")

@@ -2,12 +2,14 @@
 
 import pytest
 from robot_rl_envs.make import make_env
-from robot_rl_tasks.registry import get_task, list_tasks
+from robot_rl_tasks.registry import get_task
+
+from tests.covering import tasks
 
 
 def pytest_generate_tests(metafunc):
     if "task_name" in metafunc.fixturenames:
-        metafunc.parametrize("task_name", list_tasks(), scope="session")
+        metafunc.parametrize("task_name", tasks(), scope="session")
 
 
 @pytest.fixture(scope="session")

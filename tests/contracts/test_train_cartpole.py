@@ -15,7 +15,7 @@ from robot_rl.learn.policy import make_policy
 from robot_rl.learn.runner import make_runner
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_cartpole_swings_up_and_stays_up(tmp_path):
     task = get_task("cartpole")
     cfg = apply_overrides(PPOLearnerCfg(), {**task.learner, **task.learner_cpu})

@@ -10,7 +10,7 @@ from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import observations, rewards
 from robot_rl_envs.task import Observation, ObservationGroup, Reward, Sim, Task
 
-pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+pytestmark = [pytest.mark.gpu, pytest.mark.long]
 
 
 def make(device, **faults):

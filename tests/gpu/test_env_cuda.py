@@ -21,7 +21,7 @@ from robot_rl_envs.task import (
 )
 from robot_rl_tasks.registry import get_task, list_tasks
 
-pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+pytestmark = [pytest.mark.gpu, pytest.mark.long]
 
 N = 64
 VELOCITY = {"vx_lo": -1.0, "vx_hi": 1.5, "vy_lo": -0.6, "vy_hi": 0.6, "yaw_lo": -1.0, "yaw_hi": 1.0, "standing": 0.1}

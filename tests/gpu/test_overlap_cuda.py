@@ -15,7 +15,7 @@ from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
 from robot_rl.learn.overlap import StreamExecutor
 from robot_rl.learn.runner import make_runner
 
-pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+pytestmark = [pytest.mark.gpu, pytest.mark.long]
 
 NETWORK = NetworkCfg(hidden=(256, 256))
 PPO = PPOLearnerCfg(num_steps=12, actor=NETWORK, critic=NETWORK, ppo=PPOCfg(epochs=3, minibatches=4), overlap=True)

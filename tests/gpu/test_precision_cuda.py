@@ -13,7 +13,7 @@ from robot_rl.learn.precision import kernels
 from robot_rl.learn.precision.formats import FP8, INT8
 from robot_rl.learn.runner import make_runner
 
-pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+pytestmark = [pytest.mark.gpu, pytest.mark.long]
 
 NETWORK = NetworkCfg(hidden=(256, 128))
 PPO = PPOLearnerCfg(num_steps=12, actor=NETWORK, critic=NETWORK, ppo=PPOCfg(epochs=2, minibatches=4))

@@ -12,7 +12,7 @@ from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearn
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.runner import Runner
 
-pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+pytestmark = [pytest.mark.gpu, pytest.mark.long]
 
 N = 64
 NETWORK = NetworkCfg(hidden=(32, 32))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-pytestmark = [pytest.mark.isaac, pytest.mark.slow]
+pytestmark = [pytest.mark.isaac, pytest.mark.long]
 
 
 def test_the_return_of_a_cartpole_improves(run, tmp_path):

@@ -182,7 +182,7 @@ results["onnx"] = result["onnx"]
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_policy_that_comes_with_the_project_walks_there():
     """It was trained on MuJoCo: 0.11 m/s there."""
     folder = Path(__file__).parents[2] / "tasks" / "robot_rl_tasks" / "go2_flat" / "policy"

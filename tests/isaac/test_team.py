@@ -80,7 +80,7 @@ def test_it_trains_and_is_evaluated_but_not_exported(run, tmp_path, learner):
     assert f"export: isaac/{NAME} has 2 agents (cart, pendulum)" in err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_its_return_improves(run, tmp_path):
     words = ("num_envs=64", "num_steps=32", "max_iterations=25", "run_id=learns")
     code, _, err = run("train", f"task=isaac/{NAME}", "assets=own", *words)

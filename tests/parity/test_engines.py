@@ -23,7 +23,7 @@ from robot_rl_envs.mdp import commands, events, observations, rewards, terminati
 from robot_rl_envs.task import Actions, Command, Event, Observation, ObservationGroup, Reward, Sim, Task, Termination
 from robot_rl_tasks.registry import get_task
 
-pytestmark = pytest.mark.slow  # mujoco_warp compiles for most of a minute where its kernels are not cached
+pytestmark = pytest.mark.long  # mujoco_warp compiles for most of a minute where its kernels are not cached
 
 N = 4
 SIM = Sim(timestep=0.005, decimation=4, solver="newton", iterations=50, ls_iterations=50)

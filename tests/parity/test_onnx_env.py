@@ -17,8 +17,10 @@ from robot_rl.evaluate import evaluate, evaluate_run, evaluation_task, rollout
 from robot_rl.evaluate.controllers import BundleController, TorchController
 from robot_rl.evaluate.rollout import evaluate_team
 from robot_rl.learn.networks.actor_critic import Actor
+from tests.covering import tasks
 
 TASKS = [name for name in list_tasks() if get_task(name).deployable]
+CHOSEN = tasks(lambda task: task.deployable)
 RUN = TrainingSpec(run_id="test", task="test", git_commit="unknown", iteration=0)
 
 
@@ -29,7 +31,7 @@ def build(name, num_envs, episode_length_s=None):
     return make_env(task, num_envs=num_envs, engine="mujoco", seed=7, num_threads=1)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", CHOSEN)
 def test_observations_from_raw_state_are_the_environments(name):
     """Over a rollout with worlds that end on their own, time-outs and a reset of all."""
     env = build(name, 8, episode_length_s=1.2)
@@ -60,7 +62,7 @@ def test_observations_from_raw_state_are_the_environments(name):
     assert ended >= 8
 
 
-@pytest.fixture(scope="module", params=TASKS)
+@pytest.fixture(scope="module", params=CHOSEN)
 def exported(request, tmp_path_factory):
     """An untrained actor of a task, and its bundle."""
     env = build(request.param, 2)

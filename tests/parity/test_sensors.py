@@ -12,7 +12,7 @@ from robot_rl_envs.sensing.sensors import HeightScan, Imu, Sensors
 from robot_rl_envs.task import Event, Observation, ObservationGroup, Reward, Sim, Task
 from robot_rl_envs.terrain import PRESETS
 
-pytestmark = pytest.mark.slow  # mujoco_warp compiles for most of a minute where its kernels are not cached
+pytestmark = pytest.mark.long  # mujoco_warp compiles for most of a minute where its kernels are not cached
 
 N, STEPS = 2, 12
 ENGINES = ("mujoco", "mujoco_warp")

@@ -31,7 +31,7 @@ PARTS = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_damaged_byte_leads_a_reader_astray(sanitized, toy_bundle, written):
     program = sanitized(Path(__file__).parent / "sanitized.cpp", PARTS)
     bundles = (toy_bundle, *(written(mode)[0] for mode in unit.MODES))

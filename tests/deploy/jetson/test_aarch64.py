@@ -61,7 +61,7 @@ def run(folder, *words):
     return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_golden_sequence_is_replayed_by_the_arm_binary(built):
     folder, said = built
     assert (folder / "bin" / "robot-rl-infer").read_bytes()[18:20] == b"\xb7\x00"  # EM_AARCH64
@@ -71,7 +71,7 @@ def test_the_golden_sequence_is_replayed_by_the_arm_binary(built):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_arm_binary_refuses_a_bundle_that_differs(built, tmp_path):
     folder, _ = built
     wrong = shutil.copytree(folder / "bundle", tmp_path / "wrong")
@@ -84,7 +84,7 @@ def test_the_arm_binary_refuses_a_bundle_that_differs(built, tmp_path):
     assert "policy.onnx was exported with" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_arm_binary_has_a_doctor(built):
     folder, _ = built
     done = run(folder, "--doctor", "--seconds", "0.05")

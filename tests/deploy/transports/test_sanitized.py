@@ -24,7 +24,7 @@ PARTS = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_read_or_write_goes_astray(sanitized, tmp_path, contract, port):
     program, text = sanitized(Path(__file__).parent / "sanitized.cpp", PARTS), tmp_path / "contract.json"
     text.write_text(contract)

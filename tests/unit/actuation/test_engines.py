@@ -5,7 +5,7 @@ import pytest
 import torch
 from robot_rl_envs.actuation.actuators import ActuatorNet, DcMotor, ExplicitPd, PositionPd
 
-pytestmark = pytest.mark.slow  # mujoco_warp compiles for most of a minute where its kernels are not cached
+pytestmark = pytest.mark.long  # mujoco_warp compiles for most of a minute where its kernels are not cached
 
 DELAY = {"delay_s": (0.0, 0.04)}
 

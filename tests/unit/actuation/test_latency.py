@@ -139,7 +139,7 @@ def test_each_world_draws_its_delay_at_a_reset_and_keeps_it(go2):
     [
         (PositionPd, "mujoco", 64),
         (ExplicitPd, "mujoco", 64),
-        pytest.param(PositionPd, "mujoco_warp", 8, marks=pytest.mark.slow),
+        pytest.param(PositionPd, "mujoco_warp", 8, marks=pytest.mark.long),
     ],
 )
 def test_jitter_varies_from_step_to_step_and_is_exact(actuator, engine, worlds, go2, formula):

@@ -28,7 +28,7 @@ def test_the_stages_add_up(make_env):
     assert "profile" not in bench_env(make_env, repeats=2, profile=False)
 
 
-@pytest.mark.parametrize("engine", ["mujoco", pytest.param("mujoco_warp", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("engine", ["mujoco", pytest.param("mujoco_warp", marks=pytest.mark.long)])
 def test_the_bare_engine_does_the_same_physics(engine):
     """A cart-pole's model is the same in every world: from the same state the same actions lead to the same state."""
     env = make(get_task("cartpole"), num_envs=3, device="cpu", engine=engine, seed=1)

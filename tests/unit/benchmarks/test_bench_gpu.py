@@ -140,7 +140,7 @@ def forked(monkeypatch, start_python):
     monkeypatch.setattr(bench_gpu, "subprocess", Event(**{**vars(subprocess), "Popen": start}))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_all_of_it_at_toy_size(forked, interpreter, tmp_path, capsys):
     code = bench_gpu.main(["toy=true", f"out={tmp_path / 'out'}", f"mjlab_python={interpreter()}"])
     shown = capsys.readouterr().out.replace("\n", " ")

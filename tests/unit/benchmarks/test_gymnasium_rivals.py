@@ -112,7 +112,7 @@ def test_advantages_end_with_the_episode(ppo):
     assert rollout.advantages(0.5, 0.5).tolist() == [0.75, -1.0, 0.0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_cleanrls_settings_train(ppo):
     log = EpisodeLog(4096, 2048)
     act = ppo.train("HalfCheetah-v5", 1, log)
@@ -123,7 +123,7 @@ def test_cleanrls_settings_train(ppo):
     assert act(np.zeros(17)).shape == (6,)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not (rivals.ROOT / rivals.DEFAULT_PYTHON).is_file(), reason="make rival-gymnasium was not run")
 @pytest.mark.parametrize("rival", list(rivals.RIVALS))
 def test_each_rival_trains_in_its_own_environment(rival):

@@ -38,7 +38,7 @@ def runs(make_run):
     return make_run("20", [1, 2, 3], task="leap")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rows_a_filter_an_order_groups_and_curves(runs, visit):
     page = visit()
     assert page.js("document.documentElement.dataset.rows") == "9"
@@ -67,7 +67,7 @@ def test_rows_a_filter_an_order_groups_and_curves(runs, visit):
     page.wait("document.querySelectorAll('.row.member').length === 4")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_address_shows_the_same_and_two_runs_are_compared(runs, visit):
     page = visit("#task=hop&picked=hop/00&picked=hop/01&open=hop/01&columns=loss/value&metrics=loss/value&axis=time_s")
     page.wait("document.getElementById('diff').innerText.includes('ppo.gamma')")
@@ -81,7 +81,7 @@ def test_the_address_shows_the_same_and_two_runs_are_compared(runs, visit):
     page.wait("document.getElementById('place').innerText === 'loss/value, 0:04'")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_a_run_brings_is_text_and_its_report_is_on_its_own(make_run, visit):
     bad = "<img src=x onerror=document.documentElement.dataset.bad=1>"
     make_run("01", [1, 2, 3])
@@ -104,7 +104,7 @@ def test_what_a_run_brings_is_text_and_its_report_is_on_its_own(make_run, visit)
     page.js(f"document.documentElement.dataset.errors = '{errors}'")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_that_is_trained_moves(make_run, visit):
     folder = make_run("01", [1.0, 2.0])
     page = visit()

@@ -148,7 +148,7 @@ def test_an_actor_needs_terms():
         Task(name="t", robot=task.robot, rewards=task.rewards, observations={"actor": task.observations["side"]})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_both_engines_show_the_same_state_alike(env):
     one, other = env(engine="mujoco", num_envs=3), env(engine="mujoco_warp", num_envs=3)
     for k in (one, other):

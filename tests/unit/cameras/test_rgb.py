@@ -10,7 +10,7 @@ from robot_rl_envs.mdp import objects, observations, rewards
 from robot_rl_envs.objects import Box
 from robot_rl_envs.task import Actions, Event, Observation, ObservationGroup, Reward, Sim, Task
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def test_colours_are_those_of_mujocos_renderer(rig, gl):

@@ -12,7 +12,7 @@ from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.task import Actions, Sim
 from robot_rl_envs.terrain import Obstacles, Stairs, TerrainCfg, build_terrain
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 WORLDS = 4
 
 

@@ -40,7 +40,7 @@ def test_the_help_names_every_fault(run):
         assert f"\n  {fault} " in out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_fault_is_survived(small_run, tmp_path, start_python):
     root, out = small_run.parents[1], tmp_path / "drill.json"
     before = contents(root)

@@ -33,7 +33,7 @@ def tear(path):
         file.truncate(path.stat().st_size // 2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_and_requeued_it_is_the_run(run, in_tmp, tiny, start_python):
     """`kill -9` in the middle, then the same command line again."""
     words = ("task=cartpole", *tiny.but("max_iterations=60"), "save_interval=5")
@@ -59,7 +59,7 @@ def test_killed_and_requeued_it_is_the_run(run, in_tmp, tiny, start_python):
     assert (code, "has done 60 iterations" in out) == (0, True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_kill_long_before_the_first_save_interval(run, in_tmp, tiny, start_python):
     """A checkpoint is there by time."""
     many = tiny.but("max_iterations=1000000", "save_interval=1000000", "save_interval_s=0.2")

@@ -35,7 +35,7 @@ def in_copy(start_python, copy):
     return call
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_new_robot_and_new_tasks_pass_their_tests(run, copy, in_copy):
     root = f"root={copy}"
     assert run("new", "robot", "demo_arm", root)[0] == 0

@@ -48,7 +48,7 @@ def test_what_can_be_written_arrives(monkeypatch, tmp_path):
     assert path.read_text() == "kept \\u2500\n"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["2>&1 | head -1", "2>/dev/full >/dev/full", ">&- 2>&- <&-"])
 def test_a_training_goes_on_without_its_terminal(in_tmp, tiny, where):
     words = " ".join([sys.executable, "-m", "robot_rl.cli.main", "train", "task=cartpole", *tiny])

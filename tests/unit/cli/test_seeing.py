@@ -27,7 +27,7 @@ BAD = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_height_scan_goes_through_an_encoder_and_into_the_bundle(run, in_tmp):
     words = ["actor.conv.groups=[actor.scan]", "critic.conv.groups=[critic.scan]", "critic.conv.shape=[11,17]"]
     assert run("train", "task=go2_rough", *SMALL, *words)[0] == 0
@@ -40,7 +40,7 @@ def test_a_height_scan_goes_through_an_encoder_and_into_the_bundle(run, in_tmp):
     assert "ONNX Runtime replays the golden sequence" in out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("words", "line"), BAD)
 def test_bad_settings_are_one_line(run, in_tmp, words, line):
     code, _, err = run("train", "task=go2_rough", *SMALL, *words)

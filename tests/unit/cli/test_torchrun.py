@@ -11,7 +11,7 @@ import pytest
 
 from robot_rl.sim2sim.link import free_ports
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 LAUNCH = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m")
 SURROUNDINGS = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}

@@ -221,7 +221,7 @@ def test_fine_tuning_with_another_network_is_refused(run, small_run, in_tmp, tin
     assert sorted(root.glob("*/*")) == before
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ctrl_c_saves_and_prints_how_to_resume(run, in_tmp, tiny):
     command = [sys.executable, "-m", "robot_rl.cli.main", "train", "task=cartpole", *tiny.but("max_iterations=1000000")]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

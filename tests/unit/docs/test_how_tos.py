@@ -97,7 +97,7 @@ def write(copy, attributes, content):
     return str(path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", HOW_TOS)
 def test_a_how_to_works_from_top_to_bottom(python, copy, name):
     done, touched = 0, set()
@@ -119,7 +119,7 @@ def test_a_how_to_works_from_top_to_bottom(python, copy, name):
         subprocess.run([sys.executable, "-m", "ruff", *check, *modules], cwd=copy, check=True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", OWN_MODELS)
 def test_a_stranger_gets_from_a_model_to_a_policy(python, copy, gl, kind):
     """The walk-through of docs/new_robot.md, line by line, and the tests that it writes."""

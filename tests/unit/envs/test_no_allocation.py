@@ -12,8 +12,11 @@ from robot_rl_envs.engine import DIRTY_STATE, DIRTY_VELOCITY
 from robot_rl_envs.engines.rows import RowWriter
 from robot_rl_envs.launch import Stage
 from robot_rl_envs.make import make_env
-from robot_rl_tasks.registry import get_task, list_tasks
+from robot_rl_tasks.registry import get_task
 from torch.profiler import ProfilerActivity, profile
+
+from tests.conftest import optimizing
+from tests.covering import tasks
 
 WORLDS = 4096  # or rows of a team; the smallest array over them, a mask of bytes, is 4 KiB
 PYTHON_KB = 3.0  # Python's own objects of one step: tuples, dictionaries, arguments of launches
@@ -21,13 +24,14 @@ WARM_UP = 2
 
 
 # Images of so many worlds would take minutes; their buffers are made once, by the camera.
-@pytest.fixture(scope="module", params=[name for name in list_tasks() if not get_task(name).images])
+@pytest.fixture(scope="module", params=tasks(lambda task: not task.images))
 def env(request):
     task = get_task(request.param)
     worlds = WORLDS // max(len(task.robots), 1)
-    env = make_env(task, num_envs=worlds, device="cpu", engine="mujoco", seed=3)
-    for _ in range(WARM_UP):
-        env.step(torch.zeros(WORLDS, env.num_actions))
+    with optimizing():
+        env = make_env(task, num_envs=worlds, device="cpu", engine="mujoco", seed=3)
+        for _ in range(WARM_UP):
+            env.step(torch.zeros(WORLDS, env.num_actions))
     gc.collect()
     gc.freeze()  # What is there stays: the collections of the tests look only at what they made.
     yield env

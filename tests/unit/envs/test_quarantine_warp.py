@@ -11,7 +11,7 @@ from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import observations, rewards
 from robot_rl_envs.task import Observation, ObservationGroup, Reward, Sim, TorchTerm
 
-pytestmark = pytest.mark.slow  # mujoco_warp compiles for most of a minute where its kernels are not cached
+pytestmark = pytest.mark.long  # mujoco_warp compiles for most of a minute where its kernels are not cached
 
 N, BAD, STEP, STEPS = 4, 2, 5, 50
 OTHERS = [0, 1, 3]

@@ -13,7 +13,7 @@ from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import events, randomize
 from robot_rl_envs.task import Event
 
-ENGINES = ["mujoco", pytest.param("mujoco_warp", marks=pytest.mark.slow)]
+ENGINES = ["mujoco", pytest.param("mujoco_warp", marks=pytest.mark.long)]
 N, DT, G = 4, 0.02, 9.81
 QUIET = {"force_xy": 0.0, "force_z": 0.0, "torque": 0.0, "duration_lo": 0.2, "duration_hi": 0.2}
 

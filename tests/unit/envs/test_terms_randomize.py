@@ -262,7 +262,7 @@ def test_nothing_compounds_over_a_thousand_resets(task):
     assert_nothing_compounds(env, resets=1000, window=20)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_nothing_compounds_on_mujoco_warp(task):
     env = make_env(task, num_envs=64, engine="mujoco_warp", seed=9)
     assert_nothing_compounds(env, resets=60, window=6)
@@ -283,7 +283,7 @@ def expected_constants(env, i):
     return constants_of(model)
 
 
-@pytest.mark.parametrize("engine", ["mujoco", pytest.param("mujoco_warp", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("engine", ["mujoco", pytest.param("mujoco_warp", marks=pytest.mark.long)])
 def test_what_derives_from_masses_is_recomputed_at_a_reset_for_the_worlds_that_were_reset(task, engine):
     env = make_env(task, num_envs=4, engine=engine, seed=2)
     for _ in range(3):
@@ -336,7 +336,7 @@ def test_any_number_of_threads_and_a_restored_state_give_the_same_bits(task):
     assert torch.equal(rollout(one, 20, first=20), rollout(three, 20, first=20))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_restored_state_gives_the_same_bits_on_mujoco_warp(task):
     one, two = (make_env(task, num_envs=4, engine="mujoco_warp", seed=4) for _ in range(2))
     rollout(one, 20)

@@ -88,7 +88,7 @@ def test_a_signal_before_the_first_iteration_is_requeued_and_leaves_nothing(run,
     assert not (in_tmp / "runs").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_scheduler_that_signals_every_process_of_a_job(in_tmp, tiny, start_python):
     """The worlds are processes, too; they live on until the iteration is over."""
     pytest.importorskip("gymnasium")
@@ -117,7 +117,7 @@ def _wait_until_handled(pid: int) -> None:
     raise AssertionError("no handler within 30 s")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "code", "delays"),
     [(signal.SIGTERM, 85, (0.0, 1.0, 2.5)), (signal.SIGINT, 130, (0.3, 1.7)), (signal.SIGHUP, 85, (1.3,))],

@@ -144,7 +144,7 @@ def test_a_task_named_by_its_module_is_a_run_of_its_own_name(run, in_tmp, at_hom
     sys.modules.pop("their_tasks")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_bundle_of_such_a_task_needs_trust(run, in_tmp, at_home, tiny, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     (in_tmp / "their_tasks.py").write_text(NATIVE)

@@ -228,7 +228,7 @@ def test_an_id_stays_with_its_flow_and_task(capsys):
     assert "id=m1: is there with task=any; give another id=" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_cartpole_from_the_training_to_the_binary(tmp_path, monkeypatch, capsys):
     """The whole flow, then a bound that fails: it is named, and nothing is repeated."""
     pytest.importorskip("robot_rl_runtime")

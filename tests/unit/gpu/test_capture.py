@@ -103,7 +103,7 @@ def test_what_a_step_of_the_environment_asks_of_warp_is_found(monkeypatch):
     assert all("in asks" in one.where for one in findings)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("task", list_tasks())
 def test_every_task_can_be_captured(task):
     cfg, found = learner_of(task), get_task(task)
@@ -116,7 +116,7 @@ def test_every_task_can_be_captured(task):
     assert [str(one) for one in findings] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("learner", "changes"),
     [

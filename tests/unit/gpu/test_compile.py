@@ -49,7 +49,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("kernels")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("task", [lambda: get_task("go2_flat"), seen_go2], ids=["go2_flat", "a camera"])
 def test_the_environments_kernels_compile_without_a_spill(task, folder):
     results = compile_all(own(kernels_of(task())), [CHIPS[90]], folder, jobs=2)
@@ -60,7 +60,7 @@ def test_the_environments_kernels_compile_without_a_spill(task, folder):
     assert all((folder / one.module / f"{one.module}.sm90.cubin").is_file() for one in results)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_is_collected_is_what_is_launched(monkeypatch):
     collected, launched = kernels_of(get_task("cartpole")), set()
     real = {name: getattr(wp, name) for name in ("launch", "launch_tiled")}
@@ -203,7 +203,7 @@ def test_the_command_refuses_what_it_cannot_compile(run):
         assert err.count("\n") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_makes_a_cache(run, in_tmp, monkeypatch):
     """With every tenth of the engine's modules: all of them take a minute of one core."""
 

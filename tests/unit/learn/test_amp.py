@@ -370,7 +370,7 @@ def test_nothing_is_read_from_the_device():
     assert reads.seen == ["aten::_local_scalar_dense"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_policy_learns_the_speed(recording):
     cfg = PPOLearnerCfg(
         num_steps=25,

@@ -68,7 +68,7 @@ def distance(directory, case, other="equal"):
     return max(float((one[name].double() - two[name].double()).abs().max()) for name in one)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("case", ALONE_CASES)
 def test_two_processes_are_one_with_the_worlds_of_both(trained, case):
     """Equal but for rounding, quarantined samples and mirrored ones included; also the rate, which adapts."""
@@ -83,12 +83,12 @@ def test_two_processes_are_one_with_the_worlds_of_both(trained, case):
         assert row == pytest.approx(alone, rel=1e-3, abs=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_advantages_normalized_by_each_process_alone_would_show(trained):
     assert distance(trained, "by_itself") > 1e-2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("case", ["equal", "mirrored", "distilled", "taught", "minibatches"])
 def test_the_copies_of_the_networks_stay_equal_to_the_bit(trained, case):
     first, second = (tensors(trained, case, 2, rank) for rank in (0, 1))
@@ -97,7 +97,7 @@ def test_the_copies_of_the_networks_stay_equal_to_the_bit(trained, case):
     assert rows(trained, case)[0] == rows(trained, case)[1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_processes_draw_actions_and_minibatches_of_their_own(trained):
     first, second = (tensors(trained, "minibatches", 2, rank) for rank in (0, 1))
     for name in ("noise", "random.noise", "random.order"):
@@ -106,7 +106,7 @@ def test_processes_draw_actions_and_minibatches_of_their_own(trained):
     assert abs(float(correlation)) < 0.25
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_student_of_several_processes_learns_and_is_resumed_to_the_bit(trained):
     """The worlds that follow the teacher are drawn by each process for itself."""
     for row in rows(trained, "taught"):
@@ -117,7 +117,7 @@ def test_a_student_of_several_processes_learns_and_is_resumed_to_the_bit(trained
     assert not torch.equal(first["auxiliary.teacher.random"], second["auxiliary.teacher.random"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_resumed_run_is_the_run(trained):
     """Each process's worlds, memories and random numbers among it: they are in a file of its own."""
     for row in rows(trained, "resumed"):
@@ -125,7 +125,7 @@ def test_a_resumed_run_is_the_run(trained):
         assert row["files"] == ["env.rank1.safetensors", "env.safetensors", "meta.json", "model.safetensors"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_only_the_first_process_writes(trained):
     lines = [json.loads(line) for line in (trained / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [line["iteration"] for line in lines] == [1, 2, 3]
@@ -134,7 +134,7 @@ def test_only_the_first_process_writes(trained):
     assert len(list((trained / "run" / "tb").iterdir())) <= 2  # A file for each of the two calls.
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_loss_that_is_not_finite_in_one_process_ends_all(trained):
     for row in rows(trained, "broken"):
         assert row["iteration"] == 1
@@ -143,13 +143,13 @@ def test_a_loss_that_is_not_finite_in_one_process_ends_all(trained):
     assert not (trained / "broken" / "checkpoints").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_stop_of_one_process_stops_all_after_the_same_iteration(trained):
     for row in rows(trained, "stopped"):
         assert row == {"error": "Interrupted: interrupted by SIGUSR1 after iteration 2", "saved": "True"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_messages(trained):
     first, second = rows(trained, "refused")
     assert first["error"] == "UserError: root=/x: cannot make it"
@@ -159,7 +159,7 @@ def test_messages(trained):
         assert (row["answer"], row["everyone"], row["any"]) == ("there", 1, [True, False])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_process_that_loses_the_others_reports_it_in_one_line(trained):
     assert (trained / "lost.txt").read_text().startswith("PeerError: process 0 of 2 lost the others (")
     assert len((trained / "lost.txt").read_text().splitlines()) == 1

@@ -54,7 +54,7 @@ def cue_cfg(kind, sequence=0):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "sequence"), [("gru", 0), ("lstm", 0), ("gru", 4)])
 def test_a_cue_is_remembered(kind, sequence):
     """Shown once, needed five steps long; sequences of 4 steps begin with what is remembered, so 5 is no bound."""
@@ -72,6 +72,6 @@ def test_a_cue_is_remembered(kind, sequence):
     assert max(miss) < 0.1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_without_a_memory_a_cue_is_lost():
     assert Runner(CueEnv(), cue_cfg("none")).learn(25)["episode/return"] < -4.5

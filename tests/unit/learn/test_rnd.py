@@ -212,7 +212,7 @@ class LockEnv(VecEnv):
         return self.get_observations(), opened.float(), time_outs, {"time_outs": time_outs}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("weight", [0.0, 1.0])
 def test_curiosity_opens_a_lock_that_chance_does_not(weight):
     cfg = PPOLearnerCfg(

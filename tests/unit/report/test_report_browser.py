@@ -7,7 +7,7 @@ import pytest
 
 from robot_rl.report.page import write_report
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def attribute(dom: str, name: str) -> str:

@@ -1,12 +1,14 @@
 """Every task of the registry: a run in two pieces is the run, bit for bit."""
 
 import pytest
-from robot_rl_tasks.registry import get_task, list_tasks
+from robot_rl_tasks.registry import get_task
+
+from tests.covering import tasks
 
 from .conftest import assert_same_run, in_two, learner
 
 
-@pytest.mark.parametrize("name", list_tasks())
+@pytest.mark.parametrize("name", tasks())
 def test_a_resumed_run_is_the_run(name, maker, tmp_path):
     task = get_task(name)
     own = {key: value for key, value in task.learner.items() if not key.endswith("hidden") and key != "num_steps"}

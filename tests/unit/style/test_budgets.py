@@ -1,6 +1,7 @@
 """The style rules that no linter checks, applied to every module of the five packages."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -15,6 +16,7 @@ PACKAGES = (
     "deploy_jetson/robot_rl_deploy",
 )
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+parse = functools.cache(ast.parse)  # Each rule looks at every module.
 MAX_FUNCTION, MAX_PARAMETERS, MAX_ROBOT = 60, 8, 150
 
 # A term's decorator makes the Warp function by itself.
@@ -72,7 +74,7 @@ def imported(node):
 def over_budget(text, name):
     """What breaks a budget in a module, one line each."""
     found = []
-    for node in functions(ast.parse(text)):
+    for node in functions(parse(text)):
         length = (node.end_lineno or node.lineno) - node.lineno + 1
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         count = len([argument for argument in arguments if argument.arg not in ("self", "cls")])
@@ -91,7 +93,7 @@ def is_term(node):
 def loads_code(text):
     """What in a module could run code from a file it reads."""
     found = []
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parse(text)):
         found += [f"{node.lineno}: import {name}" for name in imported(node) & UNSAFE_MODULES]  # type: ignore[attr-defined]
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
@@ -108,23 +110,36 @@ def loads_code(text):
 def heavy_at_import(text, name):
     """Heavy packages that a module imports when it is imported."""
     found = set()
-    for node in top_level(ast.parse(text)):
+    for node in top_level(parse(text)):
         found |= {package for package in imported(node) & HEAVY if name not in ABOUT.get(package, ())}
     return sorted(found)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_module_keeps_the_rules(path):
-    text, name = path.read_text(), str(path.relative_to(ROOT))
-    assert over_budget(text, name) == []
-    assert loads_code(text) == []
-    assert heavy_at_import(text, name) == []
-    assert ast.get_docstring(ast.parse(text)), "the first line of a module describes it"
+@pytest.fixture(scope="module")
+def modules():
+    """(path below the repository, text) of every module."""
+    return [(str(path.relative_to(ROOT)), path.read_text()) for path in MODULES]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / PACKAGES[3]).glob("*/robot.py")), ids=lambda path: path.parent.name)
-def test_a_robot_is_one_short_file(path):
-    assert len(path.read_text().splitlines()) <= MAX_ROBOT
+def test_functions_keep_their_budgets(modules):
+    assert [line for name, text in modules for line in over_budget(text, name)] == []
+
+
+def test_nothing_that_is_read_runs_code(modules):
+    assert [f"{name}:{line}" for name, text in modules for line in loads_code(text)] == []
+
+
+def test_heavy_packages_are_imported_when_they_are_needed(modules):
+    assert {name: found for name, text in modules if (found := heavy_at_import(text, name))} == {}
+
+
+def test_the_first_line_of_a_module_describes_it(modules):
+    assert [name for name, text in modules if not ast.get_docstring(parse(text))] == []
+
+
+def test_a_robot_is_one_short_file():
+    lines = {path: len(path.read_text().splitlines()) for path in (ROOT / PACKAGES[3]).glob("*/robot.py")}
+    assert {path: count for path, count in lines.items() if count > MAX_ROBOT} == {}
 
 
 def test_all_packages_are_looked_at():

@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[3]
 FILES = sorted(
     path for suffix in ("*.h", "*.cpp") for path in (ROOT / "deploy_jetson" / "runtime" / "src").glob(suffix)
@@ -66,12 +64,13 @@ def over_budget(text, name):
     return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_a_file_keeps_the_budgets(path):
-    text = path.read_text()
-    assert over_budget(text, path.name) == []
-    assert "\t" not in text
-    assert text.endswith("\n")
+def test_files_keep_the_budgets():
+    assert [line for path in FILES for line in over_budget(path.read_text(), path.name)] == []
+
+
+def test_files_have_no_tabs_and_end_with_a_line():
+    texts = {path.name: path.read_text() for path in FILES}
+    assert [name for name, text in texts.items() if "\t" in text or not text.endswith("\n")] == []
 
 
 def test_every_header_describes_itself():

@@ -93,7 +93,8 @@ def test_only_a_robot_of_the_team_drops_out(make):
 
 
 def test_a_film_shows_all_robots(make, gl):
-    from robot_rl.viewer.video import VideoCfg, film
+    from robot_rl.viewer.video import film
+    from robot_rl.viewer.video_cfg import VideoCfg
 
     env = make(2, 4)
     (first, *_) = film(env, still, VideoCfg(seconds=0.1, fps=20, num_robots=4, width=320, height=240))

@@ -88,7 +88,7 @@ def test_a_terrain_without_a_spawn_point_is_refused_when_the_environment_is_buil
         make_env(task, num_envs=2, engine="mujoco", num_threads=1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["hfield", "boxes"])
 def test_robots_stand_on_the_gpu_s_engine_as_on_the_cpu_s(form):
     bases = []

@@ -128,7 +128,7 @@ def test_a_ball_comes_to_rest_on_the_ground_that_the_lookup_says(small, lookup, 
     assert (model.geom("floor").contype[0], model.geom("floor").conaffinity[0]) == (1, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_mujoco_warp_sees_the_same_ground(small, lookup):
     import mujoco_warp as mjw
     import warp as wp

@@ -157,7 +157,7 @@ def test_heading_of_a_tilted_robot_that_faces_left():
     np.testing.assert_allclose(heading(turn) @ [1.0, 0.0], [0.0, 1.0], atol=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_bundle_that_comes_with_the_project_walks():
     import robot_rl_tasks
     from robot_rl_deploy.policy import BundlePolicy

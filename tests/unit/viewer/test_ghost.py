@@ -80,7 +80,7 @@ def test_a_task_without_motions_has_no_ghost():
     assert Motions.of(SimpleNamespace(scene=None)) is None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_motion_is_chosen_in_a_browser(visit):
     with contextlib.closing(make_env(get_task("g1_track"), num_envs=1, engine="mujoco", num_threads=1)) as env:
         player = Player(env, None, port=0)

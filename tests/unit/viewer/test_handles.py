@@ -94,7 +94,7 @@ def test_only_a_free_object_can_be_placed(player):
     assert cube(player)[0] == [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_cube_lies_where_it_was_dropped_in_a_browser(visit):
     task = get_task("panda_lift")
     task.episode_length_s = 1e4

@@ -122,7 +122,7 @@ def test_taken_port(fake_env):
             play(fake_env(), None, port=port)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_page_in_a_browser(page, tmp_path):
     fake = Path(__file__).parent / "conftest.py"
     server = subprocess.Popen(

@@ -12,7 +12,8 @@ from robot_rl.viewer.command import command_info
 from robot_rl.viewer.drive import can_be_pushed, command_frame
 from robot_rl.viewer.play import Player
 from robot_rl.viewer.target import GIZMO_M
-from robot_rl.viewer.video import COMMAND, VideoCfg, draw_numbers, film, strip_height
+from robot_rl.viewer.video import COMMAND, draw_numbers, film, strip_height
+from robot_rl.viewer.video_cfg import VideoCfg
 
 ROW = r"/x \[m\]\s+{x}\s+y \[m\]\s+{y}\s+z \[m\]\s+{z}/.test(document.body.innerText)"
 
@@ -135,7 +136,7 @@ def test_the_strip_of_a_target_lists_its_numbers():
         assert (np.diff(columns) > 12).sum() >= min(count, 8) - 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_target_is_dragged_in_a_browser(visit, play_arm):
     player = play_arm("position")
     view = visit(player)

@@ -10,13 +10,13 @@ from robot_rl.errors import UserError
 from robot_rl.viewer.command import CommandInfo
 from robot_rl.viewer.video import (
     COMMAND,
-    VideoCfg,
     draw_progress,
     draw_tracking,
     film,
     strip_height,
     write_video,
 )
+from robot_rl.viewer.video_cfg import VideoCfg
 
 
 def record(env, policy, path, cfg):

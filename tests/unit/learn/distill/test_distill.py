@@ -54,7 +54,7 @@ def test_a_student_comes_near_its_teacher(teacher_run):
     assert 0.15 < rows[7]["teacher/share"] < 0.35
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_imitating_in_its_own_states_beats_cloning_in_the_teachers(teacher_run):
     """In the teacher's states the last action determines nearly all of the next, in its own it leads a clone astray."""
     losses, found = [], []
@@ -311,7 +311,7 @@ def test_a_teacher_with_a_memory_forgets_at_the_end_of_episodes(tmp_path, kind):
         torch.testing.assert_close(teacher.hook.memory, state, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_student_that_remembers_sees_through_noise(teacher_run):
     """Position and velocity are in what it saw before: it errs less than a student without a memory."""
     errors = []

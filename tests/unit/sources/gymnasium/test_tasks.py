@@ -20,8 +20,10 @@ from robot_rl_tasks.gymnasium import env_id
 from robot_rl_tasks.registry import get_task, list_tasks
 
 from robot_rl.sources.gymnasium.adapter import GymEnv
+from tests.covering import tasks
 
 TASKS = [name for name in list_tasks() if not get_task(name).robots]
+CHOSEN = tasks(lambda task: not task.robots)
 MODES = ["NextStep", "SameStep", "Disabled"]
 # The warnings of the checker about infinite boxes and about actions beyond one are advice.
 ADVICE = ("probably too", "recommend using a symmetric")
@@ -76,7 +78,7 @@ def actions_of(env, rng, steps):
     return rng.uniform(-1.0, 1.0, size=shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", CHOSEN)
 def test_the_checker_passes(task):
     env = gymnasium.make(env_id(task), num_threads=1)
     with warnings.catch_warnings(record=True) as heard:
@@ -87,7 +89,7 @@ def test_the_checker_passes(task):
     assert [line for line in messages if not any(words in line for words in ADVICE)] == []
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", CHOSEN)
 def test_a_vector_of_worlds_keeps_its_word(make, task):
     env = make(task, 3, groups="all")
     assert env.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
@@ -211,7 +213,7 @@ def test_infos_of_single_worlds():
 
 
 ENGINES = [(task, "mujoco") for task in BUILT]
-ENGINES += [pytest.param(task, "mujoco_warp", marks=pytest.mark.slow) for task in ("remembering", "go2_flat")]
+ENGINES += [pytest.param(task, "mujoco_warp", marks=pytest.mark.long) for task in ("remembering", "go2_flat")]
 
 
 @pytest.mark.parametrize(("task", "engine"), ENGINES)
