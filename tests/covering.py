@@ -1,4 +1,4 @@
-"""The tasks that stand for all in the tests that every change needs: each feature of a task is in one of them."""
+"""What stands for all in the tests that every change needs: of a test's values some are short, the others are long."""
 
 import pytest
 from robot_rl_tasks.registry import get_task, list_tasks
@@ -7,7 +7,14 @@ COVERING = ("ant_v5", "cartpole", "g1_track", "go2_flat", "go2_team", "panda_lif
 """A model that is a whole scene, an effort task, motions, a legged robot, a team, objects with images."""
 
 
-def tasks(keep=lambda task: True):
-    """Return the tasks that `keep` accepts, to parametrize by; all but the covering ones are for the long tests."""
+def chosen(values, *always):
+    """Return values to parametrize by; all but `always` are for the long tests."""
+    values = list(values)
+    assert set(always) <= set(values)
+    return [value if value in always else pytest.param(value, marks=pytest.mark.long) for value in values]
+
+
+def tasks(keep=lambda task: True, always=COVERING):
+    """Return the tasks that `keep` accepts, to parametrize by; all but `always` are for the long tests."""
     names = [name for name in list_tasks() if keep(get_task(name))]
-    return [name if name in COVERING else pytest.param(name, marks=pytest.mark.long) for name in names]
+    return chosen(names, *(name for name in always if name in names))

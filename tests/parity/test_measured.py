@@ -55,6 +55,7 @@ def build(num_envs):
     return make_env(evaluation_task(ball_task()), num_envs=num_envs, engine="mujoco", seed=7, num_threads=1)
 
 
+@pytest.mark.long
 def test_the_bundle_evaluates_as_the_torch_policy(exported):
     actor, out = exported
     result = evaluate_run(lambda: build(6), policy=lambda obs: actor.mean(obs["actor"]), bundle=out, seconds=1.5)

@@ -32,6 +32,7 @@ def test_explicit_delay_is_exact_to_the_substep(go2, frozen):
     np.testing.assert_allclose(np.array(seen), want, atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("actuator", [PositionPd, DcMotor, ExplicitPd])
 def test_delay_is_exact_to_the_substep_in_motion(actuator, go2, formula, put_states):
     """A target a substep; the torque of each is the formula's with the target so many substeps ago."""
@@ -50,6 +51,7 @@ def test_delay_is_exact_to_the_substep_in_motion(actuator, go2, formula, put_sta
         np.testing.assert_allclose(env.state.joint_torque.numpy(), formula(target, pos, vel, curve), atol=1e-3)
 
 
+@pytest.mark.long
 def test_long_episodes_keep_the_delay_exact(go2):
     """Twenty seconds on, the engine's clock has gathered rounding errors; the sample it picks has not moved."""
     env = go2(PositionPd(delay_s=(3 * DT, 3 * DT)), num_envs=1, sim={"decimation": 1}, task={"episode_length_s": 1e3})

@@ -30,6 +30,7 @@ def roll(env, steps, seed=0):
     return torch.stack(seen)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_go2_stands_for_two_seconds(kind, actuators, go2):
     env = go2(actuators[kind], num_envs=8)

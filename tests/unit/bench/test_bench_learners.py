@@ -58,6 +58,7 @@ def test_another_bound_may_be_given():
         find_goal(task, metric="return")
 
 
+@pytest.mark.long
 def test_learners_in_turn_and_again_from_the_file(tmp_path, capsys):
     out = tmp_path / "found.json"
     words = ("bench", "learners", "task=cartpole", "every=0", "episodes=2", f"out={out}", "actor.hidden=[8]")

@@ -114,6 +114,7 @@ def make_session(observer, extra=None):
     return runner
 
 
+@pytest.mark.long
 def test_parts_and_stages_add_up(tmp_path):
     """And the runner is as it was afterwards."""
     sessions = []

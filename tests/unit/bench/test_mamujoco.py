@@ -31,6 +31,7 @@ def test_what_is_compared_with_the_published_return():
     assert _first(curve, 301.0) is None
 
 
+@pytest.mark.long
 def test_a_short_training_from_the_command_line(tmp_path, monkeypatch, capsys):
     robots = pytest.importorskip("gymnasium_robotics").mamujoco_v1
     monkeypatch.setattr("robot_rl.bench.mamujoco.EVALUATED", 2)

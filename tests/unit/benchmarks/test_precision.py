@@ -19,6 +19,7 @@ def precision(monkeypatch):
     return precision
 
 
+@pytest.mark.long
 def test_every_kind_of_flow_is_trained_once_and_compared(precision, tiny, tmp_path):
     out = tmp_path / "precision.json"
     train = " ".join(word for word in tiny if not word.startswith("num_threads"))

@@ -42,6 +42,7 @@ def env():
     one.close()
 
 
+@pytest.mark.long
 def test_ours_learns_with_images_in_the_observations_and_keeps_none(env, tmp_path):
     runner = Runner(env, CFG, run_dir=tmp_path)
     assert torch.isfinite(torch.tensor(runner.learn(2)["loss/value"]))

@@ -9,6 +9,7 @@ from robot_rl.bench import overlap
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 
 
+@pytest.mark.long
 def test_both_kinds_of_worlds_are_measured(run, in_tmp, monkeypatch):
     # Small networks and two steps of the optimizer in an iteration: how long they take is not checked.
     brief = functools.partial(PPOLearnerCfg, num_steps=4, ppo=PPOCfg(epochs=1, minibatches=2))

@@ -109,6 +109,7 @@ def registered(folder, name):
     return site
 
 
+@pytest.mark.long
 def test_a_project_is_a_package_its_task_trains_and_its_tests_pass(run, in_tmp, tiny, monkeypatch):
     code, out, err = run("new", "project", "walkers")
     assert code == 0, err

@@ -47,6 +47,7 @@ def test_training_says_what_is_rounded(root, tiny, capfd):
     assert [json.loads(row)["precision/log_ratio_max"] for row in rows] == [0.0, 0.0]
 
 
+@pytest.mark.long
 def test_a_resumed_run_has_the_bits_of_one_that_was_not_ended(run, root, tiny):
     words = ["train", "task=cartpole", *tiny.but("max_iterations=4"), "precision=int8", f"root={root}"]
     assert main([*words, "run_id=whole"]) == 0
@@ -69,6 +70,7 @@ def test_another_precision_of_a_run_is_refused_without_a_hint_that_leads_nowhere
     assert "precision.mode=bf16: run int8 has int8; choose another run_id=\n" in capfd.readouterr().err
 
 
+@pytest.mark.long
 def test_an_evaluation_that_is_too_short_for_its_metric_has_none(run, root, tmp_path):
     out = tmp_path / "short.json"
     assert main(["eval", "run=int8", f"root={root}", "episodes=3", "seconds=0.1", "form=torch", f"out={out}"]) == 0
@@ -76,6 +78,7 @@ def test_an_evaluation_that_is_too_short_for_its_metric_has_none(run, root, tmp_
     assert all(row["return"]["mean"] is not None for row in rows)
 
 
+@pytest.mark.long
 def test_what_is_larger_by_being_better_is_worse_by_less(compared):
     _, found = compared
     plain = found["sensitivity"][0]
@@ -87,6 +90,7 @@ def test_what_is_larger_by_being_better_is_worse_by_less(compared):
     assert table["head"][-2:] == ["upright", "worse by"]
 
 
+@pytest.mark.long
 def test_evaluation_compares_flows_and_layers_and_the_report_shows_it(run, root, compared):
     out, found = compared
     assert "torch and ONNX agree" in out
@@ -104,6 +108,7 @@ def test_evaluation_compares_flows_and_layers_and_the_report_shows_it(run, root,
     assert "precision of each layer" in page
 
 
+@pytest.mark.long
 def test_an_opset_is_given_for_an_older_runtime(run, root, tmp_path, capfd):
     out = tmp_path / "older"
     assert main(["export", "run=int8", f"root={root}", "opset=19", f"out={out}"]) == 0
@@ -112,6 +117,7 @@ def test_an_opset_is_given_for_an_older_runtime(run, root, tmp_path, capfd):
     assert "opset=18: int8 needs 19 or newer; leave it out" in capfd.readouterr().err
 
 
+@pytest.mark.long
 def test_quantization_after_training_needs_a_place_of_its_own(run, root, tmp_path, capfd):
     assert main(["export", "run=int8", "precision=fp8", f"root={root}"]) == 2
     assert "precision=fp8: the run has int8; give out= for a bundle that differs from its own" in capfd.readouterr().err

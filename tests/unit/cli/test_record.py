@@ -31,6 +31,7 @@ def test_the_file(recorded):
     assert float(motion.pairs.abs().max()) > 0.0
 
 
+@pytest.mark.long
 def test_a_prior_learns_from_it(run, in_tmp, tiny, recorded):
     words = ["amp.weight=0.5", f"amp.motions={recorded}", "amp.hidden=[8]", "amp.batch=16", "amp.replay=64"]
     code, _, err = run("train", "task=cartpole", *tiny, *words, "rnd.weight=0.1", "rnd.hidden=[8]")

@@ -50,6 +50,7 @@ def test_bad_settings_are_one_line(run, in_tmp, words, line):
     assert not list(in_tmp.glob("runs/go2_rough/*"))
 
 
+@pytest.mark.long
 def test_bounded_actions_with_a_deviation_of_the_state_from_training_to_evaluation(run, in_tmp, tiny):
     words = ["actor.distribution=squashed", "actor.state_std=true", "actor.bound=0.5", "symmetry=none"]
     assert run("train", "task=cartpole", *tiny, *words)[0] == 0

@@ -49,6 +49,7 @@ def test_overrides_by_name_reach_task_and_learner(run, in_tmp, tiny):
     assert meta["learner"]["ppo"]["learning_rate"] == 5e-4
 
 
+@pytest.mark.long
 def test_what_an_evaluation_takes_of_a_metric_may_change_when_a_run_goes_on_by_its_id(run, in_tmp, tiny):
     assert run("train", "task=cartpole", *tiny.but("max_iterations=1"), "run_id=mine")[0] == 0
     code, _, err = run("train", "task=cartpole", *tiny, "run_id=mine", "metrics.upright.over=end")
@@ -113,6 +114,7 @@ BAD = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("words", "message"), BAD)
 def test_bad_input_is_one_line_exit_2_and_nothing_written(run, in_tmp, monkeypatch, words, message):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -195,6 +197,7 @@ def test_a_damaged_or_missing_checkpoint(run, in_tmp, tiny):
     assert "has no checkpoint" in err
 
 
+@pytest.mark.long
 def test_fine_tuning_starts_from_the_weights_of_a_run(run, small_run, in_tmp, tiny):
     root = f"root={small_run.parent.parent}"
     still = ["max_iterations=1", "ppo.learning_rate=1e-9", "ppo.schedule=fixed"]

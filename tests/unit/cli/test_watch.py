@@ -22,6 +22,7 @@ def run_dir(small_run, tmp_path):
     return RunDir(tmp_path / "runs" / "cartpole" / "a")
 
 
+@pytest.mark.long
 def test_a_training_in_another_process_is_followed_to_its_end(start_python, run, tmp_path):
     small = [word for word in TINY if not word.startswith("max_iterations=")]
     words = ["-m", "robot_rl.cli.main", "train", "task=cartpole", *small, "max_iterations=4", "run_id=w"]

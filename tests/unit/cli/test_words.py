@@ -102,6 +102,7 @@ def resolved(monkeypatch):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("words", "message"), TRAIN)
 def test_train_refuses_what_it_would_misread(run, in_tmp, resolved, words, message):
     code, out, err = run("train", TASK, *words)
@@ -127,9 +128,7 @@ def test_other_commands_refuse_it_too(run, in_tmp, line, message):
     "words",
     [
         ["-m", TASK, "seed=1,2"],
-        [TASK, "-m", "seed=1,2"],
         [TASK, "--multirun", "seed=1,2", "-m"],
-        [TASK, "seed=1,2", "-m"],
     ],
 )
 def test_the_flag_of_a_sweep_may_stand_anywhere(run, in_tmp, resolved, words):

@@ -116,6 +116,7 @@ def test_one_thread_within_and_between_and_no_spinning(toy_bundle, monkeypatch):
     assert options.get_session_config_entry("session.inter_op.allow_spinning") == "0"
 
 
+@pytest.mark.long
 def test_an_older_bundle_is_replaced_whole_or_not_at_all(
     toy_bundle, toy_actor, description, training, tmp_path, monkeypatch
 ):

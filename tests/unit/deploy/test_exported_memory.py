@@ -60,11 +60,11 @@ def make_bundle():
 @pytest.mark.parametrize(
     ("kind", "layers", "mirrored", "fields"),
     [
-        ("gru", 1, False, {}),
+        pytest.param("gru", 1, False, {}, marks=pytest.mark.long),
         ("gru", 2, False, {"distribution": "squashed", "bound": 0.8}),
         ("lstm", 1, False, {"conv": ConvCfg(groups=("actor.joint_vel",), channels=(4, 8), features=6)}),
-        ("lstm", 2, False, {}),
-        ("gru", 2, True, {}),
+        pytest.param("lstm", 2, False, {}, marks=pytest.mark.long),
+        pytest.param("gru", 2, True, {}, marks=pytest.mark.long),
         ("lstm", 1, True, {"state_std": True}),
     ],
 )

@@ -33,9 +33,9 @@ def make_actor(mirrored=False, **fields):
     ("mirrored", "fields"),
     [
         (False, CONV),
-        (True, CONV),
+        pytest.param(True, CONV, marks=pytest.mark.long),
         (False, CONV | {"activation": "silu", "state_std": True}),
-        (False, SQUASHED),
+        pytest.param(False, SQUASHED, marks=pytest.mark.long),
         (True, SQUASHED | {"state_std": True}),
     ],
     ids=["conv", "conv-mirrored", "conv-state_std", "squashed", "squashed-state_std-mirrored"],

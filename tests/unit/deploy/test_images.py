@@ -96,7 +96,7 @@ def test_only_a_measured_signal_is_an_image(description, training):
         make_contract(wrong, training)
 
 
-@pytest.fixture(scope="module", params=["depth", "rgb"])
+@pytest.fixture(scope="module", params=["depth", pytest.param("rgb", marks=pytest.mark.long)])
 def seen(request, tmp_path_factory):
     """A cart-pole's environment with a small camera, an untrained policy of both groups, and its bundle."""
     task = cart(width=12, height=8, delay_steps=(0, 2), missing=0.05)

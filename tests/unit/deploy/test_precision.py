@@ -17,6 +17,7 @@ from robot_rl_deploy.policy import BundlePolicy
 from robot_rl_deploy.strict import ContractError
 from robot_rl_deploy.verify import verify_bundle
 
+from tests.covering import chosen
 from tests.unit.deploy.rounded import RoundedActor
 
 MODES = ("int8", "fp8", "bf16")
@@ -81,7 +82,7 @@ def written(tmp_path_factory):
     return make
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", chosen(SHAPES, "plain"))
 @pytest.mark.parametrize("mode", MODES)
 def test_a_bundle_is_written_and_replayed(written, mode, shape):
     out, report, actor = written(mode, shape)
@@ -179,6 +180,7 @@ def test_an_opset_that_is_too_old_is_refused(make_toy_env, training, tmp_path, m
         export_policy(make_toy_env(), actor, tmp_path / "policy", run=training, opset=opset)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("mode", "opset"), [("int8", 19), ("fp8", 20), ("bf16", 19)])
 def test_a_network_is_written_in_an_older_opset(make_toy_env, training, tmp_path, mode, opset):
     actor = RoundedActor(30, 2, mode)

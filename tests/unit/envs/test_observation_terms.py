@@ -1,10 +1,12 @@
 """Position and shape of a term in its group, as a learner with encoders takes it."""
 
+import pytest
 import torch
 from robot_rl_envs.mdp import observations, sensing
 from robot_rl_envs.task import Observation, ObservationGroup
 
 
+@pytest.mark.long
 def test_a_scan_is_a_grid_for_each_value_of_its_history(puppet, go2_task):
     gyro = Observation(observations.base_ang_vel, history=3)
     terms = {"gyro": gyro, "scan": Observation(sensing.height_scan, offset=0.3, history=2)}

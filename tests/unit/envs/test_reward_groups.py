@@ -34,6 +34,7 @@ def test_each_group_has_its_sum_and_the_whole_is_floored(puppet, cart_task, fuse
     assert reward[1] == 0.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_quarantined_world_earns_nothing_in_any_group(puppet, cart_task, fused):
     doll = puppet(cart_task(rewards={"alive": Reward(rewards.alive, weight=1.0), "x": cost(fused=fused)}), num_envs=2)

@@ -57,6 +57,7 @@ def run(env, steps=STEPS):
     return [{name: value.clone().numpy() for name, value in env.step(actions)[0].items()} for _ in range(steps)]
 
 
+@pytest.mark.long
 def test_no_substep_s_force_is_missed(make_task):
     task = make_task()
     _, forces = serial(task, SUBSTEPS * STEPS)
@@ -71,6 +72,7 @@ def test_no_substep_s_force_is_missed(make_task):
     assert (peaks > newest[: len(peaks)] + 5.0).any(), "the landing's peak is between two control steps"
 
 
+@pytest.mark.long
 def test_a_delay_of_the_accelerometer_is_exact_to_the_substep(make_task):
     late, reach = 3, 8
     imu = Imu(delay_s=(late * DT, late * DT))
@@ -87,6 +89,7 @@ def test_a_delay_of_the_accelerometer_is_exact_to_the_substep(make_task):
     np.testing.assert_allclose(first, [0.0, 0.0, 9.81], atol=1e-3)
 
 
+@pytest.mark.long
 def test_each_world_draws_its_own_delay(make_task):
     env = make_env(make_task(imu=Imu(delay_s=(0.0, 4 * DT))), num_envs=512, engine="mujoco")
     sensor = env.scene.model.sensor("imu_accelerometer").id

@@ -34,6 +34,7 @@ def factors(env, actuator):
 CASES = {"explicit_gains": ExplicitPd(), "dc_motor_gains": DcMotor()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_pinned_factors_are_the_formula(name, go2_task):
     pinned = {"kp": (0.7, 0.7), "kd": (1.4, 1.4), "strength": (0.8, 0.8)}

@@ -350,6 +350,7 @@ def test_episodes_start_where_they_fail(doll):
     np.testing.assert_allclose(counts / counts.sum(), want, atol=0.04)
 
 
+@pytest.mark.long
 def test_threads_count_alike(go2_task, files):
     """Two chunks of worlds on one thread and on two: every world counts, and all have the same bits."""
     from robot_rl_envs.make import make_env

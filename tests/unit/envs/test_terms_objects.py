@@ -252,6 +252,7 @@ def test_a_site_has_the_orientation_and_spin_of_mujocos(seen):
         np.testing.assert_allclose(seen.env.state.site_ang_vel_w[world, 0].numpy(), want.tip_spin, atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_body_of_a_walking_robot_may_stand_for_a_site(go2_task):
     env = make_env(go2_task(metrics={"d": Metric(objects.site_error, site="FL_calf")}, commands=COMMAND), num_envs=2)
     env.step(torch.full((2, 12), 0.3))
@@ -283,6 +284,7 @@ def test_termination_ends_where_the_object_fell(termination_term, scene_task):
     assert ended.index(True) == 11
 
 
+@pytest.mark.long
 def test_event_draws_in_its_range(event_term, scene_task):
     checks = {
         "reset_object": _draws_a_pose,
@@ -342,6 +344,7 @@ def _moves_the_table(scene_task):
     np.testing.assert_allclose(cube[:, 2], table[:, 2] + 0.05 + 0.025, atol=3e-4)
 
 
+@pytest.mark.long
 def test_a_site_goes_with_an_articulated_object_that_is_moved(scene_task):
     moved = STILL | {"x_lo": 0.1, "x_hi": 0.2, "z_lo": -0.1}
     env = make_env(
@@ -404,6 +407,7 @@ def test_the_scene_has_entities_by_name(scene_task):
     }
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_worlds_and_a_checkpoint_goes_on(scene_task):
     first, second = (make_env(scene_task(), num_envs=4, seed=3) for _ in range(2))
     for env in (first, second):
@@ -446,6 +450,7 @@ def test_what_nothing_measures_is_named_at_the_start_with_its_cure(scene_task):
     assert make_env(scene_task(observations=groups, deployable=False), num_envs=1).pop_notices() == []
 
 
+@pytest.mark.long
 def test_free_objects_start_where_the_robot_does_on_a_terrain(go2_task):
     from robot_rl_envs.terrain import rough_terrains
 
@@ -455,6 +460,7 @@ def test_free_objects_start_where_the_robot_does_on_a_terrain(go2_task):
     torch.testing.assert_close(gap, torch.tensor([[1.0, 0.0, 0.5]]).expand(4, 3), atol=1e-5, rtol=0)
 
 
+@pytest.mark.long
 def test_a_mesh_and_a_cylinder(scene_task, tmp_path):
     corners = [(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]
     faces = [
@@ -560,6 +566,7 @@ def test_the_floor_is_ours_whatever_the_robots_file_has(scene_task, tmp_path):
         make_scene(scene_task(robot=robot))
 
 
+@pytest.mark.long
 def test_a_body_of_an_object_is_randomized_by_its_name(scene_task):
     event = Event(randomize.body_mass, mode="startup", body="drawer/tray", lo=2.0, hi=3.0)
     env = make_env(scene_task(events={"e": event}), num_envs=20)

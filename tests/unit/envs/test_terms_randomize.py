@@ -256,6 +256,7 @@ def assert_nothing_compounds(env, resets, window):
             assert (np.abs(first[end] - last[end])[varies] < 0.15 * width[varies]).all(), name
 
 
+@pytest.mark.long
 def test_nothing_compounds_over_a_thousand_resets(task):
     env = make_env(task, num_envs=16, engine="mujoco", num_threads=1, seed=9)
     assert len(fields_of(env)) == 12
@@ -327,6 +328,7 @@ def rollout(env, steps, first=0):
     return torch.stack(rows)
 
 
+@pytest.mark.long
 def test_any_number_of_threads_and_a_restored_state_give_the_same_bits(task):
     """With all of it on, and more worlds than one chunk of them."""
     one, two, three = (make_env(task, num_envs=260, engine="mujoco", seed=4, num_threads=k) for k in (1, 2, 2))

@@ -52,6 +52,7 @@ def turn(axis, angle):
     return found
 
 
+@pytest.mark.long
 def test_a_position_is_uniform_in_the_box(made, stream):
     env = made("position")
     for i in range(N):
@@ -78,6 +79,7 @@ def test_a_pose_is_a_point_and_a_unit_quaternion_of_yaw_pitch_and_roll(made, str
     env.close()
 
 
+@pytest.mark.long
 def test_a_target_travels_straight_at_its_speed_and_stops_at_its_goal(made):
     assert KINDS["moving"].fn is commands.moving_position
     env, zeros = made("moving", events={}), torch.zeros(N, 3)

@@ -17,6 +17,7 @@ def settings(**changes):
     return resolve(override(default_tree("cartpole", "cpu", changes["learner"]), changes))
 
 
+@pytest.mark.long
 def test_a_student_that_sees_less_is_taught_by_the_whole_actor(run, in_tmp, tiny, small_run):
     blind = ["~observations.actor.terms.joint_vel", "learner=distill", f"teacher.run={small_run}"]
     code, _, err = run("train", "task=cartpole", *tiny, *blind)
@@ -75,6 +76,7 @@ def test_a_reference_is_found_alike(small_run):
     assert cfg.learner.reference.groups == ("actor",)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "message"),
     [

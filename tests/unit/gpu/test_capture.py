@@ -132,6 +132,7 @@ def test_every_learner_can_be_captured(learner, changes):
     assert [str(one) for one in check_learner(env, lambda stub: make_runner(stub, cfg, seed=1))] == []
 
 
+@pytest.mark.long
 def test_a_teacher_a_reference_and_a_motion_prior(cartpole, tmp_path):
     """What is learned beside the task: each on the device, with the file or the run that it stems from."""
     env = make_env(get_task("cartpole"), num_envs=4, engine="mujoco")

@@ -109,6 +109,7 @@ def odd(s: Any, i: int) -> float:
     return only_on_a_cpu(s.reward[i])
 
 
+@pytest.mark.long
 def test_a_term_that_does_not_compile_is_named(tmp_path):
     task = get_task("cartpole")
     task = dataclasses.replace(task, rewards={**task.rewards, "odd": Reward(odd, weight=1.0)})

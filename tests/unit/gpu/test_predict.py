@@ -96,6 +96,7 @@ def cartpole():
     return {one.name: one for one in traffic}, use, env
 
 
+@pytest.mark.long
 def test_every_stage_once_and_the_physics_once_a_substep(cartpole):
     traffic, use, env = cartpole
     decimation = env.cfg.sim.decimation
@@ -135,6 +136,7 @@ def test_a_robot_on_its_feet_has_contacts():
     assert WORLDS == 67
 
 
+@pytest.mark.long
 def test_memory_grows_with_worlds_by_what_is_allocated():
     """The rollout alone is a lower bound; twice as many steps need more, and a wider network, too."""
     base = {"task": "cartpole", "num_envs": 64, "ppo.epochs": 2, "ppo.minibatches": 2}
@@ -198,6 +200,7 @@ def test_a_card_that_is_not_here_is_refused(name):
         get_card(name)
 
 
+@pytest.mark.long
 def test_the_command_prints_and_checks(tmp_path, capsys):
     out = tmp_path / "prediction.json"
     assert (

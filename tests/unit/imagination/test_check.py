@@ -72,8 +72,8 @@ def test_every_kind_of_term_is_told_apart():
     ("name", "by"),
     [
         ("go2_flat", {"rewards.gait": "the model's contacts", "rewards.torque": "the model's torques"}),
-        ("g1_track", {"rewards.bodies": "", "rewards.orientations": ""}),
-        ("panda_lift", {"rewards.carry": ""}),
+        pytest.param("g1_track", {"rewards.bodies": "", "rewards.orientations": ""}, marks=pytest.mark.long),
+        pytest.param("panda_lift", {"rewards.carry": ""}, marks=pytest.mark.long),
         ("walker2d_v5", {"rewards.forward": ""}),
         ("ant_v5", {"rewards.forward": "the model's xpos", "rewards.contact": "the model's cfrc_ext"}),
     ],

@@ -13,6 +13,8 @@ from robot_rl_envs.mdp import observations
 from robot_rl_envs.task import Observation
 from robot_rl_tasks.registry import get_task
 
+from tests.covering import chosen
+
 ROWS, STEPS = 16, 4
 SENSOR = {"noise": 0.05, "bias": 0.1, "drift": 0.1, "delay_s": (0.02, 0.08), "dropout": 0.3, "history": 3}
 
@@ -55,12 +57,10 @@ class Recorded:
         return {name: value.clone() for name, value in env.get_observations().items()}
 
 
-@pytest.fixture(
-    params=[
-        *("cartpole", "go2_flat", "walker2d_v5", "ant_v5", "humanoid_v5"),
-        *("panda_lift", "panda_drawer"),
-    ]
-)
+TASKS = ("cartpole", "go2_flat", "walker2d_v5", "ant_v5", "humanoid_v5", "panda_lift", "panda_drawer")
+
+
+@pytest.fixture(params=chosen(TASKS, "cartpole", "go2_flat"))
 def recorded(request):
     env = make_env(with_world(make_task(request.param)), num_envs=ROWS, device="cpu", seed=1)
     imagination = Imagination(env, ROWS, STEPS)
@@ -129,6 +129,7 @@ def test_gradients_are_those_of_finite_differences(recorded):
             assert (difference - gradient).abs().median() <= 0.01 * gradient.abs().median() + 1e-4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("task", "reason"), [("panda_lift_vision", "images"), ("go2_team", "for several robots")])
 def test_what_is_not_predicted_is_named(task, reason):
     env = make_env(get_task(task), num_envs=2, device="cpu", seed=1)
@@ -153,6 +154,7 @@ def test_an_array_as_long_as_there_are_worlds_is_not_one_of_worlds():
     env.close()
 
 
+@pytest.mark.long
 def test_what_changes_only_when_it_is_touched_is_an_object_a_drawer_or_a_contact():
     for name, sizes in (("panda_lift", [12, 1, 1, 1, 1]), ("panda_drawer", None), ("go2_flat", [])):
         env = make_env(with_world(get_task(name)), num_envs=2, device="cpu", seed=1)
@@ -168,6 +170,7 @@ def test_what_changes_only_when_it_is_touched_is_an_object_a_drawer_or_a_contact
         env.close()
 
 
+@pytest.mark.long
 def test_a_place_is_predicted_by_its_move():
     """The world's own row is no part of it, and forces are predicted as they are."""
     env = make_env(with_world(make_task("ant_v5")), num_envs=2, device="cpu", seed=1)
@@ -186,6 +189,7 @@ def test_a_place_is_predicted_by_its_move():
     env.close()
 
 
+@pytest.mark.long
 def test_a_model_sees_the_velocities_that_observations_cut_off():
     for name, speeds in (("walker2d_v5", 9), ("hopper_v5", 6), ("half_cheetah_v5", 0), ("go2_flat", 0)):
         env = make_env(with_world(get_task(name)), num_envs=2, device="cpu", seed=1)

@@ -110,6 +110,7 @@ def test_the_policy_that_simulates_is_the_one_before_the_update(make_point_env, 
     assert not torch.equal(acted.distribution.log_std, runner.actor.distribution.log_std)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("with_signal", [False, True])
 def test_a_stop_gives_up_the_rollout_that_is_simulated(make_point_env, cfg, tmp_path, with_signal):
     env = stateful(make_point_env)

@@ -92,6 +92,7 @@ def add_entry_points(monkeypatch, *points):
     monkeypatch.setattr(plugins.metadata, "entry_points", lambda group: found if group == "robot_rl.algorithms" else [])
 
 
+@pytest.mark.long
 def test_it_trains_goes_on_and_exports_from_the_command_line(module, capsys):
     module("mine_rl", REINFORCE)
     assert main([*TRAIN, "learner=mine_rl:Reinforce", "step_size=0.01", "max_iterations=2"]) == 0

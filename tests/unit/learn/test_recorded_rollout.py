@@ -175,6 +175,7 @@ def test_a_snapshot_of_its_own_kind_has_to_promise_it():
     assert can_be_recorded(Promised(actor, 0))
 
 
+@pytest.mark.long
 def test_an_environment_says_why_its_steps_cannot_be_recorded(monkeypatch):
     env = make_env(get_task("cartpole"), num_envs=2, engine="mujoco")
     assert env.why_not_recorded == "engine=mujoco on cpu has none"

@@ -28,6 +28,7 @@ def cfg(small_cfg):
     return RslRlLearnerCfg(**settings_of(small_cfg) | {"name": "rsl_rl"})
 
 
+@pytest.mark.long
 def test_it_learns_and_is_kept_as_ours(make_point_env, cfg, tmp_path, capsys):
     runner = RslRlRunner(make_point_env(), cfg, run_dir=tmp_path)
     last = runner.learn(40)

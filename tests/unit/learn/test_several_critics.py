@@ -58,6 +58,7 @@ def test_each_critic_gets_the_advantages_that_it_would_get_alone():
             torch.testing.assert_close(both[..., k], alone.advantages(own, values[..., k], None))
 
 
+@pytest.mark.long
 def test_a_loud_group_does_not_drown_a_quiet_one(make_point_env, small_cfg):
     """With one critic the noise decides; with two the distance falls."""
 

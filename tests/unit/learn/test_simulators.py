@@ -149,6 +149,7 @@ def test_log_probabilities_are_those_of_the_weights_that_acted(make_point_env, c
         torch.testing.assert_close(segment.tensors["log_prob"][t], expected, rtol=0.0, atol=1e-5)
 
 
+@pytest.mark.long
 def test_a_straggler_holds_nobody_up_and_no_phase_of_its_episodes_is_preferred(make_session, make_point_env):
     session = make_session(2, 2, sleeps=[0.002, 0.01])
     shares = {0: torch.zeros(10), 1: torch.zeros(10)}

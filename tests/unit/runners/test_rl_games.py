@@ -71,6 +71,7 @@ def test_steps_are_those_of_the_environment(task):
         one.close()
 
 
+@pytest.mark.long
 def test_its_runner_trains_policy_and_central_value(task, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     agents = []

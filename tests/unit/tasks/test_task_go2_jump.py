@@ -121,6 +121,7 @@ def test_the_flight_is_the_time_without_a_foot_down(see, env):
     assert see(feet=(0, 0, 1, 0), steps=4)[0]["flight_time"] == 0.0
 
 
+@pytest.mark.long
 def test_the_box_is_as_high_and_as_far_as_the_task_says():
     env = make_env(get_task("go2_jump"), num_envs=200, engine="mujoco", num_threads=1)
     top = env.state.object_pos_w[:, 0] + torch.tensor([-go2_jump.SIDE_M / 2, 0.0, go2_jump.DEPTH_M / 2])

@@ -44,6 +44,7 @@ def pucks(made, tmp_path):
     return task, actor, shutil.copytree(folder, tmp_path / "policy")
 
 
+@pytest.mark.long
 def test_they_are_the_torch_policies(pucks):
     task, actor, folder = pucks
     assert policies_in(folder) == ["p0", "p1+p2"]
@@ -65,6 +66,7 @@ def test_they_are_the_torch_policies(pucks):
     assert found["onnx"]["return"]["mean"] == pytest.approx(found["torch"]["return"]["mean"], abs=1e-4)
 
 
+@pytest.mark.long
 def test_a_robot_without_a_bundle_is_named(pucks):
     task, _, folder = pucks
     (folder / "p0" / "contract.json").unlink()

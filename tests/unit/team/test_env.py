@@ -45,6 +45,7 @@ def test_rows_are_robots_with_draws_of_their_own_at_their_places(puck_task):
     assert len(torch.unique(at - torch.tensor([0.0, 1.0, 2.0]))) > 100
 
 
+@pytest.mark.long
 def test_robots_touch_each_other(puck_task):
     apart = {"events": {}, "contacts": {"others": Contact(first="robot", second="others")}}
     task = puck_task(2, **apart, metrics={"hit": Metric(team.collides, contact="others", force=1.0)})
@@ -94,6 +95,7 @@ def test_a_robot_drops_out_and_the_others_go_on(puck_task, walk):
     assert env.pop_metrics()["episodes"] == 2 * (3 + 1)  # The second episode is one step past the drop.
 
 
+@pytest.mark.long
 def test_a_termination_of_the_team_ends_it_for_all(puck_task, walk):
     env = make_env(
         puck_task(2, terminations={"end": Termination(number_is, number=1.0, after=5.0)}), num_envs=2, seed=0
@@ -126,6 +128,7 @@ def test_the_critic_sees_the_others_in_turn(puck_task, walk):
         assert (seen[:, robot, 12 + robot] == 1).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("credit", "expected"), [("robot", (1, 2, 3)), ("role", (2, 2, 2)), ("team", (2, 2, 2))])
 def test_whose_reward_it_is(puck_task, walk, credit, expected):
     rewards = {"number": Reward(own_number, weight=1.0, credit=credit)}
@@ -144,6 +147,7 @@ def test_a_robot_that_is_out_shares_no_reward(puck_task, walk):
     assert found[2] == pytest.approx([1.5 * dt, 1.5 * dt, 0.0])
 
 
+@pytest.mark.long
 def test_teams_of_any_size_and_late_ones(puck_task, walk):
     sizes = Team(size=(1, 4), joins=1.0, join_s=(0.2, 0.2), parking=(-20.0, 5.0), spacing=2.0)
     metrics = {"size": Metric(team.team_size)}
@@ -165,6 +169,7 @@ def test_teams_of_any_size_and_late_ones(puck_task, walk):
     assert (x[:, 3] > 1.0).all()
 
 
+@pytest.mark.long
 def test_team_draws_are_one_for_all(puck_task):
     box = Box(size=(0.2, 0.2, 0.2), pos=(0.0, 2.0, 0.1))
     place = Event(
@@ -190,6 +195,7 @@ def test_team_draws_are_one_for_all(puck_task):
     assert torch.equal(at[:, 0], at[:, 1])
 
 
+@pytest.mark.long
 def test_crews_of_several_kinds(puck, puck_task, walk):
     robots = {
         "a": Agent(robot=puck),
@@ -291,6 +297,7 @@ def test_an_event_of_an_object_must_be_the_teams(puck_task):
         puck_task(2, objects={"box": Box(size=(0.1, 0.1, 0.1))}, events={"lone": lone})
 
 
+@pytest.mark.long
 def test_turned_teams_start_turned(puck_task):
     turn = {
         "turn": Event(team.turn_team, team=True, yaw=3.0),

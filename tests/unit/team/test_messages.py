@@ -40,6 +40,7 @@ def received_and_sent(rows, count=2, group="actor"):
     return seen[..., 2:].unflatten(-1, (count - 1, 3)), seen[..., :2]
 
 
+@pytest.mark.long
 def test_a_message_without_delay_is_what_the_sender_measures(puck_task, walk):
     env = make_env(sending(puck_task, 3), num_envs=4, seed=0)
     received, sent = received_and_sent(walk(env, 60), 3)
@@ -69,6 +70,7 @@ def test_latency_is_drawn_by_each_receiver_and_the_critic_receives_at_once(puck_
     assert ages == {2, 3, 4, 5}
 
 
+@pytest.mark.long
 def test_a_lost_message_is_the_last_one_that_arrived(puck_task, walk):
     env = make_env(sending(puck_task, message={"loss": 0.3}), num_envs=50, seed=1)
     received, sent = received_and_sent(walk(env, 40))
@@ -78,6 +80,7 @@ def test_a_lost_message_is_the_last_one_that_arrived(puck_task, walk):
     assert float(held.float().mean()) == pytest.approx(0.3, abs=0.03)
 
 
+@pytest.mark.long
 def test_a_new_episode_receives_nothing_of_the_last(puck_task, walk):
     task = sending(puck_task, message={"latency_s": (0.1, 0.1)}, events={}, episode_length_s=0.5)
     env = make_env(task, num_envs=2, seed=0)
@@ -88,6 +91,7 @@ def test_a_new_episode_receives_nothing_of_the_last(puck_task, walk):
     assert torch.equal(received[30 - 1 - 0, :, 0, 0, :2], sent[24, :, 1])
 
 
+@pytest.mark.long
 def test_a_robot_that_is_out_sends_nothing(puck_task, walk):
     out = Termination(number_is, number=1.0, after=5.0, scope="robot")
     task = sending(puck_task, 3, message={"latency_s": (0.04, 0.04)}, terminations={"out": out})
@@ -108,6 +112,7 @@ def test_messages_can_be_made_late_while_it_runs(puck_task, walk):
     assert torch.equal(received[12:30, :, 0, 0, :2], sent[2:20, :, 1])
 
 
+@pytest.mark.long
 def test_late_robots_send_when_they_join(puck_task, walk):
     task = sending(puck_task, 3, team=Team(size=(2, 2), joins=1.0, join_s=(0.1, 0.1)))
     received, sent = received_and_sent(walk(make_env(task, num_envs=2, seed=0), 12), 3)

@@ -208,6 +208,7 @@ def test_terms_are_their_formulas(puck_task):
         np.testing.assert_allclose(state.command.numpy()[i], wanted, atol=1e-4)
 
 
+@pytest.mark.long
 def test_marching_keeps_lane_and_speed(puck_task):
     command = Command(
         team.march, team=True, resample_s=(9.0, 9.0), speed_lo=0.3, speed_hi=0.7, gain=1.0, turn_gain=1.5, **LIMITS
@@ -231,6 +232,7 @@ def turned_back(vector, yaw):
     return torch.tensor([*turned(vector[:2].numpy(), -yaw), vector[2]], dtype=torch.float32)
 
 
+@pytest.mark.long
 def test_bolted_arms_see_one_target_and_their_ends_in_frames_of_their_own(tmp_path):
     target = Command(carrying.carry_to_target, team=True, resample_s=(0.1, 0.1), speed=0.5, **FACING)
     own = make_arm_task(tmp_path / "arm.xml", KINDS["position"])

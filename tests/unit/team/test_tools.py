@@ -40,6 +40,7 @@ def test_each_robot_has_an_episode(make):
     assert summary["failure_rate"]["mean"] == summary["quarantine_rate"]["mean"] == 0.0
 
 
+@pytest.mark.long
 def test_a_robot_that_drops_out_failed_and_one_that_is_parked_is_no_quarantine(make):
     out = {"out": Termination(number_is, number=1.0, after=10.0, scope="robot")}
     summary = evaluate(make(terminations=out, num_envs=4), TorchController(still), seconds=1.0)
@@ -59,6 +60,7 @@ def test_what_the_others_lose_without_one(make):
     assert lost["size"]["mean"] == pytest.approx(3 - 2 / 3, abs=0.03)
 
 
+@pytest.mark.long
 def test_robots_of_several_roles_have_metrics_of_their_own(puck, puck_task):
     robots = {"a": Agent(robot=puck), "b": Agent(robot=puck, pos=(1.0, 0.0, 0.0), role="other")}
     roles = {"other": Role(metrics={"extra": Metric(team.team_size)})}
@@ -70,6 +72,7 @@ def test_robots_of_several_roles_have_metrics_of_their_own(puck, puck_task):
     assert "puck.extra" not in summary
 
 
+@pytest.mark.long
 def test_a_driver_knows_worlds_and_rows(make):
     box = Box(size=(0.2, 0.2, 0.2), pos=(0.0, 2.0, 0.1))
     env = make(objects={"box": box})
@@ -92,6 +95,7 @@ def test_only_a_robot_of_the_team_drops_out(make):
     assert extras["acted"].tolist() == [True, True, True, True, False, True]
 
 
+@pytest.mark.long
 def test_a_film_shows_all_robots(make, gl):
     from robot_rl.viewer.video import film
     from robot_rl.viewer.video_cfg import VideoCfg

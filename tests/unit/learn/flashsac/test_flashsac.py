@@ -20,6 +20,7 @@ from robot_rl.learn.policy import make_policy
 from robot_rl.learn.replay import Replay
 from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.runner import Runner
+from tests.covering import chosen
 
 from ..conftest import PointEnv
 
@@ -207,7 +208,7 @@ def test_actions_span_what_the_environment_bounds_them_to(task):
     assert not torch.allclose(distribution.reach, torch.ones_like(low))
 
 
-@pytest.mark.parametrize("symmetry", ["none", "augment"])
+@pytest.mark.parametrize("symmetry", chosen(["none", "augment"], "none"))
 def test_it_learns_the_point(symmetry):
     rows = []
     runner = Runner(PointEnv(), make_cfg(symmetry=symmetry, updates=2.0, learning_rate=3e-3), observer=rows.append)
@@ -243,6 +244,7 @@ def test_settings_that_do_not_fit_are_one_line(settings, message):
 TINY = ("num_envs=4", "num_steps=4", "num_threads=1", "flashsac.batch=16", "flashsac.warm_up=16", "flashsac.replay=400")
 
 
+@pytest.mark.long
 def test_from_the_command_line_it_trains_and_exports_a_bundle(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["train", "task=go2_flat", "learner=flashsac", "run_id=a", "max_iterations=4", *TINY]) == 0

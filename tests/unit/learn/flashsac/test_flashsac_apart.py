@@ -81,6 +81,7 @@ def test_its_age_is_measured_and_a_simulator_has_no_replay_memory(make_point_env
     assert own.rows == cfg.num_steps + 1
 
 
+@pytest.mark.long
 def test_it_learns_the_point_from_stale_rollouts_of_a_quick_and_a_slow_simulator(make_point_env, cfg):
     rows = []
     flash = replace(cfg.flashsac, updates=2.0, warm_up=256, tau=0.05)

@@ -12,6 +12,7 @@ from robot_rl.learn.algorithms.rsl_rl.config import RslRlLearnerCfg
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.precision.conversion import layers_of
 from robot_rl.learn.runner import Runner
+from tests.covering import chosen
 from tests.unit.learn.apart import assert_local_run, assert_resumed
 from tests.unit.learn.precision.actors import MODES
 
@@ -50,7 +51,7 @@ def test_float32_says_nothing_of_precision(make_point_env, small_cfg):
     assert not [name for name in runner.actor.state_dict() if "arithmetic" in name]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", chosen(MODES, "int8"))
 def test_it_learns(make_point_env, small_cfg, mode):
     def distance(runner):
         env, policy = make_point_env(num_envs=256), runner.actor
@@ -83,7 +84,7 @@ def test_grids_are_in_checkpoints_and_in_the_policy_of_a_run(make_point_env, sma
             assert torch.equal(one.fitted, other.fitted)
 
 
-@pytest.mark.parametrize("mode", ["int8", "bf16"])
+@pytest.mark.parametrize("mode", chosen(["int8", "bf16"], "int8"))
 def test_a_simulator_apart_acts_in_it_and_is_resumed(make_point_env, small_cfg, tmp_path, mode):
     assert_local_run(make_point_env, precise(small_cfg, mode), tmp_path / "local", iterations=3)
     assert_resumed(make_point_env, precise(small_cfg, mode), tmp_path / "resumed", iterations=4)

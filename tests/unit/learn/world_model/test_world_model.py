@@ -397,6 +397,7 @@ def test_what_actor_and_critic_see_is_made_of_groups():
 TRAIN = ("train", "num_envs=4", "num_steps=4", "actor.hidden=[8]", "critic.hidden=[8]", "max_iterations=2", "run_id=a")
 
 
+@pytest.mark.long
 def test_a_run_exports_the_same_bundle(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("world_model.rows=4", "world_model.horizon=2", "world_model.warm_up=4", "world_model.replay=64")
@@ -413,6 +414,7 @@ def test_a_run_exports_the_same_bundle(tmp_path, monkeypatch):
     assert main(["eval", "run=a", "episodes=2", "seconds=1"]) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("task", "words", "line"),
     [

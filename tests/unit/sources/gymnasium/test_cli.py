@@ -88,6 +88,7 @@ def test_the_same_seed_gives_the_same_bits(run, root):
     assert not torch.equal(weights(first), weights(other))
 
 
+@pytest.mark.long
 def test_processes_learn_the_same_bits(run, root):
     sync, processes = (train(run, root, f"vectorization={kind}") for kind in ("sync", "async"))
     assert torch.equal(weights(sync), weights(processes))
@@ -124,6 +125,7 @@ def test_a_vector_environment_of_its_own_resets_in_the_next_step(run, root):
     assert 7 < evaluation["length"]["mean"] <= 500
 
 
+@pytest.mark.long
 def test_every_setting_can_be_printed_and_swept(run, root):
     code, out, _ = run("train", REACH, "--cfg", "job")
     assert code == 0
@@ -135,6 +137,7 @@ def test_every_setting_can_be_printed_and_swept(run, root):
     assert len(list(root.glob("*/*/run.yaml"))) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "line"),
     [

@@ -15,6 +15,7 @@ COMMANDS = [line for language, code in BLOCKS if language == "console" for line 
 SMALL = {"train": ["num_envs=2", "ppo.minibatches=2", "ppo.epochs=1"]}
 
 
+@pytest.mark.long
 def test_the_commands_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert len(COMMANDS) == 5

@@ -13,11 +13,12 @@ from robot_rl.cli.main import main
 from robot_rl.sources.pettingzoo.mamujoco import factorization
 from robot_rl.sources.pettingzoo.parts import PartsEnv
 from robot_rl.sources.pettingzoo.zoo import ZooEnv
+from tests.covering import chosen
 
 LINES = ["mamujoco:Ant-4x2", "mamujoco:HalfCheetah-2x3", "mamujoco:Walker2d-2x3"]
 
 
-@pytest.mark.parametrize("name", ["go2_pair_carry", "go2_team"])
+@pytest.mark.parametrize("name", chosen(["go2_pair_carry", "go2_team"], "go2_team"))
 def test_pettingzoos_own_test_passes(name):
     env = TeamParallelEnv(get_task(name), num_threads=1)
     parallel_api_test(env, num_cycles=120)
@@ -103,6 +104,7 @@ def test_they_train_and_are_evaluated(task, in_tmp, capsys):
     assert "return" in capsys.readouterr().out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "line"),
     [
