@@ -14,8 +14,6 @@ from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
 from tests.cluster.ray_cluster import Clusters, rows, wait_until
 
-pytestmark = pytest.mark.long
-
 SMALL = ("task=cartpole", "num_envs=64", "num_threads=1", "save_interval=10")
 
 
@@ -68,6 +66,7 @@ def end(process, path):
     return output
 
 
+@pytest.mark.long
 def test_killed_processes_are_replaced_and_the_run_is_the_same(cluster, root):
     for name in ("undisturbed", "killed"):
         path = root / "runs/cartpole" / name
@@ -100,6 +99,7 @@ def test_a_lost_machine_leaves_a_smaller_group_that_grows_again(cluster, root):
     assert {(row["ranks"], row["num_envs"]) for row in rows(path)} == {(1, 64), (2, 64)}
 
 
+@pytest.mark.long
 def test_a_notice_saves_and_the_killed_command_goes_on(cluster, root):
     path = root / "runs/cartpole/notice"
     process = train(cluster, root, "notice", 2000, "launcher.min_nodes=1")
@@ -121,6 +121,7 @@ def test_a_notice_saves_and_the_killed_command_goes_on(cluster, root):
     wait_until(lambda: cluster.busy() == [])
 
 
+@pytest.mark.long
 def test_a_signal_saves_on_all_machines_and_the_same_command_goes_on(cluster, root):
     path = root / "runs/cartpole/signal"
     process = train(cluster, root, "signal", 200)
@@ -134,6 +135,7 @@ def test_a_signal_saves_on_all_machines_and_the_same_command_goes_on(cluster, ro
     finish(train(cluster, root, "signal", done + 5), path, done + 5)
 
 
+@pytest.mark.long
 def test_a_job_trains_without_the_command_that_submitted_it(cluster, root):
     path = root / "runs/cartpole/job"
     words = ("run_id=job", "max_iterations=15", "launcher=ray", f"launcher.address={cluster.dashboard}")
@@ -149,6 +151,7 @@ def test_a_job_trains_without_the_command_that_submitted_it(cluster, root):
     assert watch.returncode == 0, output
 
 
+@pytest.mark.long
 def test_a_sweep_is_as_many_runs_at_once_as_there_is_room_for(cluster, root):
     words = ("-m", *SMALL, "seed=1,2,3", "'run_id=sweep-${seed}'".strip("'"), "max_iterations=4")
     process = cluster.run(root, "train", *words, "launcher=ray", f"launcher.address={cluster.address}")
@@ -160,6 +163,7 @@ def test_a_sweep_is_as_many_runs_at_once_as_there_is_room_for(cluster, root):
     wait_until(lambda: cluster.busy() == [])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "line"),
     [
@@ -184,6 +188,7 @@ def short():
         yield folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("processes", ["launcher.nodes=2", "launcher.ranks=2"])
 def test_without_a_cluster_one_is_started_and_ended(root, short, processes):
     name = processes.replace("=", "-")

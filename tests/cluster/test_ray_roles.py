@@ -13,8 +13,6 @@ from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
 from tests.cluster.ray_cluster import Clusters, _words, rows, wait_until
 
-pytestmark = pytest.mark.long
-
 SMALL = ("task=cartpole", "num_threads=1", "learner_threads=1", "save_interval=10")
 WORLDS = "num_envs=64"
 OURS = ("simulators", "simulators/lost", "staleness/dropped")
@@ -65,6 +63,7 @@ def done(path):
     return found[-1]["iteration"] if found else 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [(), ("learner=flashsac", "flashsac.warm_up=2000", "flashsac.batch=64")])
 def test_one_simulator_elsewhere_without_staleness_is_the_local_run(cluster, root, words):
     names = ("apart", "here") if not words else ("apart_flashsac", "here_flashsac")
@@ -95,6 +94,7 @@ def test_a_killed_simulator_is_replaced_and_a_killed_learner_goes_on(cluster, ro
     wait_until(lambda: simulators(cluster) == [], 30)
 
 
+@pytest.mark.long
 def test_simulators_join_and_leave_with_a_machine_and_a_signal_saves(cluster, root):
     path = root / "runs/cartpole/elastic"
     sims = ("roles.sim.count=3", "roles.sim.least=2", "roles.sim.cpus=1", "staleness.max=1", "num_envs=192")
@@ -118,6 +118,7 @@ def test_simulators_join_and_leave_with_a_machine_and_a_signal_saves(cluster, ro
     assert max(row["staleness/max"] for row in found) <= 1.0
 
 
+@pytest.mark.long
 def test_two_learners_with_a_simulator_each_are_two_processes_to_the_bit(cluster, root):
     path = root / "runs/cartpole"
     finish(train(cluster, root, "both", 8, "launcher.ranks=2", "roles.sim.count=2"), path / "both", 8)
@@ -134,6 +135,7 @@ def test_two_learners_with_a_simulator_each_are_two_processes_to_the_bit(cluster
     assert differing_rows(mine, theirs, 0) == []
 
 
+@pytest.mark.long
 def test_a_sweep_over_runs_with_simulators_of_several_engines(cluster, root):
     words = ("-m", "seed=1,2", "max_iterations=3", "num_envs=32", "root=sweep", "launcher=ray")
     more = ("roles.sim.count=2", "roles.sim.engines=[mujoco,mujoco_warp]", f"launcher.address={cluster.address}")
@@ -146,6 +148,7 @@ def test_a_sweep_over_runs_with_simulators_of_several_engines(cluster, root):
     wait_until(lambda: simulators(cluster) == [], 30)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "line"),
     [
@@ -175,6 +178,7 @@ def evaluations(path):
     return [json.loads(line) for line in (path / "evaluations.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("role", ["reference", "teacher"])
 def test_a_service_and_evaluations_in_processes_of_their_own_change_no_bit(cluster, root, role):
     first = root / "runs/cartpole/first"
@@ -206,6 +210,7 @@ def test_a_service_and_evaluations_in_processes_of_their_own_change_no_bit(clust
     assert results[-1]["metrics"]["return"] == pytest.approx(expected["return"]["mean"], rel=1e-6)
 
 
+@pytest.mark.long
 def test_a_killed_evaluator_is_replaced_and_holds_nobody_up(cluster, root):
     path = root / "runs/cartpole/unjudged"
     process = train(cluster, root, "unjudged", 250, "roles.eval.every=5", "roles.eval.episodes=200")

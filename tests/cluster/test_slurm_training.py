@@ -10,8 +10,6 @@ from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
 from tests.cluster.slurm import NODES
 from tests.conftest import Forked
 
-pytestmark = pytest.mark.long
-
 ITERATIONS = 400
 # Iterations that take a moment, and many of them: enough for a preemption to find the run in the middle.
 SMALL = ("num_envs=16", "num_steps=8", "actor.hidden=[16]", "critic.hidden=[16]", "ppo.epochs=1", "ppo.minibatches=1")
@@ -81,7 +79,7 @@ def check_same(run, other):
     assert differing_rows(rows, rows_of(other.path), 0) == []
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_preempted_training_is_saved_requeued_and_the_same(slurm, root, undisturbed, ranks):
     other = undisturbed(ranks)
     # No checkpoint but those of notices and of the end.
@@ -96,6 +94,7 @@ def test_a_preempted_training_is_saved_requeued_and_the_same(slurm, root, undist
     check_same(run, other)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_training_outlives_a_lost_node(slurm, root, undisturbed, ranks):
     other = undisturbed(ranks)
@@ -110,6 +109,7 @@ def test_a_training_outlives_a_lost_node(slurm, root, undisturbed, ranks):
     check_same(run, other)
 
 
+@pytest.mark.long
 def test_a_sweep_is_an_array(slurm, root):
     words = (*SMALL, "max_iterations=3", "seed=1,2,3,4")
     output = command(slurm, root, "train", "task=cartpole", *LAUNCHER, "-m", *words)
@@ -122,6 +122,7 @@ def test_a_sweep_is_an_array(slurm, root):
     assert [last_iteration(run) for run in runs] == [3, 3, 3, 3]
 
 
+@pytest.mark.long
 def test_a_preempted_sweep_goes_on_run_by_run(slurm, root, undisturbed):
     other = undisturbed(1)
     words = (*SETTINGS, "seed=1,2", "run_id=swept-${seed}", "save_interval=1000", "save_interval_s=0")
@@ -137,6 +138,7 @@ def test_a_preempted_sweep_goes_on_run_by_run(slurm, root, undisturbed):
     check_same(runs[0], other)
 
 
+@pytest.mark.long
 def test_a_cancelled_training_is_saved_and_not_requeued(slurm, root):
     job, run = submit(slurm, root, "cancelled", *RANKS[1], "save_interval=1000", "save_interval_s=0")
     slurm.until(lambda: last_iteration(run) >= 5, "iteration 5", 120)

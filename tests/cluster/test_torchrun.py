@@ -15,8 +15,6 @@ from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
 
-pytestmark = pytest.mark.long
-
 ITERATIONS = 60
 SETTINGS = ("task=cartpole", "num_envs=64", f"max_iterations={ITERATIONS}", "save_interval=5", "launcher=torchrun")
 
@@ -86,6 +84,7 @@ def test_killed_processes_are_replaced_and_the_run_is_the_same(root):
     check_same(root, "killed")
 
 
+@pytest.mark.long
 def test_a_notice_saves_ends_with_its_code_and_the_same_command_goes_on(root):
     path = root / "runs/cartpole/notice"
     for number, code, count in ((signal.SIGTERM, 85, 12), (signal.SIGINT, 130, 32)):
@@ -102,6 +101,7 @@ def test_a_notice_saves_ends_with_its_code_and_the_same_command_goes_on(root):
     check_same(root, "notice")
 
 
+@pytest.mark.long
 def test_processes_do_not_outlive_a_killed_launcher_and_the_same_command_goes_on(root):
     process = train(root, "orphans")
     path = root / "runs/cartpole/orphans"
@@ -117,6 +117,7 @@ def test_processes_do_not_outlive_a_killed_launcher_and_the_same_command_goes_on
     check_same(root, "orphans")
 
 
+@pytest.mark.long
 def test_a_refused_setting_is_one_line_without_another_attempt(root):
     process = train(root, "refused", "init_from=undisturbed", "actor.hidden=[8]")
     output, _ = process.communicate(timeout=180)
@@ -125,6 +126,7 @@ def test_a_refused_setting_is_one_line_without_another_attempt(root):
     assert not (root / "runs/cartpole/refused").exists()
 
 
+@pytest.mark.long
 def test_nothing_is_left_running(root):
     mine = []
     for process in psutil.process_iter():

@@ -19,8 +19,24 @@ BUILT = importlib.util.find_spec("robot_rl_runtime") is not None
 if not BUILT and os.environ.get("ROBOT_RL_REQUIRE_ALL") != "1":
     collect_ignore_glob = ["*"]
 
+REALTIME = (
+    *("adapt", "backends/test_bench.py", "learning", "logs/test_run.py"),
+    *("loop/test_deadlines.py", "loop/test_run.py", "loop/test_watchdog.py"),
+    *(f"sim2sim/test_{name}.py" for name in ("bench", "faults", "measured", "messages", "session", "team")),
+    *("transports/test_dds.py", "transports/test_ends.py", "transports/test_operator.py"),
+)
+"""The tests that keep time with the binary: they need the machine for themselves."""
 WITHOUT_TYPES = ("golden",)
 """Sources that use a class which is not part of a sanitized program."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark the tests in real time, before any are chosen by their marks."""
+    folder = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(folder) and item.path.relative_to(folder).as_posix().startswith(REALTIME):
+            item.add_marker(pytest.mark.realtime)
 
 
 def load(path):
