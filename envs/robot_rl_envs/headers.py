@@ -94,7 +94,8 @@ def share_headers() -> SharedHeaders | None:
     from warp._src import build, context
 
     runtime: Any = context.runtime
-    if getattr(runtime, "llvm", None) is None or not hasattr(runtime, "get_clang_pch_dir"):
+    has_names = hasattr(runtime, "get_clang_pch_dir") and hasattr(wp, "get_cpu_kernel_cache_key")  # Not Warp 1.17.
+    if not has_names or getattr(runtime, "llvm", None) is None:
         return None
     try:
         shared = SharedHeaders(build.build_cpu, headers_folder())

@@ -16,6 +16,7 @@ from robot_rl.learn.runner import make_runner
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("optimized")
 def test_cartpole_swings_up_and_stays_up(tmp_path):
     task = get_task("cartpole")
     cfg = apply_overrides(PPOLearnerCfg(), {**task.learner, **task.learner_cpu})

@@ -20,6 +20,7 @@ def adapted(tmp_path):
     return adapt
 
 
+@pytest.mark.long
 def test_a_robot_adapts_while_it_walks(adapted, capsys):
     code, folder = adapted("plant=heavier")
     found = json.loads((folder / "adapt.json").read_text())

@@ -15,6 +15,7 @@ import robot_rl_runtime as rt
 
 from tests.deploy.conftest import load as load_tests
 
+pytestmark = pytest.mark.long
 unit = load_tests("unit/deploy/test_precision.py")
 written = unit.written
 ROOT = Path(__file__).parents[3]

@@ -126,6 +126,7 @@ def test_a_robot_sends_once_a_control_period_of_its_clock_wherever_that_jumps(ar
                 own.recv(10_000)
 
 
+@pytest.mark.long
 def test_a_team_from_the_command_line(capsys, tmp_path):
     words = ["episodes=1", "seconds=2", "tick=0", f"out={tmp_path / 'parity.json'}"]
     assert main(["sim2sim", "policy=go2_pair_carry", *words]) == 0
@@ -136,6 +137,7 @@ def test_a_team_from_the_command_line(capsys, tmp_path):
     assert (tmp_path / "parity.json").is_file()
 
 
+@pytest.mark.long
 def test_the_viewer_draws_a_team_and_its_buttons_kill(tmp_path):
     from robot_rl.sim2sim.view import TeamView
 

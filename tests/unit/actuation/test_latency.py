@@ -138,7 +138,7 @@ def test_each_world_draws_its_delay_at_a_reset_and_keeps_it(go2):
     ("actuator", "engine", "worlds"),
     [
         (PositionPd, "mujoco", 64),
-        (ExplicitPd, "mujoco", 64),
+        pytest.param(ExplicitPd, "mujoco", 64, marks=pytest.mark.long),
         pytest.param(PositionPd, "mujoco_warp", 8, marks=pytest.mark.long),
     ],
 )

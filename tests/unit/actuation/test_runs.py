@@ -5,6 +5,8 @@ import pytest
 import torch
 from robot_rl_envs.actuation.actuators import ActuatorNet, DcMotor, ExplicitPd, PositionPd
 
+from tests.covering import chosen
+
 DELAY = {"delay_s": (0.0, 0.04)}
 
 
@@ -43,7 +45,7 @@ def test_a_go2_stands_for_two_seconds(kind, actuators, go2):
     assert (env.state.joint_vel.abs() < 0.2).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", chosen(KINDS, "dc_motor", "explicit_pd"))
 def test_the_same_seed_gives_the_same_bits_on_any_number_of_threads(kind, actuators, go2):
     one = roll(go2(actuators[kind], num_envs=300), 6)
     two = roll(go2(actuators[kind], num_envs=300, num_threads=2), 6)

@@ -10,6 +10,7 @@ from robot_rl.adapt.plants import BOX, KINDS, PlantCfg, make_plant
 from robot_rl.errors import UserError
 
 
+@pytest.mark.long
 def test_a_payload_is_a_body_of_its_own(tmp_path):
     """The compiled scene has its mass, where it is, and a box's inertia m / 3 (a^2 + b^2) of half sides a, b."""
     task, words = make_plant(get_task("go2_flat"), PlantCfg(name="heavier", payload=4.0), tmp_path)

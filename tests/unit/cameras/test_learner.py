@@ -55,6 +55,7 @@ def test_ours_learns_with_images_in_the_observations_and_keeps_none(env, tmp_pat
     assert again.learn(3)["iteration"] == 3
 
 
+@pytest.mark.long
 def test_rsl_rl_stores_no_images(env, tmp_path):
     runner = RslRlRunner(env, CFG, run_dir=tmp_path)
     runner.learn(1)

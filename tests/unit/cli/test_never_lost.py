@@ -93,6 +93,7 @@ def test_a_torn_checkpoint_is_named_and_the_one_before_goes_on(run, in_tmp, tiny
     assert "000006" in torn.read_config()["resumed"][0]["told"][0]
 
 
+@pytest.mark.long
 def test_a_run_killed_before_its_first_checkpoint_begins_from_scratch(run, in_tmp, tiny):
     words = ("task=cartpole", *tiny.but("max_iterations=3"))
     assert run("train", *words, "run_id=a")[0] == 0
@@ -124,6 +125,7 @@ def test_a_run_in_training_is_refused_before_its_checkpoints_are_looked_at(run, 
             assert (code, err.count("another process is writing it"), err.count("\n")) == (2, 1, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

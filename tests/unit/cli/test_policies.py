@@ -63,6 +63,7 @@ def test_export_eval_report_of_a_run(run, mine):
     assert "Cos of one joint&#x27;s angle: 1 upright; time mean" in page
 
 
+@pytest.mark.long
 def test_eval_exports_what_is_not_exported_or_outdated(run, mine):
     assert exported(mine) == mine.policy
     digest = read_bundle(mine.policy).digest

@@ -136,6 +136,7 @@ def test_the_flag_of_a_sweep_may_stand_anywhere(run, in_tmp, resolved, words):
     assert [cfg.seed for cfg in resolved] == [1, 2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("root", ["läufe", "läufe/日本", "runs 2", "2024", "./1_0"])
 def test_a_root_may_be_called_anything(run, in_tmp, resolved, root):
     code, _, err = run("train", TASK, f"root={root}")

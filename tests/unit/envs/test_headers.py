@@ -93,6 +93,12 @@ def test_warp_compiles_with_the_shared_header(tmp_path, monkeypatch):
     assert shared.folder.parent == tmp_path
 
 
+def test_an_older_warp_goes_its_own_way(monkeypatch):
+    wp.init()
+    monkeypatch.delattr(wp, "get_cpu_kernel_cache_key")
+    assert share_headers.__wrapped__() is None
+
+
 def test_without_a_folder_that_can_be_written_warp_goes_its_own_way(tmp_path, monkeypatch):
     from warp._src import build
 

@@ -43,6 +43,7 @@ def test_pinned_factors_are_the_formula(name, go2_task):
         np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("mode", ["reset", "startup"])
 def test_factors_fill_their_ranges_and_do_not_compound(name, mode, go2_task):

@@ -63,6 +63,7 @@ def test_a_position_is_uniform_in_the_box(made, stream):
     env.close()
 
 
+@pytest.mark.long
 def test_a_pose_is_a_point_and_a_unit_quaternion_of_yaw_pitch_and_roll(made, stream):
     env = made("pose")
     command = env.state.command.numpy().astype(float)

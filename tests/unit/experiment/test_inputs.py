@@ -37,6 +37,7 @@ def test_a_student_that_sees_less_is_taught_by_the_whole_actor(run, in_tmp, tiny
     assert code == 0, err
 
 
+@pytest.mark.long
 def test_a_run_is_found_by_its_id_and_stays_the_one_that_was_found(run, in_tmp, tiny):
     assert run("train", "task=cartpole", *tiny)[0] == 0
     teacher = RunDir.find("latest")

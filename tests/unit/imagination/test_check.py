@@ -75,7 +75,11 @@ def test_every_kind_of_term_is_told_apart():
         pytest.param("g1_track", {"rewards.bodies": "", "rewards.orientations": ""}, marks=pytest.mark.long),
         pytest.param("panda_lift", {"rewards.carry": ""}, marks=pytest.mark.long),
         ("walker2d_v5", {"rewards.forward": ""}),
-        ("ant_v5", {"rewards.forward": "the model's xpos", "rewards.contact": "the model's cfrc_ext"}),
+        pytest.param(
+            "ant_v5",
+            {"rewards.forward": "the model's xpos", "rewards.contact": "the model's cfrc_ext"},
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_no_term_has_a_wrong_gradient(name, by):
@@ -102,6 +106,7 @@ def test_the_command_shows_a_table_and_writes_it(tmp_path, capfd):
     assert "cartpole: 12 terms, none with a wrong gradient" in out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "message"),
     [

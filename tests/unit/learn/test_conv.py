@@ -225,6 +225,7 @@ def seeing_cfg(cfg, group, name):
     return replace(cfg, actor_groups=(group,), actor=replace(cfg.actor, conv=scan))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("group", "name"), [("eye", "eye"), ("both", "both.strip")])
 def test_it_learns_from_what_it_sees(seeing, small_cfg, group, name):
     rows = []

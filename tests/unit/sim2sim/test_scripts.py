@@ -187,6 +187,7 @@ def test_a_command_that_names_a_state_again_is_no_second_answer():
     assert figures["state_to_command_us"]["p50"] == 3.0
 
 
+@pytest.mark.long
 def test_a_played_motion_is_what_the_environment_compares_the_robot_with():
     env = make_env(get_task("g1_track"), num_envs=1, engine="mujoco", num_threads=1)
     player = make_commands("wave", env, 1.0)

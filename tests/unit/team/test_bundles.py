@@ -74,6 +74,7 @@ def test_a_robot_without_a_bundle_is_named(pucks):
         team_bundles(folder, task)
 
 
+@pytest.mark.long
 def test_what_takes_one_bundle_says_which_there_are(pucks):
     _, _, folder = pucks
     assert find_task_name("", str(folder), "runs") == "pucks"

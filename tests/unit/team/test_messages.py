@@ -52,6 +52,7 @@ def test_a_message_without_delay_is_what_the_sender_measures(puck_task, walk):
     assert sent.std() > 0.1
 
 
+@pytest.mark.long
 def test_latency_is_drawn_by_each_receiver_and_the_critic_receives_at_once(puck_task, walk):
     env = make_env(sending(puck_task, message={"latency_s": (0.04, 0.1)}), num_envs=30, seed=1)
     rows = walk(env, 40)

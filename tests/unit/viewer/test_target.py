@@ -110,6 +110,7 @@ def blue(image):
     return image[..., 2].astype(int) - image[..., 0] > 40
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["position", "pose"])
 def test_a_film_shows_the_targets_that_the_task_draws(gl, arm, kind):
     env = arm(kind, num_envs=4)

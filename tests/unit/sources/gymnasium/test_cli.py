@@ -82,6 +82,7 @@ def test_a_run_from_training_to_the_report(run, root):
         assert len(err.splitlines()) == 1
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_bits(run, root):
     first, again, other = (train(run, root, f"seed={seed}") for seed in (3, 3, 4))
     assert torch.equal(weights(first), weights(again))

@@ -25,6 +25,7 @@ def test_pettingzoos_own_test_passes(name):
     env.close()
 
 
+@pytest.mark.long
 def test_a_world_steps_as_the_learners_does():
     task = get_task("go2_pair_carry")
     zoo, ours = TeamParallelEnv(task, seed=4, num_threads=1), make_env(task, num_envs=1, seed=4, num_threads=1)
