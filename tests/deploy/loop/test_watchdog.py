@@ -165,6 +165,7 @@ def test_a_run_that_ends_takes_its_watchdog_along(robot, walking):
     assert len(robot.commands) == count
 
 
+@pytest.mark.long
 def test_at_twenty_normal_ends_it_says_nothing(robot, start, report):
     """By the clock, by SIGTERM and by SIGINT in turn, while it walks and while it stands up."""
     for count in range(20):

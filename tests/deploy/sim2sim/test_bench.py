@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
+
 from robot_rl.cli.main import main
 
 
+@pytest.mark.long
 def test_it_measures_each_transport_with_a_network_of_the_same_size(rt, tmp_path, capsys):
     out = tmp_path / "bench.json"
     transports = ["udp", "shm", *(["dds"] if rt.has_dds() else [])]

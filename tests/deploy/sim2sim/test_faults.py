@@ -104,6 +104,7 @@ def test_a_sensor_that_no_longer_measures_damps(rt, session, log, fault, name):
     assert rt.replay_log(log)["difference"] == ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("transport", "fault", "name"), OTHERS)
 def test_over_the_other_transports_it_is_the_same(session, rt, damped, log, transport, fault, name):
     if transport == "dds" and not rt.has_dds():

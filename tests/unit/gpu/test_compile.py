@@ -20,6 +20,9 @@ from robot_rl.gpu.chips import CHIPS, occupancy, read_archs
 from robot_rl.gpu.collect import collect_kernels
 from robot_rl.gpu.compiled import CompileError, _count_reloads, compile_all
 
+# Registers and spills are those of the optimized code, and without optimizing NVRTC takes minutes.
+pytestmark = pytest.mark.usefixtures("optimized")
+
 MAX_REGISTERS = 168
 """More than these, and fewer than twelve warps fit on a multiprocessor."""
 
