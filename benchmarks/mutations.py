@@ -140,12 +140,23 @@ MUTATIONS: dict[str, Mutation] = {
 
 
 def build(tree: Path) -> None:
-    """Compile the binary and its Python module in a folder of the tree."""
+    """Compile the binary and its Python module in a folder of the tree; nanobind comes from the package registry."""
     folder = tree / RUNTIME / "build" / "mutations"
+    tools = folder.with_name("tools")
+    env = os.environ | {"PYTHONPATH": str(tools)}
     if not folder.exists():
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--target", str(tools), "nanobind>=2.7"]
+        subprocess.run(pip, check=True, capture_output=True)
         options = ["-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}", "-DCMAKE_BUILD_TYPE=Release"]
-        subprocess.run(["cmake", "-S", tree / RUNTIME, "-B", folder, *options], check=True, capture_output=True)
-    subprocess.run(["cmake", "--build", folder, "--target", "robot-rl-infer", "_core"], check=True, capture_output=True)
+        run_tool(["cmake", "-S", str(tree / RUNTIME), "-B", str(folder), *options], env)
+    run_tool(["cmake", "--build", str(folder), "--target", "robot-rl-infer", "_core"], env)
+
+
+def run_tool(command: list[str], env: dict[str, str]) -> None:
+    """Run a command; end with its output if it fails."""
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=env)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
 def run_tests(tree: Path, tests: tuple[str, ...]) -> str:
