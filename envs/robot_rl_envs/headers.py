@@ -82,7 +82,7 @@ def headers_folder() -> Path:
     native = Path(wp.__file__).parent / "native" / "builtin.h"
     stat = native.stat()
     text = f"{native} {stat.st_mtime_ns} {stat.st_size} {wp.get_cpu_kernel_cache_key()}"
-    return Path(wp.config.kernel_cache_dir) / f"headers_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return Path(str(wp.config.kernel_cache_dir)) / f"headers_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 @functools.cache
