@@ -30,7 +30,7 @@ KNOWN = {"only": "", "out": ""}
 RUNTIME = "deploy_jetson/runtime"
 LEARN = ("tests/unit/learn", "tests/unit/resume")
 PHYSICS = ("tests/unit/envs", "tests/unit/actuation")
-ROBOT = ("tests/deploy",)
+ROBOT = ("tests/deploy/core", "tests/deploy/safety", "tests/deploy/backends")
 SAVED = ("tests/unit/learn/test_checkpoint.py", "tests/unit/learn/test_saving.py", "tests/unit/fuzz")
 LAUNCH = ("tests/unit/manifests", "tests/unit/experiment", "tests/unit/cli/test_launching.py")
 
