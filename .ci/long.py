@@ -1,4 +1,4 @@
-"""Run the long tests whose subject changed since they last passed.
+"""Run the long tests of what has changed since they last passed.
 
     python .ci/long.py stale [GROUP ...]   print the groups that have to run
     python .ci/long.py run [GROUP ...]     run those, and write their keys to .ci/long.json as they pass
@@ -56,7 +56,8 @@ def select(groups: Groups, names: Sequence[str]) -> Groups:
     known = {*groups, "all", *(group["target"] for group in groups.values())}
     for name in names:
         if name not in known:
-            raise SystemExit(f"{name}: no such group; known: {', '.join(sorted(known))}")
+            print(f"{name}: no such group; known: {', '.join(sorted(known))}", file=sys.stderr)
+            sys.exit(2)
     names = [name for name in names if name != "all"]
     if not names:
         return groups

@@ -21,6 +21,7 @@ from typing import Any
 
 from words import read_words, run_script
 
+from robot_rl.errors import UserError, suggest
 from robot_rl.files import write_json
 from robot_rl.machine import machine_facts, package_versions
 
@@ -199,6 +200,9 @@ def main(arguments: list[str]) -> int:
     """Try the mutations, print a row each, write the JSON."""
     options = read_words(arguments, KNOWN)
     names = options["only"].split(",") if options["only"] else list(MUTATIONS)
+    for name in names:
+        if name not in MUTATIONS:
+            raise UserError(f"only={name}: no such fault; {suggest(name, MUTATIONS)}")
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"

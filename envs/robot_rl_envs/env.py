@@ -30,7 +30,7 @@ from robot_rl_envs.entity.scene import Scene, make_scene
 from robot_rl_envs.entity.state import CONSTANTS, RECOMPUTED, Chain, State, check_indices, make_chain, make_struct
 from robot_rl_envs.fuse import layout
 from robot_rl_envs.fuse.torch_terms import TorchTerms
-from robot_rl_envs.headers import share_headers
+from robot_rl_envs.headers import start_warp
 from robot_rl_envs.launch import Recorder
 from robot_rl_envs.motion import component_names
 from robot_rl_envs.recorder.flight import REASONS
@@ -61,15 +61,6 @@ class Operands:
     arrays: dict[str, Any]
     chain: Any
     numbers: Any
-
-
-def start_warp() -> None:
-    """Initialize Warp without its banner and without a warning that there is no GPU; let threads share its header."""
-    level = wp.config.log_level
-    wp.config.log_level = wp.LOG_ERROR
-    wp.init()
-    wp.config.log_level = max(level, wp.LOG_WARNING)
-    share_headers()
 
 
 class Env(VecEnv):

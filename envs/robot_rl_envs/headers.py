@@ -1,10 +1,10 @@
-"""One precompiled header of Warp for every thread and process that compiles kernels for this CPU.
+"""Start Warp, with one precompiled header for every thread and process that compiles kernels for this CPU.
 
 Warp 1.19 parses its native headers again in each thread: `Runtime._get_or_create_pch_dir` makes a directory per thread.
-For a kernel of one line that is nine tenths of the time, and `Kernels.load` compiles each stage in a thread of its own.
+That is nine tenths of the time of a kernel of one line, and `Kernels.load` compiles each stage in a thread of its own.
 No header depends on the thread; the directories only keep a thread from a header that another one has half written. A
 header that is written elsewhere and renamed cannot be read half. So a change to Warp itself would be the same as here:
-one directory beside the kernels, and a build that first makes sure that the header for its options is there.
+one directory in the kernel cache, and a build that first makes sure that the header for its options is there.
 
 Both functions that are replaced are private. If a version of Warp lacks them, or the directory cannot be written,
 kernels compile as Warp does it.
@@ -12,6 +12,7 @@ kernels compile as Warp does it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -60,7 +61,8 @@ class SharedHeaders:
                 lock = self._locks.setdefault(key, threading.Lock())
             with lock:  # The other threads that need the same header wait for it; none parses it itself.
                 if key not in self._made:
-                    self._make(key, options)
+                    with contextlib.suppress(OSError):  # A full disk or a removed cache: Warp does without.
+                        self._make(key, options)
                     self._made.add(key)
         self._build(obj_path, cpp_path, **options)
 
@@ -77,8 +79,17 @@ class SharedHeaders:
         listing.write_text("\n".join(header.name for header in headers))
 
 
+def start_warp() -> None:
+    """Initialize Warp without its banner and without a warning that there is no GPU; let threads share its header."""
+    level = wp.config.log_level
+    wp.config.log_level = wp.LOG_ERROR
+    wp.init()
+    wp.config.log_level = max(level, wp.LOG_WARNING)
+    share_headers()
+
+
 def headers_folder() -> Path:
-    """Return where headers lie: beside the kernels, for this Warp as it is installed here and this kind of CPU."""
+    """Return where headers lie: in the kernel cache, for this Warp as it is installed here and this kind of CPU."""
     native = Path(wp.__file__).parent / "native" / "builtin.h"
     stat = native.stat()
     text = f"{native} {stat.st_mtime_ns} {stat.st_size} {wp.get_cpu_kernel_cache_key()}"

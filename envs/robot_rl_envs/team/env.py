@@ -23,7 +23,8 @@ from robot_rl_envs.agents import Crew
 from robot_rl_envs.engines import make_engine
 from robot_rl_envs.entity.crews import team_fields
 from robot_rl_envs.entity.scene import Scene, make_scene
-from robot_rl_envs.env import Env, start_warp
+from robot_rl_envs.env import Env
+from robot_rl_envs.headers import start_warp
 from robot_rl_envs.launch import BLOCK_THREADS
 from robot_rl_envs.task import Task
 from robot_rl_envs.team.rows import RowEngine, make_row_engine

@@ -70,6 +70,14 @@ def test_a_build_with_a_directory_of_its_own_is_left_alone(builds, tmp_path):
     assert [name for name, _ in calls] == ["empty.cpp"]
 
 
+def test_a_cache_that_was_removed_meanwhile_stops_no_build(tmp_path):
+    built = []
+    shared = SharedHeaders(lambda obj_path, cpp_path, **options: built.append(cpp_path), tmp_path / "headers")
+    shared.folder.rmdir()
+    shared.build("x.o", "x.cpp", pch_dir=str(shared.folder), **OPTIONS)
+    assert built == ["x.cpp"]
+
+
 def test_warp_compiles_with_the_shared_header(tmp_path, monkeypatch):
     """Fails with a version of Warp that names or uses these private functions otherwise."""
     from warp._src import build, context

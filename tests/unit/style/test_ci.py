@@ -92,7 +92,7 @@ def test_long_tests_are_run_and_named_by_hand(fake_ci):
     assert len(fake_ci(script=[*words, "run", "all"])[2]) == len(TARGETS)
     assert fake_ci(script=[*words, "run", "all", "isaac"])[2] == ["make long-isaac TESTS=isaac.py "]
     code, out, _ = fake_ci(script=[*words, "run", "unti"])
-    assert (code, out) == (1, "unti: no such group; known: all, cluster, deploy, isaac, unit\n")
+    assert (code, out) == (2, "unti: no such group; known: all, cluster, deploy, isaac, unit\n")
 
 
 def test_every_long_test_is_in_one_group():
