@@ -8,10 +8,11 @@ COVERING = ("ant_v5", "cartpole", "g1_track", "go2_flat", "go2_team", "panda_lif
 
 
 def chosen(values, *always):
-    """Return values to parametrize by; all but `always` are for the long tests."""
+    """Return values, or tuples of values, to parametrize by; all but `always` are for the long tests."""
     values = list(values)
     assert set(always) <= set(values)
-    return [value if value in always else pytest.param(value, marks=pytest.mark.long) for value in values]
+    rows = {value: value if isinstance(value, tuple) else (value,) for value in values}
+    return [value if value in always else pytest.param(*rows[value], marks=pytest.mark.long) for value in values]
 
 
 def tasks(keep=lambda task: True, always=COVERING):

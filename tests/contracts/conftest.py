@@ -5,6 +5,7 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
 from tests.covering import tasks
+from tests.resuming import maker, one_thread  # noqa: F401
 
 
 def pytest_generate_tests(metafunc):

@@ -7,6 +7,8 @@ import warp as wp
 from robot_rl_envs.actuation import drive
 from robot_rl_envs.actuation.actuators import ActuatorNet, DcMotor, ExplicitPd, PositionPd
 
+from tests.covering import chosen
+
 KINDS = {
     "position_pd": (PositionPd(), 0.0),
     "dc_motor": (DcMotor(), 1.0),
@@ -65,7 +67,7 @@ def test_explicit_gains_are_the_worlds_own(go2, put_states, formula):
     np.testing.assert_allclose(env.state.joint_torque.numpy(), want, atol=2e-4)
 
 
-@pytest.mark.parametrize("activation", ["softsign", "tanh", "elu", "relu"])
+@pytest.mark.parametrize("activation", chosen(["softsign", "tanh", "elu", "relu"], "softsign", "elu"))
 def test_network_is_its_reference(activation, go2, put_states, random_net, frozen, formula):
     """Every substep's torque, with the histories that the substeps before it left."""
     path, net = random_net(activation)

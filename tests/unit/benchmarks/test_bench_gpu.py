@@ -57,6 +57,7 @@ def test_a_part_that_fails_stops_no_other(measure, tmp_path, capsys):
     assert "> 41: holds" in shown
 
 
+@pytest.mark.long
 def test_a_part_that_hangs_is_ended_with_all_of_its_processes(measure, tmp_path):
     pid = tmp_path / "pid"
     hangs = f"{SAVE} $FILE; echo last words; sleep 1000 & echo $! > {pid}; wait"

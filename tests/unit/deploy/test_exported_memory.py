@@ -61,7 +61,7 @@ def make_bundle():
     ("kind", "layers", "mirrored", "fields"),
     [
         pytest.param("gru", 1, False, {}, marks=pytest.mark.long),
-        ("gru", 2, False, {"distribution": "squashed", "bound": 0.8}),
+        pytest.param("gru", 2, False, {"distribution": "squashed", "bound": 0.8}, marks=pytest.mark.long),
         ("lstm", 1, False, {"conv": ConvCfg(groups=("actor.joint_vel",), channels=(4, 8), features=6)}),
         pytest.param("lstm", 2, False, {}, marks=pytest.mark.long),
         pytest.param("gru", 2, True, {}, marks=pytest.mark.long),

@@ -32,7 +32,7 @@ def make_actor(mirrored=False, **fields):
 @pytest.mark.parametrize(
     ("mirrored", "fields"),
     [
-        (False, CONV),
+        pytest.param(False, CONV, marks=pytest.mark.long),
         pytest.param(True, CONV, marks=pytest.mark.long),
         (False, CONV | {"activation": "silu", "state_std": True}),
         pytest.param(False, SQUASHED, marks=pytest.mark.long),

@@ -4,6 +4,7 @@ from importlib import metadata, util
 
 import pytest
 import torch
+from robot_rl_envs import engines
 from robot_rl_envs.engines import resolve_engine
 from robot_rl_envs.engines.isaac import rotate, rotate_inverse
 
@@ -17,6 +18,7 @@ def pretend(monkeypatch):
 
     def versions(**found):
         monkeypatch.setattr(metadata, "version", lambda name: found.get(name) or real_version(name))
+        monkeypatch.setattr(engines, "mujoco_version", lambda: metadata.version("mujoco"))
         monkeypatch.setattr(util, "find_spec", lambda name: found[name] if name in found else real_spec(name))
 
     return versions

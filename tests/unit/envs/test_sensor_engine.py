@@ -127,6 +127,7 @@ def test_the_accelerometer_reads_g_at_rest_nothing_in_free_fall_and_the_lever_of
         np.testing.assert_allclose(obs, np.tile(want, (4, 1)), atol=atol)
 
 
+@pytest.mark.long
 def test_state_and_threads(make_task):
     task = make_task(imu=Imu(delay_s=(0.0, 0.02)), episode_length_s=0.2)
     envs = [make_env(task, num_envs=300, engine="mujoco", num_threads=threads, seed=5) for threads in (1, 2)]

@@ -66,8 +66,8 @@ def test_the_first_signal_saves_after_the_iteration(train, number, code, by):
     ("first", "second", "code"),
     [
         (signal.SIGTERM, signal.SIGTERM, 143),
-        (signal.SIGTERM, signal.SIGINT, 130),
-        (signal.SIGINT, signal.SIGUSR1, 138),
+        pytest.param(signal.SIGTERM, signal.SIGINT, 130, marks=pytest.mark.long),
+        pytest.param(signal.SIGINT, signal.SIGUSR1, 138, marks=pytest.mark.long),
         (signal.SIGINT, signal.SIGINT, 130),
     ],
 )

@@ -187,6 +187,7 @@ def test_a_folder_keeps_the_chips_that_it_was_compiled_for_before(tmp_path):
     assert _describe(cfg, tmp_path, [CHIPS[110]], [])["archs"] == [110]
 
 
+@pytest.mark.long
 def test_a_cache_of_other_settings_is_refused(tmp_path):
     (tmp_path / DESCRIPTION).write_text(json.dumps(description()))
     env = make_env(get_task("cartpole"), num_envs=4)

@@ -16,8 +16,6 @@ from robot_rl_envs.task import Event
 from robot_rl_envs.terms import event
 from robot_rl_tasks.registry import get_task
 
-from tests.covering import chosen
-
 
 @event(writes="model", model_fields=("body_mass",), set_const=True)
 def heavier_where_it_turns(s: Any, i: int, rng: wp.uint32, most: float):
@@ -78,7 +76,8 @@ def test_a_draw_that_cannot_be_called_is_left_out():
     assert {number.field for number in found} == {"geom_friction", "actuator_gainprm", "actuator_biasprm"}
 
 
-@pytest.mark.parametrize("engine", chosen(["mujoco", "mujoco_warp"], "mujoco"))
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["mujoco", "mujoco_warp"])
 def test_a_row_has_the_numbers_of_its_world(engine):
     env = make_env(with_world(get_task("go2_flat")), num_envs=4, engine=engine, device="cpu", seed=1)
     imagination = Imagination(env, 4, 1)

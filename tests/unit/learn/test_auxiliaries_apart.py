@@ -12,6 +12,7 @@ from robot_rl.learn.auxiliaries.config import AmpCfg, ReferenceCfg, RndCfg
 from robot_rl.learn.auxiliaries.frozen import FrozenService
 from robot_rl.learn.auxiliaries.motions import write_motion
 from robot_rl.learn.runner import Runner, make_runner
+from tests.covering import chosen
 
 from .apart import apart, assert_local_run, assert_resumed
 from .test_overlap import stateful
@@ -33,7 +34,7 @@ def cfg(small_cfg):
     return replace(small_cfg, symmetry="none", keep_checkpoints=0)
 
 
-@pytest.fixture(params=["rnd", "amp", "reference", "remembering"])
+@pytest.fixture(params=chosen(["rnd", "amp", "reference", "remembering"], "amp", "remembering"))
 def with_objective(request, cfg, make_point_env, tmp_path):
     if request.param == "rnd":
         return replace(cfg, rnd=RndCfg(weight=0.1, hidden=(8,), features=4))

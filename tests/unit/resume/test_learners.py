@@ -11,8 +11,7 @@ from robot_rl.config import apply_overrides
 from robot_rl.learn.algorithms import get_learner
 from robot_rl.learn.auxiliaries.motions import write_motion
 from robot_rl.learn.runner import make_runner
-
-from .conftest import assert_same_run, in_two, learner
+from tests.resuming import assert_same_run, in_two, learner
 
 GRU = {"actor.memory.kind": "gru", "actor.memory.hidden": 6, "actor.memory.sequence": 4}
 LSTM = {
@@ -89,6 +88,7 @@ def test_several_critics_and_statistics_kept_by_the_learner(tmp_path):
     assert_same_run(whole, resumed)
 
 
+@pytest.mark.long
 def test_an_encoder(maker, tmp_path):
     settings = {"critic.conv.groups": ["critic.scan"], "critic.conv.channels": [2], "critic.conv.kernels": [3]}
     whole, resumed = in_two(maker("go2_rough", 4), learner(**settings, **{"critic.conv.strides": [2]}), tmp_path)

@@ -7,8 +7,7 @@ from robot_rl_tasks.registry import get_task
 from robot_rl.errors import UserError
 from robot_rl.learn.checkpoints.worlds import redistributed
 from robot_rl.learn.runner import make_runner
-
-from .conftest import learner
+from tests.resuming import learner
 
 
 def rows(first, count, width=2):

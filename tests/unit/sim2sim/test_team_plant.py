@@ -30,6 +30,7 @@ def command_of(body, *, lift=0.0):
     return types.SimpleNamespace(q=q, dq=zeros, tau=zeros, kp=kp, kd=kd)
 
 
+@pytest.mark.long
 def test_each_robot_senses_itself_and_obeys_its_own_command(plant):
     names = list(plant.bodies)
     assert names == ["front", "rear"]

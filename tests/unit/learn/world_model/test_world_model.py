@@ -347,9 +347,9 @@ def _by_autograd(algorithm, start, noise, grad, by_ends, entropy_coef):
 @pytest.mark.parametrize(
     ("task", "changes"),
     [
-        ("go2_flat", {}),
+        pytest.param("go2_flat", {}, marks=pytest.mark.long),
         ("go2_flat", {"distribution": "squashed", "activation": "silu"}),
-        ("walker2d_v5", {"distribution": "squashed"}),
+        pytest.param("walker2d_v5", {"distribution": "squashed"}, marks=pytest.mark.long),
         ("panda_lift", {"distribution": "squashed"}),
     ],
     ids=["gaussian", "squashed", "bounded speeds", "an object"],

@@ -18,7 +18,8 @@ from tests.covering import chosen
 LINES = ["mamujoco:Ant-4x2", "mamujoco:HalfCheetah-2x3", "mamujoco:Walker2d-2x3"]
 
 
-@pytest.mark.parametrize("name", chosen(["go2_pair_carry", "go2_team"], "go2_team"))
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["go2_pair_carry", "go2_team"])
 def test_pettingzoos_own_test_passes(name):
     env = TeamParallelEnv(get_task(name), num_threads=1)
     parallel_api_test(env, num_cycles=120)
@@ -96,7 +97,7 @@ def test_parallel_environments_of_others_are_rows():
     env.close()
 
 
-@pytest.mark.parametrize("task", ["mamujoco:Walker2d-2x3", "zoo:gymnasium_robotics.mamujoco_v1:parallel_env"])
+@pytest.mark.parametrize("task", chosen([LINES[2], "zoo:gymnasium_robotics.mamujoco_v1:parallel_env"], LINES[2]))
 def test_they_train_and_are_evaluated(task, in_tmp, capsys):
     more = ["env.scenario=Walker2d", "env.agent_conf=2x3"] if task.startswith("zoo:") else []
     tiny = ["num_envs=2", "num_steps=8", "max_iterations=2", "ppo.minibatches=2", "actor.hidden=[8]"]

@@ -15,7 +15,6 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 from torch.profiler import ProfilerActivity, profile
 
-from tests.conftest import optimizing
 from tests.covering import tasks
 
 WORLDS = 4096  # or rows of a team; the smallest array over them, a mask of bytes, is 4 KiB
@@ -28,10 +27,9 @@ WARM_UP = 2
 def env(request):
     task = get_task(request.param)
     worlds = WORLDS // max(len(task.robots), 1)
-    with optimizing():
-        env = make_env(task, num_envs=worlds, device="cpu", engine="mujoco", seed=3)
-        for _ in range(WARM_UP):
-            env.step(torch.zeros(WORLDS, env.num_actions))
+    env = make_env(task, num_envs=worlds, device="cpu", engine="mujoco", seed=3)
+    for _ in range(WARM_UP):
+        env.step(torch.zeros(WORLDS, env.num_actions))
     gc.collect()
     gc.freeze()  # What is there stays: the collections of the tests look only at what they made.
     yield env

@@ -4,8 +4,7 @@ import pytest
 from robot_rl_tasks.registry import get_task
 
 from tests.covering import tasks
-
-from .conftest import assert_same_run, in_two, learner
+from tests.resuming import assert_same_run, in_two, learner
 
 
 @pytest.mark.parametrize("name", tasks(always=("ant_v5", "cartpole", "go2_flat")))
