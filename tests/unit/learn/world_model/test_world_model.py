@@ -19,8 +19,7 @@ from robot_rl.learn.algorithms.world_model.world_model import STATISTICS, _imagi
 from robot_rl.learn.ranks import ALONE
 from robot_rl.learn.runner import make_runner
 from robot_rl.report.page import write_report
-
-from ...resume.conftest import assert_same_run, in_two
+from tests.resuming import assert_same_run, in_two
 
 SMALL = NetworkCfg(hidden=(8,))
 OWN = WorldModelCfg(horizon=3, rows=5, policy_steps=2, model_steps=2, batch=16, hidden=(8,), replay=600, warm_up=20)
