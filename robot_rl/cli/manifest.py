@@ -143,7 +143,6 @@ def _read_job(
     local_root = str(run_dir.path.absolute().parent.parent)
     default_mount = local_root if options.target == "sbatch" else "/tmp/runs" if options.bucket else "/runs"
     port = options.metrics_port if options.metrics_port is not None else DCGM_PORT if shape["gpus"] else 0
-    words = record.get("command")
     job = ClusterJob(
         run_id=run_dir.run_id,
         task=run_dir.task,
@@ -162,8 +161,6 @@ def _read_job(
         sandbox=bool(code) if options.sandbox is None else options.sandbox,
         trust=bool(code),
         metrics_port=port,
-        record_command=tuple(map(str, words[1:])) if isinstance(words, list) else (),
-        was_trained=run_dir.checkpoints.is_dir() and any(run_dir.checkpoints.iterdir()),
     )
     _refuse_unused(options, used)
     _check_divides(settings, job)

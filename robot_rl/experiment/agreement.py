@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError
-from robot_rl.experiment.run_dir import RunDir, config_hash
+from robot_rl.experiment.run_dir import RECORD_HASH, RunDir, config_hash, record_hash
 from robot_rl.experiment.tree import leaves
 
 ELSEWHERE = ("root", "run_id", "init_from")
@@ -42,6 +42,12 @@ def check_settings(run_dir: RunDir, record: Mapping[str, Any]) -> None:
         run_dir: The run.
         record: Its run.yaml, from `RunDir.read_config`.
     """
+    _check_config(run_dir, record)
+    if record.get(RECORD_HASH, "") not in ("", record_hash(record)):
+        raise UserError(f"{run_dir.config_file}: was changed after it was written; put it back, or begin another run")
+
+
+def _check_config(run_dir: RunDir, record: Mapping[str, Any]) -> None:
     path, expected = _expected(run_dir, record.get("resumed", []))
     if path is None:
         known = record.get("config_sha256")

@@ -109,7 +109,7 @@ def _find_waiting(cfg: TrainCfg) -> RunDir | None:
 
 
 def resume_with(run_dir: RunDir, changed: Mapping[str, Any], launcher: Launcher, options: Sequence[str]) -> int:
-    """Let a launcher go on with a run, or begin one that is frozen; return the exit code.
+    """Let a launcher go on with a run, or begin one without a checkpoint; return the exit code.
 
     Args:
         run_dir: The run.
@@ -118,10 +118,12 @@ def resume_with(run_dir: RunDir, changed: Mapping[str, Any], launcher: Launcher,
         options: Words for each of them.
 
     Raises:
-        UserError: The run has no checkpoint, another process trains it, or the launcher cannot start it.
+        UserError: Settings of a run without a checkpoint are changed, another process trains it, or the launcher
+            cannot start it.
     """
-    if not is_trained(run_dir) and (changed or LAUNCHER not in run_dir.read_config()):
-        raise UserError(f"run={run_dir.run_id}: has no checkpoint to go on from; robot-rl train begins it again")
+    if changed and not is_trained(run_dir):
+        line = f"run={run_dir.run_id}: has no checkpoint to go on from with other settings"
+        raise UserError(f"{line}; leave {', '.join(changed)} out, or begin another run")
     cfg = resolve_inputs(load(run_dir, changed, trust="trust=true" in options))
     check_fits(cfg, launcher)
     refuse_locked(run_dir.metrics_file)

@@ -22,6 +22,8 @@ from robot_rl.machine import git_state, machine_facts, package_versions
 RUN_ID = re.compile(r"\d{8}-\d{6}-\d+-[0-9a-f]{4}")
 GIVEN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 """Ids that a user may give a run."""
+RECORD_HASH = "record_sha256"
+"""The key of run.yaml with the hash of everything besides its settings."""
 MAX_CONFIG, MAX_RESUMED = 2**20, 100
 """Most bytes of a run.yaml, and most records of resumed trainings in it, which bound its size."""
 
@@ -172,6 +174,7 @@ class RunDir:
         import yaml
 
         record |= {"config_sha256": config_hash(config)} | seal(config)
+        record[RECORD_HASH] = record_hash(record)
         write_atomic(self.config_file, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=120))
 
     def read_config(self) -> dict[str, Any]:
@@ -189,6 +192,8 @@ class RunDir:
         resumed = record.get("resumed", [])
         if not isinstance(resumed, list) or not all(_is_event(event) for event in resumed):
             raise UserError(f"{self.config_file}: damaged, its 'resumed' is no list of records")
+        if not isinstance(record.get("command", []), list):
+            raise UserError(f"{self.config_file}: damaged, its 'command' is no list of words")
         return record
 
 
@@ -196,6 +201,12 @@ def config_hash(config: Mapping[str, Any]) -> str:
     """Return the SHA-256 of settings, in hexadecimal: of their JSON with sorted keys."""
     text = json.dumps(config, sort_keys=True, default=str, allow_nan=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def record_hash(record: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of what run.yaml says besides the settings: its command, launcher, versions and the like."""
+    others = ("config", "config_sha256", "seal", "resumed", RECORD_HASH)
+    return config_hash({key: value for key, value in record.items() if key not in others})
 
 
 def _is_event(event: Any) -> bool:

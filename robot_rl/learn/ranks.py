@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from robot_rl.errors import PeerError, UserError
+from robot_rl.learn.stores import LOOPBACK, LOOPBACK_NAME, open_store
 
 T = TypeVar("T")
 SEED_STRIDE = 1_000_003
@@ -102,7 +103,10 @@ class DistributedRanks(Ranks):
     """
 
     def __init__(self, rank: int, size: int, device: str) -> None:
-        """Join the group at MASTER_ADDR and MASTER_PORT, with networks on `device`; waits for all processes to join."""
+        """Join the group at MASTER_ADDR and MASTER_PORT, with networks on `device`; waits for all processes to join.
+
+        Processes of one machine meet and exchange on its loopback, whatever MASTER_ADDR is.
+        """
         import torch.distributed as dist
 
         self.rank, self.size, self._dist = rank, size, dist
@@ -112,10 +116,8 @@ class DistributedRanks(Ranks):
             torch.cuda.set_device(device)
         if not dist.is_initialized():  # A process joins once: a sweep trains several times in the same group.
             backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
-            try:
-                self._call(dist.init_process_group, backend, rank=rank, world_size=size)
-            except ValueError as error:  # MASTER_ADDR or MASTER_PORT is missing or no address.
-                raise UserError(f"RANK={rank}, WORLD_SIZE={size}: {error}; torchrun sets all of them") from error
+            store = self._meet()
+            self._call(dist.init_process_group, backend, store=store, rank=rank, world_size=size)
             atexit.register(self.close)
 
     def sum_(self, x: Tensor) -> Tensor:
@@ -187,11 +189,27 @@ class DistributedRanks(Ranks):
         if self._dist.is_initialized():
             self._dist.destroy_process_group()
 
+    def _meet(self) -> Any:
+        """Return the store by which the processes find each other."""
+        missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
+        if missing:
+            right = "torchrun sets all of them"
+            raise UserError(f"RANK={self.rank}, WORLD_SIZE={self.size}: {' and '.join(missing)} missing; {right}")
+        host, port = os.environ["MASTER_ADDR"], _number("MASTER_PORT", 0, None)
+        if not 0 < port < 65536:
+            raise UserError(f"MASTER_PORT={port}: must be at least 1 and at most 65535")
+        if find_local_rank()[1] == self.size:
+            host = LOOPBACK
+            for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+                os.environ.setdefault(name, LOOPBACK_NAME)
+        is_kept = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # By somebody's own torchrun.
+        return self._call(open_store, host, port, self.size, is_first=self.rank == 0 and not is_kept)
+
     def _call(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         start = time.perf_counter()
         try:
             return operation(*arguments, **options)
-        except RuntimeError as error:
+        except (RuntimeError, OSError) as error:
             line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             line = re.sub(r"^\[\S+:\d+\] |\. This is typically caused by .*", "", line)  # gloo's source line and advice
             raise PeerError(f"process {self.rank} of {self.size} lost the others ({line})") from error

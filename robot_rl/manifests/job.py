@@ -47,8 +47,6 @@ class ClusterJob:
         metrics_port: The port at which Prometheus looks for metrics of the pods; 0: it does not look.
         queues: Whether the manifest comes with Kueue's queue and flavours.
         bucket: URL of an object store that the run is read from and kept in, for OSMO; "" for a shared directory.
-        record_command: The words of the command that made the run, after the program.
-        was_trained: Whether it has a checkpoint to go on from.
     """
 
     run_id: str
@@ -73,8 +71,6 @@ class ClusterJob:
     metrics_port: int = 0
     queues: bool = False
     bucket: str = ""
-    record_command: tuple[str, ...] = ()
-    was_trained: bool = False
 
     def __post_init__(self) -> None:
         """Raise UserError where a value is out of its range, or no cluster would take it."""

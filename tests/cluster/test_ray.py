@@ -13,6 +13,7 @@ from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
 from tests.cluster.ray_cluster import Clusters, rows, wait_until
+from tests.listening import reachable
 
 SMALL = ("task=cartpole", "num_envs=64", "num_threads=1", "save_interval=10")
 
@@ -195,6 +196,12 @@ def test_without_a_cluster_one_is_started_and_ended(root, short, processes):
     environ = {**os.environ, "RAY_TMPDIR": short, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "robot_rl.cli.main", "train", *SMALL, f"run_id={name}", "max_iterations=3"]
     command += ["launcher=ray", processes, "launcher.address=local"]
-    done = subprocess.run(command, cwd=root, env=environ, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    with open(f"{short}/output", "w+") as output:
+        process, seen = subprocess.Popen(command, cwd=root, env=environ, stdout=output, stderr=output), set()
+        while process.poll() is None:
+            seen |= reachable(process.pid)
+            time.sleep(0.2)
+        output.seek(0)
+        assert process.returncode == 0, output.read()
+    assert seen == set()  # Nothing listened to other machines.
     assert last(root / "runs/cartpole" / name)["ranks"] == 2

@@ -14,6 +14,7 @@ import pytest
 from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
+from tests.listening import reachable
 
 ITERATIONS = 60
 SETTINGS = ("task=cartpole", "num_envs=64", f"max_iterations={ITERATIONS}", "save_interval=5", "launcher=torchrun")
@@ -72,9 +73,10 @@ def check_same(root, name):
 
 
 def test_killed_processes_are_replaced_and_the_run_is_the_same(root):
-    process = train(root, "killed")
+    process, seen = train(root, "killed"), set()
     for rank, count in ((0, 12), (1, 32)):
         wait_for(process, root / "runs/cartpole/killed", count)
+        seen |= reachable(process.pid)
         workers(process)[rank].kill()
     output, _ = process.communicate(timeout=180)
     assert process.returncode == 0, output
@@ -82,6 +84,7 @@ def test_killed_processes_are_replaced_and_the_run_is_the_same(root):
         line = f"a process was lost; all start again from the newest checkpoint (restart {restart})"
         assert line in output
     check_same(root, "killed")
+    assert seen == set()  # Nothing listened to other machines.
 
 
 @pytest.mark.long

@@ -166,12 +166,17 @@ class Launcher(ABC):
 
 
 def launcher_words(record: Any) -> str:
-    """Return the words of the command line that choose the launcher in a run.yaml; empty for one process, or none."""
-    if not isinstance(record, dict) or record.get("nodes", 1) * record.get("ranks", 1) == 1:
+    """Return the words of the command line that choose the launcher in a run.yaml; empty for one process, or none.
+
+    What is not of the type that a launcher writes counts as missing: the words are for a shell.
+    """
+    if not isinstance(record, dict) or not NAME.fullmatch(str(record.get("name"))):
         return ""
-    names = [name for name in ("nodes", "ranks", "gpus") if record.get(name) not in (None, 0) and name in record]
-    words = [f"launcher.{name}={record[name]}" for name in names if (name, record[name]) != ("nodes", 1)]
-    return " ".join(["", f"launcher={record.get('name')}", *words])
+    shape = {name: value for name in ("nodes", "ranks", "gpus") if type(value := record.get(name)) is int and value > 0}
+    if shape.get("nodes", 1) * shape.get("ranks", 1) == 1:
+        return ""
+    words = [f"launcher.{name}={value}" for name, value in shape.items() if (name, value) != ("nodes", 1)]
+    return " ".join(["", f"launcher={record['name']}", *words])
 
 
 def write_job(run_dir: RunDir, launcher: str, job: str) -> None:

@@ -15,17 +15,22 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
 from robot_rl.errors import ExitCode, UserError
 from robot_rl.experiment.launchers import exit_codes
 from robot_rl.experiment.launchers.launcher import COMMAND, FrozenRun, Launcher
+from robot_rl.learn.stores import LOOPBACK, address_toward, is_here, open_store
 from robot_rl.metrics.rows import to_stderr
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 SHUTDOWN_S = 120
 """How long processes may take to save after a signal [s]."""
+RENDEZVOUS = "robot_rl"
+STORE_WAIT = timedelta(minutes=1)
+"""How long a machine of several waits for that of the rendezvous, and for an answer of it."""
 LINGER_S = 0.3
 """How long a process stays after it has returned [s]."""
 PRELOADED = (
@@ -124,7 +129,7 @@ class Torchrun(Launcher):
         from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
         from torch.distributed.launcher.api import LaunchConfig
 
-        is_here = self.nodes == 1
+        is_alone = self.nodes == 1
         # nohup ignores SIGHUP for what it starts.
         handled = [n for n in SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
         return LaunchConfig(
@@ -133,9 +138,10 @@ class Torchrun(Launcher):
             nproc_per_node=self.ranks_a_node,
             run_id=run.run_dir.run_id,
             logs_specs=DefaultLogsSpecs(log_dir=f"{folder}/logs"),
-            rdzv_backend="c10d",
-            rdzv_endpoint="127.0.0.1:0" if is_here else self.rendezvous,
-            local_addr="127.0.0.1" if is_here else None,
+            rdzv_backend="c10d" if is_alone else _register(),
+            rdzv_endpoint=f"{folder}/rendezvous" if is_alone else self.rendezvous,
+            rdzv_configs={"store_type": "file"} if is_alone else {},
+            local_addr=LOOPBACK if is_alone else address_toward(self.rendezvous.rpartition(":")[0], STORE_WAIT),
             max_restarts=self.max_restarts,
             monitor_interval=0.1,
             start_method="forkserver",
@@ -150,8 +156,6 @@ class Torchrun(Launcher):
         found = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
         if self.ranks_a_node > 1 or self.cpus:
             found["OMP_NUM_THREADS"] = threads
-        if self.nodes == 1:
-            found["GLOO_SOCKET_IFNAME"] = "lo"
         return {key: value for key, value in found.items() if key not in os.environ}
 
     def _report(self, error: Any) -> None:
@@ -159,6 +163,33 @@ class Torchrun(Launcher):
         how = f"exit code {failure.exitcode}" if failure.exitcode >= 0 else signal.Signals(-failure.exitcode).name
         again = f", after {self.max_restarts} restarts" if self.max_restarts else ""
         to_stderr(f"a process ended by {how}{again}; the run goes on with the same command and its run_id=")
+
+
+def _register() -> str:
+    """Register torchrun's rendezvous of several machines with a store that listens on one address; return its name."""
+    from torch.distributed.elastic import rendezvous
+    from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
+    from torch.distributed.elastic.rendezvous.dynamic_rendezvous import create_handler
+
+    class Backend(C10dRendezvousBackend):
+        name = RENDEZVOUS
+
+    def make(parameters: Any) -> Any:
+        host, _, port = parameters.endpoint.rpartition(":")
+        store = None
+        if is_here(host, STORE_WAIT):
+            with contextlib.suppress(OSError):  # Another launcher of this machine keeps it.
+                store = open_store(host, int(port), is_first=True, wait=STORE_WAIT)
+        if store is None:
+            try:
+                store = open_store(host, int(port), is_first=False, wait=STORE_WAIT)
+            except RuntimeError:
+                raise UserError(f"launcher.rendezvous={parameters.endpoint}: nobody answers there") from None
+        return create_handler(store, Backend(store, parameters.run_id), parameters)
+
+    with contextlib.suppress(ValueError):  # It is registered already.
+        rendezvous.rendezvous_handler_registry.register(RENDEZVOUS, make)
+    return RENDEZVOUS
 
 
 def work(words: list[str], codes: str, launcher: int) -> None:

@@ -22,7 +22,7 @@ from robot_rl.errors import ExitCode
 from robot_rl.experiment.launchers.launcher import FrozenRun
 from robot_rl.experiment.ray_runs.cluster import Node, list_nodes, room
 from robot_rl.experiment.ray_runs.evaluator import EvaluatorCfg
-from robot_rl.experiment.ray_runs.rank import STOP, EndedError, RankCfg, output_to, train_rank
+from robot_rl.experiment.ray_runs.rank import STOP, EndedError, RankCfg, find_place, output_to, set_place, train_rank
 from robot_rl.experiment.ray_runs.simulators import SimulatorsCfg, end_waiting, kill_simulators
 from robot_rl.metrics.rows import to_stderr
 
@@ -132,7 +132,6 @@ def _fit(run: FrozenRun, cfg: GroupCfg, size: int, log: Path) -> None:
         EndedError: A process ended in a way that another attempt of the same group would not change.
     """
     from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
-    from ray.train.torch import TorchConfig
     from ray.train.v2.api.exceptions import ControllerError
 
     rank = RankCfg(
@@ -151,7 +150,7 @@ def _fit(run: FrozenRun, cfg: GroupCfg, size: int, log: Path) -> None:
     trainer = _make_trainer_class()(
         train_rank,
         train_loop_config=dataclasses.asdict(rank),
-        torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if cfg.gpus else "gloo"),
+        torch_config=_make_meeting(),
         scaling_config=ScalingConfig(
             num_workers=size,
             use_gpu=cfg.gpus > 0,
@@ -174,6 +173,26 @@ def _fit(run: FrozenRun, cfg: GroupCfg, size: int, log: Path) -> None:
         raise
     finally:
         shutil.rmtree(cfg.folder / name, ignore_errors=True)
+
+
+def _make_meeting() -> Any:
+    """Return Ray Train's settings for torch, with which processes only get told where they meet.
+
+    Ray's own would join them there and then, at a store that listens on every address of the machine.
+    """
+    from ray.train.backend import Backend
+    from ray.train.torch import TorchConfig
+
+    class Meeting(Backend):
+        share_cuda_visible_devices = True
+
+        def on_start(self, worker_group: Any, backend_config: Any) -> None:
+            worker_group.execute(set_place, *worker_group.execute_single(0, find_place))
+
+    class MeetingConfig(TorchConfig):
+        backend_cls = property(lambda _: Meeting)
+
+    return MeetingConfig()
 
 
 def _make_trainer_class() -> Any:

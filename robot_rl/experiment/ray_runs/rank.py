@@ -16,6 +16,7 @@ from typing import Any
 from robot_rl.errors import ExitCode, Interrupted, PeerError, UserError
 from robot_rl.experiment.launchers.exit_codes import find_code
 from robot_rl.experiment.ray_runs.cluster import count, is_leaving, list_nodes
+from robot_rl.learn.stores import listen
 
 WATCH_S = 1.0
 """Time between two looks at the cluster [s]."""
@@ -150,6 +151,26 @@ def train_rank(settings: Mapping[str, Any]) -> int:
     with output_to(Path(cfg.log)), Watcher(cfg, node_id, is_first=is_first) as watcher:
         run_as_rank(lambda: work(watcher), lambda: watcher.reason)
     return int(ExitCode.DONE)
+
+
+def find_place() -> tuple[str, int]:
+    """Return the address of this process's machine in the cluster, and a port that is free there."""
+    import ray
+
+    address = ray.util.get_node_ip_address()
+    with listen(address, 0) as probe:
+        return address, probe.getsockname()[1]
+
+
+def set_place(address: str, port: int) -> None:
+    """Let this process know where the group meets, and which of its processes it is, as torchrun does."""
+    import ray.train
+
+    context = ray.train.get_context()
+    place = {"RANK": context.get_world_rank(), "WORLD_SIZE": context.get_world_size()}
+    place |= {"LOCAL_RANK": context.get_local_rank(), "LOCAL_WORLD_SIZE": context.get_local_world_size()}
+    place |= {"MASTER_ADDR": address, "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in place.items()})
 
 
 class Helpers:

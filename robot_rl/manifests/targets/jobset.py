@@ -5,6 +5,7 @@ from __future__ import annotations
 from robot_rl.manifests import indexed_job
 from robot_rl.manifests.exit_codes import RETRIES
 from robot_rl.manifests.job import ClusterJob
+from robot_rl.manifests.network import policy
 from robot_rl.manifests.pod import labels
 from robot_rl.manifests.queueing import metadata, pod_annotations, queue_documents
 from robot_rl.manifests.text import to_yaml
@@ -17,7 +18,7 @@ EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 
 
 def render(job: ClusterJob) -> str:
-    """Return the JobSet, and Kueue's queue where requested.
+    """Return the JobSet, its NetworkPolicy, and Kueue's queue where requested.
 
     A pod that stopped and saved, or was evicted, is replaced. After any other failure the Job fails at once and the
     JobSet starts all its pods again, which counts one incident however many processes saw it; a code for which
@@ -58,4 +59,4 @@ def render(job: ClusterJob) -> str:
         "metadata": metadata(job, exclusive),
         "spec": spec,
     }
-    return to_yaml([*queue_documents(job), document], job.made_by)
+    return to_yaml([*queue_documents(job), policy(job), document], job.made_by)

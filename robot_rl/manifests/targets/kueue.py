@@ -6,6 +6,7 @@ from robot_rl.errors import UserError
 from robot_rl.manifests import indexed_job
 from robot_rl.manifests.exit_codes import RETRIES
 from robot_rl.manifests.job import ClusterJob
+from robot_rl.manifests.network import policy
 from robot_rl.manifests.pod import labels
 from robot_rl.manifests.queueing import metadata, pod_annotations, queue_documents
 from robot_rl.manifests.text import to_yaml
@@ -17,7 +18,7 @@ JOB_NAME = "batch.kubernetes.io/job-name"
 
 
 def render(job: ClusterJob) -> str:
-    """Return the Job, the service by which its pods find the first one, and Kueue's queue where requested.
+    """Return the Job, its NetworkPolicy, the service that finds its first pod, and Kueue's queue where requested.
 
     A lost process ends the others, so that as many pods may fail as there are for each of the retries.
     """
@@ -41,7 +42,7 @@ def render(job: ClusterJob) -> str:
         "metadata": {"name": job.name, **_namespace(job), "labels": labels(job)},
         "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {JOB_NAME: job.name}},
     }
-    return to_yaml([*queue_documents(job), service, document], job.made_by)
+    return to_yaml([*queue_documents(job), policy(job), service, document], job.made_by)
 
 
 def _namespace(job: ClusterJob) -> dict[str, str]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from robot_rl.manifests.job import ClusterJob
+from robot_rl.manifests.network import policy
 from robot_rl.manifests.pod import RUN_LABEL, template
 from robot_rl.manifests.quantities import read_seconds
 from robot_rl.manifests.queueing import metadata, pod_annotations, queue_documents
@@ -22,7 +23,7 @@ IDLE_S = 300
 
 
 def render(job: ClusterJob) -> str:
-    """Return the RayJob, and Kueue's queue where requested."""
+    """Return the RayJob, its NetworkPolicy, and Kueue's queue where requested."""
     limit = read_seconds(job.time)
     is_scaled = not job.queue  # Kueue reserves what the cluster has at its start, and refuses one that grows.
     cluster = {
@@ -42,26 +43,19 @@ def render(job: ClusterJob) -> str:
         "rayClusterSpec": cluster,
     }
     document = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": metadata(job), "spec": spec}
-    return to_yaml([*queue_documents(job), document], job.made_by)
+    return to_yaml([*queue_documents(job), policy(job, has_ray=True), document], job.made_by)
 
 
 def entrypoint(job: ClusterJob) -> str:
-    """Return the driver's command, on this cluster: a run with a checkpoint is resumed.
+    """Return the driver's command: the run of that directory goes on, or begins where it has no checkpoint.
 
-    One without begins by its own command, which goes on with it when the command is repeated.
+    It runs the settings that were resolved, not the command that run.yaml says the run was made by.
     """
     least = 1 if job.spot and job.nodes > 1 else 0  # With fewer machines the run goes on with those.
     launcher = {"nodes": job.nodes, "min_nodes": least, "ranks": job.ranks, "gpus": job.gpus, "cpus": job.cpus}
     words = ["launcher=ray", *(f"launcher.{name}={value}" for name, value in launcher.items() if value)]
-    root = [f"root={job.mount}", *(["trust=true"] if job.trust and not _is_train(job) else [])]
-    if _is_train(job):
-        own = [word for word in job.record_command[1:] if not word.startswith(("launcher", "run_id=", "root="))]
-        return shlex.join(["robot-rl", "train", *own, f"run_id={job.run_id}", *root, *words])
-    return shlex.join(["robot-rl", "resume", job.run_id, *root, *words])
-
-
-def _is_train(job: ClusterJob) -> bool:
-    return job.record_command[:1] == ("train",) and not job.was_trained
+    trust = ["trust=true"] if job.trust else []
+    return shlex.join(["robot-rl", "resume", f"run={job.task}/{job.run_id}", f"root={job.mount}", *trust, *words])
 
 
 def _scaling(is_scaled: bool) -> dict[str, Any]:

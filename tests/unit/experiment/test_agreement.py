@@ -132,3 +132,24 @@ def test_commands_refuse_it_and_a_changed_run_goes_on(run, in_tmp, tiny):
         code, _, err = run(*command)
         assert (code, len(err.splitlines())) == (2, 1)
         assert "run.yaml: ppo.gamma=0.8: checkpoint 000003 was trained with 0.9; put that back" in err
+
+
+def test_what_run_yaml_says_besides_the_settings_is_not_changed_either(run_dir):
+    text = run_dir.config_file.read_text()
+    record = run_dir.read_config() | {"launcher": {"name": "torchrun", "nodes": 2}}
+    run_dir.config_file.write_text(yaml.safe_dump(record))
+    with pytest.raises(UserError, match=r"run\.yaml: was changed after it was written"):
+        check(run_dir)
+    run_dir.config_file.write_text(text)
+    run_dir.add_to_config({"launcher": {"name": "torchrun", "nodes": 2}})
+    check(run_dir)
+    del record["record_sha256"]  # An earlier version wrote none.
+    run_dir.config_file.write_text(yaml.safe_dump(record))
+    check(run_dir)
+
+
+@pytest.mark.parametrize("command", [5, "train", {"a": 1}])
+def test_a_command_that_is_no_list_is_damage(run_dir, command):
+    run_dir.config_file.write_text(yaml.safe_dump({"config": CONFIG, "command": command}))
+    with pytest.raises(UserError, match="damaged, its 'command' is no list of words"):
+        run_dir.read_config()

@@ -23,7 +23,6 @@ JOBS = {
         "topology": "topology.kubernetes.io/zone",
         "namespace": "robots",
         "partition": "h100",
-        "record_command": ("train", "task=go2_rough", "num_envs=4096", "launcher=local"),
     },
 }
 QUEUED = {"queue": "team", "queues": True}

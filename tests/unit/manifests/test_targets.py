@@ -195,14 +195,27 @@ def test_a_ray_cluster_grows_on_spot_machines_and_its_head_stays():
     assert (group["minReplicas"], group["maxReplicas"]) == (2, 2)
 
 
-def test_a_ray_job_begins_the_run_or_goes_on_with_it():
+def test_a_ray_job_goes_on_with_the_run_whatever_command_made_it():
     words = shlex.split(of_kind("RayJob", "rayjob", "spot")["spec"]["entrypoint"])
-    own = ["robot-rl", "train", "task=go2_rough", "num_envs=4096", "run_id=rough-1", "root=/runs", "launcher=ray"]
+    own = ["robot-rl", "resume", "run=go2_rough/rough-1", "root=/runs", "launcher=ray"]
     shape = {"nodes": 2, "min_nodes": 1, "ranks": 2, "gpus": 2, "cpus": 4}
     assert words == [*own, *(f"launcher.{name}={value}" for name, value in shape.items())]
-    for changed in ({"was_trained": True}, {"record_command": ()}):
-        words = shlex.split(of_kind("RayJob", "rayjob", "spot", **changed)["spec"]["entrypoint"])
-        assert words[:4] == ["robot-rl", "resume", "rough-1", "root=/runs"]
+    words = shlex.split(of_kind("RayJob", "rayjob", "untrusted")["spec"]["entrypoint"])
+    assert words[:5] == [*own[:4], "trust=true"]
+
+
+@pytest.mark.parametrize("target", ["jobset", "kueue", "rayjob"])
+def test_only_the_runs_own_pods_reach_each_other(target):
+    policy = of_kind("NetworkPolicy", target, "spot")
+    own = {"matchLabels": {"robot-rl/run": "rough-1"}}
+    assert (policy["metadata"]["namespace"], policy["spec"]["podSelector"]) == ("robots", own)
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    ours, metrics, *ray = policy["spec"]["ingress"]
+    assert (ours, metrics) == ({"from": [{"podSelector": own}]}, {"ports": [{"port": 9400, "protocol": "TCP"}]})
+    operator = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app.kubernetes.io/name": "kuberay-operator"}}}
+    wanted = [{"from": [operator], "ports": [{"port": 8265, "protocol": "TCP"}]}] if target == "rayjob" else []
+    assert ray == wanted
+    assert len(of_kind("NetworkPolicy", target, "CPU only")["spec"]["ingress"]) == 1 + len(wanted)
 
 
 def test_osmo_schedules_a_task_again_by_its_exit_code():

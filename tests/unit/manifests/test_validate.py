@@ -138,7 +138,7 @@ def test_a_misspelled_value_is_refused_and_named(target, right, wrong, line):
 def test_several_errors_are_a_line_each_and_name_their_document():
     text = render("kueue", "spot").replace("clusterQueue: team", "clusterQeue: team")
     found = validate(text.replace("suspend: true", "sspend: 1"))
-    assert [line.split(":")[0] for line in found] == ["LocalQueue (document 4)"] * 2 + ["Job (document 6)"]
+    assert [line.split(":")[0] for line in found] == ["LocalQueue (document 4)"] * 2 + ["Job (document 7)"]
 
 
 def test_what_a_user_adds_is_allowed():
