@@ -35,7 +35,7 @@ def open_store(host: str, port: int, size: int | None = None, *, is_first: bool,
         OSError: The first process: the port is in use, or an address is not this machine's.
         RuntimeError: Nobody answers.
     """
-    from torch.distributed import TCPStore
+    from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
     address = own_address(host, wait) if is_first or is_here(host, wait) else host
     if not is_first:

@@ -497,5 +497,5 @@ def write_model(draft: Draft, name: str) -> tuple[str, dict[str, bytes]]:
             meshes[f"meshes/{short}"], moved[mesh.file] = own.read_bytes(), short
     text = spec.to_xml()
     for file, short in moved.items():
-        text = text.replace(f"file={quoteattr(file)}", f'file="{short}"')
+        text = text.replace(f"file={quoteattr(file)}", f"file={quoteattr(short)}")
     return (text.replace("<compiler ", '<compiler meshdir="meshes" ', 1) if meshes else text), meshes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import tempfile
 import xml.etree.ElementTree as ET
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from robot_rl.errors import UserError, suggest
+from robot_rl.robots.guard import check_file
 
 BASES = ("auto", "floating", "fixed")
 MESHES = (".obj", ".stl", ".msh")
@@ -21,6 +23,10 @@ MESHES = (".obj", ".stl", ".msh")
 COLLISIONS = ("meshes", "primitives", "boxes")
 BALL_M = 0.01
 """Radius of the ball that stands for the inertia of a fixed link without a valid one [m]."""
+MODEL_FOLDERS = ("urdf", "xacro", "robots", "xml", "mjcf", "model", "models", "description")
+"""Folders of a package in which models lie, their meshes beside."""
+DEEPEST, MOST_ENTRIES = 6, 20_000
+"""How deep, and among how many files and folders, a mesh is looked for in its package."""
 TRUNK = 2
 """Most joints between a floating base and where its limbs begin; an arm has more before its fingers."""
 
@@ -69,10 +75,11 @@ def read_source(path: Path, base: str, collision: str) -> Source:
     Raises:
         UserError: the file is missing or cannot be read, a mesh is missing, or it has no joint.
     """
-    if not path.is_file():
+    if not path.exists():
         raise UserError(f"from={path}: no such file")
     if path.suffix not in (".xml", ".urdf", ".mjcf"):
         raise UserError(f"from={path}: must be an .xml of MuJoCo's or a .urdf")
+    check_file(path)
     source = _read_urdf(path, base) if path.suffix == ".urdf" else _read_mjcf(path)
     spec = source.spec
     if spec.flexes:
@@ -189,7 +196,7 @@ def _read_urdf(path: Path, base: str) -> Source:
     source = Source(path, spec, said=said)
     _leave_pointless(source)
     if is_floating:
-        spec.worldbody.bodies[0].add_freejoint(name="base_joint")
+        spec.worldbody.bodies[0].add_freejoint(name=_new_joint(spec))
     for joint in joints:
         if (limit := joint.find("limit")) is not None:
             low, high = (float(limit.get(key, 0)) for key in ("lower", "upper"))
@@ -212,6 +219,12 @@ def _read_urdf(path: Path, base: str) -> Source:
         kind = "floating" if is_floating else "fixed"
         source.said.append(f"base: {kind}, since the file has {limbs} limbs; base= says it otherwise")
     return source
+
+
+def _new_joint(spec: Any) -> str:
+    """Return a name for the joint of a floating base that no other has."""
+    taken = {joint.name for joint in spec.joints}
+    return next(name for name in ("base_joint", *(f"base_joint_{k}" for k in range(2, 9999))) if name not in taken)
 
 
 def _urdf_line(error: Exception, path: Path) -> str:
@@ -306,29 +319,58 @@ def _number_meshes(root: ET.Element, path: Path) -> dict[str, str]:
     for mesh in root.iter("mesh"):
         own = str(mesh.get("filename"))
         if own not in names:
-            short, count = Path(own).name, 1
+            plain, count = Path(own.replace("\\", "/")), 1
+            short = plain.name
             while short in files:
                 count += 1
-                short = f"{Path(own).stem}_{count}{Path(own).suffix}"
+                short = f"{plain.stem}_{count}{plain.suffix}"
             names[own], files[short] = short, str(_find_mesh(own, path))
         mesh.set("filename", names[own])
     return files
 
 
 def _find_mesh(name: str, path: Path) -> Path:
-    """Return the file of a URDF's mesh: where its name says, else the one around with the longest common ending."""
-    own = Path(re.sub(r"^(package|file|model)://", "", name))
+    """Return the file of a URDF's mesh: where its name says, else that of its package with the longest common ending.
+
+    A file of another package around is taken only where the name says that package.
+    """
+    own = Path(re.sub(r"^(package|file|model)://", "", name.replace("\\", "/")))
+    package = _package(path)
     for folder in (path.parent, *path.parent.resolve().parents[:6]):
-        for relative in (own, Path(*own.parts[1:]) if len(own.parts) > 1 else own):
-            if (folder / relative).is_file():
-                return (folder / relative).resolve()
+        if (folder / own).is_file():
+            return (folder / own).resolve()
+    if len(own.parts) > 1 and (package / Path(*own.parts[1:])).is_file():
+        return (package / Path(*own.parts[1:])).resolve()
 
     def common(found: Path) -> int:
         pairs = zip(reversed(found.parts), reversed(own.parts), strict=False)
         return next((k for k, (one, two) in enumerate(pairs) if one != two), len(own.parts))
 
-    around = sorted(path.resolve().parent.parent.rglob(own.name), key=common)
+    around = sorted(_files_below(package, own.name), key=common)
     return around[-1] if around else (path.parent / own).resolve()
+
+
+def _package(path: Path) -> Path:
+    """Return the folder of a URDF's package: that of a package.xml, else its own or the one above urdf/."""
+    folder = path.resolve().parent
+    for above in (folder, *folder.parents[:4]):
+        if (above / "package.xml").is_file():
+            return above
+    return folder.parent if folder.name.lower() in MODEL_FOLDERS else folder
+
+
+def _files_below(folder: Path, name: str) -> list[Path]:
+    """Return the plain files of a name below a folder: at most so deep, and of so many entries, as packages are."""
+    found, seen = [], 0
+    for at, folders, files in os.walk(folder):
+        seen += len(folders) + len(files)
+        if seen > MOST_ENTRIES:
+            break
+        if len(Path(at).relative_to(folder).parts) >= DEEPEST:
+            folders.clear()
+        if name in files and (Path(at) / name).is_file():
+            found.append(Path(at) / name)
+    return found
 
 
 def _check_urdf(path: Path, root: ET.Element) -> None:
@@ -550,7 +592,7 @@ def _set_base(source: Source, root: Any, base: str) -> None:
             raise UserError(
                 f"base=floating: body '{root.name}' of {source.path} has joints of its own; write base=fixed"
             )
-        root.add_freejoint(name="base_joint")
+        root.add_freejoint(name=_new_joint(spec))
         free = [root]
     if free and base != "fixed":
         owner = next(body for body in spec.bodies if any(_is_free(joint) for joint in body.joints))

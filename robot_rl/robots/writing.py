@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -114,21 +115,21 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
 
 def robot_text(draft: Draft, name: str, path: Path) -> str:
     """Return the text of robot.py."""
-    said = "\n".join(textwrap.fill(f"- {line}", 118, subsequent_indent="  ") for line in draft.said)
+    said = "\n".join(comment(line) for line in (f"drafted from {path.name}", *draft.said))
     has_mirror = any("mirror" in joint for joint in draft.joints.values())
     columns = COLUMNS if has_mirror else COLUMNS[:-2]
     rows = "\n".join(_entry(joint, _row(fields, columns)) for joint, fields in draft.joints.items())
-    base = f'    base_body="{draft.base}",\n    base_height={draft.height:g},\n' if draft.base else ""
+    base = f"    base_body={quoted(draft.base)},\n    base_height={draft.height:g},\n" if draft.base else ""
     feet = (
         f"    feet={_tuple(draft.feet)},\n    foot_radius={draft.radius:g},\n"
         f"    foot_mirror={_tuple(draft.foot_mirror)},\n"
         if draft.feet
         else ""
     )
-    imu = f'    imu_site="{draft.imu}",\n' if draft.imu else ""
+    imu = f"    imu_site={quoted(draft.imu)},\n" if draft.imu else ""
     return (
-        f'"""Facts of {name}, drafted from {path.name}. Put the data sheet\'s figures where a line says guess.\n\n'
-        f'{said}\n"""\n\n'
+        f'"""Facts of {name}, drafted from a file. Put the data sheet\'s figures where a line says guess."""\n\n'
+        f"{said}\n\n"
         "from pathlib import Path\n\nfrom robot_rl_assets.robot import Joint, Robot\n\n"
         f"FIELDS = {_tuple(columns)}\n# joint: the fields in this order; rad, N m and rad/s, of a slider m, N and m/s\n"
         f"JOINTS = {{\n{rows}\n}}\n\n"
@@ -138,15 +139,15 @@ def robot_text(draft: Draft, name: str, path: Path) -> str:
     )
 
 
-def _entry(joint: str, row: str) -> str:
-    line = f'    "{joint}": {row},'
+def _entry(joint: str, row: Sequence[str]) -> str:
+    line = f"    {quoted(joint)}: ({', '.join(row)}),"
     if len(line) <= WIDTH:
         return line
-    return f'    "{joint}": (\n        ' + ",\n        ".join(row[1:-1].split(", ")) + ",\n    ),"
+    return f"    {quoted(joint)}: (\n        " + ",\n        ".join(row) + ",\n    ),"
 
 
-def _row(fields: Mapping[str, Any], columns: Sequence[str]) -> str:
-    return "(" + ", ".join(_plain(fields.get(key, 1.0 if key == "mirror_sign" else None)) for key in columns) + ")"
+def _row(fields: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
+    return [_plain(fields.get(key, 1.0 if key == "mirror_sign" else None)) for key in columns]
 
 
 def _tuple(values: Sequence[Any]) -> str:
@@ -154,7 +155,18 @@ def _tuple(values: Sequence[Any]) -> str:
 
 
 def _plain(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+    return quoted(value) if isinstance(value, str) else repr(value)
+
+
+def quoted(text: str) -> str:
+    """Return a text as Python's source has it, in double quotes: JSON's strings are Python's, too."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def comment(line: str) -> str:
+    """Return a line as a comment of Python's, whatever text of a file it has."""
+    plain = "".join(c if c.isprintable() else " " for c in line)
+    return textwrap.fill(plain, 118, initial_indent="# - ", subsequent_indent="#   ", break_on_hyphens=False)
 
 
 def draw(path: Path, robot: Robot, draft: Draft, source: Path) -> str:

@@ -172,7 +172,7 @@ def _register() -> str:
     from torch.distributed.elastic.rendezvous.dynamic_rendezvous import create_handler
 
     class Backend(C10dRendezvousBackend):
-        name = RENDEZVOUS
+        name = property(lambda _: RENDEZVOUS)  # pyright: ignore[reportAssignmentType]
 
     def make(parameters: Any) -> Any:
         host, _, port = parameters.endpoint.rpartition(":")

@@ -1,0 +1,166 @@
+"""What is checked of a robot's file, and of those that it includes, before anything reads them.
+
+Such a file is often somebody else's. MuJoCo follows an include of itself until it crashes, waits for a pipe, and takes
+a limit that is no number for none; and names of bodies and joints come to stand in Python files.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+
+from robot_rl.errors import UserError
+from robot_rl.files import read_plain
+
+MOST_BYTES = 2**26
+"""Largest file [bytes]."""
+MOST_NESTED = 250
+"""Most elements inside each other, and links below each other."""
+MOST_FILES = 200
+"""Most files that a model includes or attaches, counted as often as they are."""
+MOST = 1e9
+"""Greatest magnitude of a number, whatever its unit."""
+NAMED = ("body", "joint", "freejoint", "geom", "site", "link")
+"""Elements of which the names come to stand in our files."""
+FORBIDDEN = "\"'\\"
+WORDS = frozenset(
+    {"name", "class", "childclass", "model", "prefix", "file", "filename", "content_type", "data", "value", "params"}
+)
+"""Attributes that are text, whatever it looks like; `value` is one of an element that is not listed in NUMBERS."""
+NUMBERS = {
+    "limit": ("lower", "upper", "effort", "velocity"),
+    "mimic": ("multiplier", "offset"),
+    "mass": ("value",),
+    "inertia": ("ixx", "iyy", "izz", "ixy", "ixz", "iyz"),
+}
+"""Attributes of a URDF that we read as numbers, by element; of the others MuJoCo says in which line one is none."""
+XACRO = "xacro"
+
+
+def check_file(path: Path) -> None:
+    """Check a model of MuJoCo's or a URDF, and every file that it names.
+
+    Raises:
+        UserError: A file is no plain one, too large, no XML or nested too deeply, or includes itself; a number is none,
+            infinite or beyond all measure; a name has quotes, a backslash or control characters.
+    """
+    count = 0
+    waiting: list[tuple[Path, tuple[Path, ...]]] = [(path.resolve(), ())]
+    while waiting:
+        file, above = waiting.pop()
+        count += 1
+        if count > MOST_FILES:
+            raise UserError(f"from={path}: includes more than {MOST_FILES} files")
+        if file in above:
+            raise UserError(f"from={path}: {file} includes itself")
+        root = _parse(path, file)
+        for parent in root.iter():
+            for element in parent:
+                _check_element(path, element, _called(parent), is_urdf=root.tag == "robot")
+        if root.tag == "robot":
+            _check_chain(path, root)
+        folders = dict.fromkeys((path.resolve().parent, file.parent))
+        for kind, named in _named_files(root, tuple(folders)):
+            if named.exists() and not named.is_file() and not named.is_dir():
+                raise UserError(f"from={path}: {named} is a pipe or a device, must be a plain file")
+            if kind in ("include", "model") and named.is_file():
+                waiting.append((named.resolve(), (*above, file)))
+
+
+def _parse(path: Path, file: Path) -> ET.Element:
+    """Return the root of an XML file that is not nested too deeply."""
+    depth, root = 0, None
+    content = read_plain(file, MOST_BYTES).strip(b" \t\r\n\0")
+    try:
+        for event, element in ET.iterparse(io.BytesIO(content), ("start", "end")):
+            depth += 1 if event == "start" else -1
+            root = element if root is None else root
+            if depth > MOST_NESTED:
+                raise UserError(f"from={path}: {file.name} has more than {MOST_NESTED} elements inside each other")
+    except (ET.ParseError, LookupError, ValueError) as error:
+        where = "" if file == path.resolve() else f" in {file}"
+        raise UserError(f"from={path}: XML parse error{where}: {' '.join(str(error).split())}") from None
+    if root is None:
+        raise UserError(f"from={path}: {file.name} is empty")
+    return root
+
+
+def _check_element(path: Path, element: ET.Element, inside: str, *, is_urdf: bool) -> None:
+    tag = str(element.tag)
+    if XACRO in tag:
+        raise UserError(f"from={path}: has elements of xacro; write what it expands to: xacro FILE > robot.urdf")
+    own = _called(element)
+    where = f"from={path}: <{tag}{own}>{f' of{inside}' if inside and not own else ''}"
+    name = element.get("name", "")
+    bad = [c for c in name if not c.isprintable() or (tag in NAMED and c in FORBIDDEN)]
+    if bad:
+        raise UserError(f"{where}: its name has {bad[0]!r}; use letters, digits and _ - . /")
+    required = NUMBERS.get(tag, ()) if is_urdf else ()
+    for key, text in element.attrib.items():
+        numbers = _numbers(text)
+        if key in required and (numbers is None or not numbers):
+            if "${" in text:
+                raise UserError(f"{where}: {key}={text[:80]}: is of xacro; write what it expands to")
+            raise UserError(f"{where}: {key}='{_shown(text)}': must be a number")
+        if numbers is None or (key in WORDS and key not in required):
+            continue
+        if not all(math.isfinite(number) and abs(number) <= MOST for number in numbers):
+            raise UserError(f"{where}: {key}='{_shown(text)}': must be finite, and at most {MOST:g}")
+
+
+def _called(element: ET.Element) -> str:
+    name = element.get("name")
+    return f" '{_shown(name)}'" if name else ""
+
+
+def _shown(text: str) -> str:
+    """Return the beginning of a text of the file for a line of ours."""
+    return "".join(c if c.isprintable() else "?" for c in text[:60])
+
+
+def _numbers(text: str) -> list[float] | None:
+    """Return the numbers that an attribute has; None where some of it is none."""
+    try:
+        return [float(token) for token in text.split()]
+    except ValueError:
+        return None
+
+
+def _check_chain(path: Path, root: ET.Element) -> None:
+    """Refuse links in a circle, and chains of too many."""
+    above: dict[str, str] = {}
+    for joint in root.findall("joint"):
+        parent, child = joint.find("parent"), joint.find("child")
+        if parent is not None and child is not None:
+            above[str(child.get("link"))] = str(parent.get("link"))
+    depths: dict[str, int] = {}
+    for link in above:
+        chain: list[str] = []
+        at: str | None = link
+        while at is not None and at not in depths:
+            if len(chain) > MOST_NESTED:
+                ring = "are links in a circle" if at in chain else f"are more than {MOST_NESTED} links below each other"
+                raise UserError(f"from={path}: there {ring}, at link '{_shown(link)}'")
+            chain.append(at)
+            at = above.get(at)
+        depth = -1 if at is None else depths[at]
+        for name in reversed(chain):
+            depth += 1
+            depths[name] = depth
+        if depth > MOST_NESTED:
+            raise UserError(f"from={path}: there are more than {MOST_NESTED} links below each other")
+
+
+def _named_files(root: ET.Element, folders: tuple[Path, ...]) -> Iterator[tuple[str, Path]]:
+    """Yield (element, file) of each file that a document may mean."""
+    own = {str(element.get(key)) for element in root.iter("compiler") for key in ("meshdir", "texturedir", "assetdir")}
+    for element in root.iter():
+        for key, text in element.attrib.items():
+            if not (key.startswith("file") and text) or "\0" in text:
+                continue
+            for folder in folders:
+                for inner in ("", *(own - {"None"})):
+                    yield str(element.tag), folder / inner / text.removeprefix("file://")
