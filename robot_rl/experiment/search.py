@@ -25,7 +25,7 @@ from robot_rl.experiment.launchers.launcher import COMMAND, read_job
 from robot_rl.experiment.run_dir import RunDir, check_run_id, task_folder
 from robot_rl.experiment.settings import TrainCfg
 from robot_rl.experiment.watch import has_job
-from robot_rl.metrics.rows import wait_for_lock
+from robot_rl.metrics.rows import lock, wait_for_lock
 from robot_rl.metrics.writers import read_metrics
 from robot_rl.processes import tied
 
@@ -40,6 +40,8 @@ LAST = 0.1
 """A trial's result is the mean of its metric over this share of its rows, the newest ones."""
 LOCK_S = 60.0
 """How long a run may still be trained by a process of the search before [s]."""
+REFUSED = 3
+"""So many first trials that all failed, the last by its settings, end the search: its words are wrong."""
 QUIET_S = 60.0
 """A job that its scheduler does not know, and that wrote nothing for so long, is over [s]."""
 
@@ -155,6 +157,9 @@ class Search:
             UserError: The storage is of another search, or the metric is not one of the runs'.
             Interrupted: A signal; the runs have saved, and the same command goes on.
         """
+        self.goal()  # Refused before anything is written, as the spaces are.
+        self._distributions()
+        held = self._lock()
         self.study = self._open()
         waiting = [self._adopt(trial) for trial in self.study.trials if trial.state.name == "RUNNING"]
         try:
@@ -171,8 +176,19 @@ class Search:
             if isinstance(error, Interrupted):
                 self.say("stopped; the same command goes on with the search")
             raise
+        finally:
+            held.close()
         self._show_best()
         return int(ExitCode.FAULT) if self.failures else 0
+
+    def _lock(self) -> Any:
+        """Return the locked file of the search, which another command would take trials from."""
+        self._folder().mkdir(parents=True, exist_ok=True)
+        try:
+            return lock(self._folder() / "lock")
+        except UserError:
+            line = f"sweeper.name={self.cfg.name}: another command goes on with this search"
+            raise UserError(f"{line}; wait for its end, or choose another name") from None
 
     def _distributions(self) -> dict[str, Any]:
         return {space.key: space.distribution() for space in self.spaces}
@@ -293,7 +309,8 @@ class Search:
         trial.log.close()
         name, code = trial.run_dir.run_id, trial.process.returncode
         if code == ExitCode.USER:
-            raise UserError(f"{name}: {_last_line(Path(trial.log.name))}")
+            self._close_refused(trial, f"{name}: {_last_line(Path(trial.log.name))}")
+            return
         tail = [value for _, value in values][-max(1, int(len(values) * LAST)) :]
         if trial.is_pruned:
             self.study.tell(trial.trial, state=TrialState.PRUNED)
@@ -311,6 +328,17 @@ class Search:
             self.failures += 1
             self.study.tell(trial.trial, state=TrialState.FAIL)
             self.say(f"{name}: failed with exit code {code}; see {trial.log.name}")
+
+    def _close_refused(self, trial: Trial, line: str) -> None:
+        """Tell Optuna that settings were refused; raise UserError where those of the first trials all were."""
+        from optuna.trial import TrialState
+
+        self.failures += 1
+        self.study.tell(trial.trial, state=TrialState.FAIL)
+        over = [each for each in self.study.trials if each.state.is_finished()]
+        if len(over) >= REFUSED and all(each.state == TrialState.FAIL for each in over):
+            raise UserError(line)
+        self.say(line)
 
     def _stop(self, trial: Trial) -> None:
         """Let a run save and end."""

@@ -59,7 +59,7 @@ class Output:
 
     Attributes:
         path: Where, relative to the directory that the flow runs in, or absolute.
-        proof: Of a directory, the file in it whose content stands for it; empty: names and sizes of all files.
+        proof: Of a directory, the file in it whose content stands for it; empty: all of its files.
     """
 
     path: str

@@ -34,6 +34,7 @@ from robot_rl.flow.state import (
     output_digests,
     process_ticks,
     remove_outputs,
+    stamps,
 )
 
 POLL_S = 0.05
@@ -67,6 +68,7 @@ class Running:
     log: BinaryIO
     offset: int
     began: float
+    before: Mapping[str, object]
 
 
 class Executor:
@@ -152,13 +154,14 @@ class Executor:
         for output in step.outputs.values():
             Path(output.path).parent.mkdir(parents=True, exist_ok=True)
         remove_outputs(step)
+        before = stamps(step)
         words = self.flow.words(step)
         row.command, row.inputs, row.written = command_digest(self.flow, step), input_digests(self.flow, step), {}
         log = path.open("ab", buffering=0)
         log.write(f"$ {' '.join(words)}\n".encode())
         process = start_process(words, log)
         self.running[step.name] = Running(
-            step=step, process=process, log=log, offset=log.tell(), began=time.monotonic()
+            step=step, process=process, log=log, offset=log.tell(), began=time.monotonic(), before=before
         )
         row.state, row.started, row.runs = RUNNING, time.time(), row.runs + 1
         row.code, row.line, row.pid, row.ticks = None, "", process.pid, process_ticks(process.pid)
@@ -175,14 +178,16 @@ class Executor:
             row.code, row.pid, row.ticks = code, 0, 0
             row.line, row.seconds = read_tail(self.state.log(name), one.offset), time.monotonic() - one.began
             del self.running[name]
-            self._judge(one.step, row)
+            self._judge(one, row)
             self.state.save()
             self.view()
 
-    def _judge(self, step: Step, row: StepState) -> None:
-        """Set the state of a step that has ended."""
+    def _judge(self, one: Running, row: StepState) -> None:
+        """Set the state of a step that has ended. What an earlier try wrote and this one did not is missing."""
+        step, now = one.step, stamps(one.step)
         assert row.code is not None
-        missing = [name for name, found in output_digests(step).items() if not found]
+        old = [name for name, stamp in one.before.items() if now.get(name) == stamp]
+        missing = [name for name, found in output_digests(step).items() if not found or name in old]
         if row.code in step.codes and not missing:
             row.state, row.written = DONE, output_digests(step)
             self._finished.add(step.name)

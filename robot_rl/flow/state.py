@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError
-from robot_rl.files import read_json, write_json
+from robot_rl.files import open_plain, read_json, write_json
 from robot_rl.flow.dag import Flow, Output, Step
 
 WAITING, RUNNING, DONE, FAILED, STOPPED = "waiting", "running", "done", "failed", "stopped"
@@ -171,13 +171,33 @@ def digest(output: Output) -> str:
     path = Path(output.path)
     path = path / output.proof if output.proof else path
     if path.is_dir():
-        files = sorted((str(each.relative_to(path)), each.stat().st_size) for each in path.rglob("*") if each.is_file())
+        files = sorted((str(each.relative_to(path)), _content(each)) for each in path.rglob("*") if each.is_file())
         return hashlib.sha256(json.dumps(files).encode()).hexdigest()
+    return _content(path)
+
+
+def _content(path: Path) -> str:
+    """Return the digest of a plain file; "" where there is none that can be read."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_plain(path.resolve()), "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
+    except (OSError, UserError, RuntimeError):  # The last: a link to itself.
         return ""
+
+
+def stamps(step: Step) -> dict[str, object]:
+    """Return output -> when its files were written, of what is there and has no file that stands for it.
+
+    A directory with such a file, a run, may be found complete by a step that goes on with it.
+    """
+    found: dict[str, object] = {}
+    for name, output in step.outputs.items():
+        path = Path(output.path)
+        if output.proof or not path.exists():
+            continue
+        files = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
+        found[name] = sorted((str(each), (status := each.stat()).st_mtime_ns, status.st_ino) for each in files)
+    return found
 
 
 def is_current(flow: Flow, step: Step, row: StepState) -> bool:

@@ -122,6 +122,41 @@ def test_a_metric_of_ones_own_needs_a_direction(make):
     assert make()[0].goal() == ("tracking/upright", "maximize")
 
 
+def test_refused_settings_are_a_failed_trial_and_the_search_goes_on(make, monkeypatch):
+    class Picky(Process):
+        def poll(self):
+            code = super().poll()
+            return code if self.gamma != 0.9 else 2
+
+        @property
+        def returncode(self):
+            return 2 if self.gamma == 0.9 else self._code
+
+        @returncode.setter
+        def returncode(self, code):
+            self._code = code
+
+    monkeypatch.setattr(module.subprocess, "Popen", Picky)
+    monkeypatch.setattr(module, "_last_line", lambda path: "robot-rl: ppo.gamma=0.9: is refused")
+    search, lines = make(trials=8)
+    assert search.run() == 1
+    states = [trial.state.name for trial in search.study.trials]
+    assert (len(states), set(states)) == (8, {"COMPLETE", "FAIL"})
+    assert sum("is refused" in line for line in lines) == states.count("FAIL")
+    assert "RUNNING" not in states
+    only = make(spaces=(Space(key="ppo.gamma", choices=("0.9",)),), trials=8, name="wrong")[0]
+    with pytest.raises(UserError, match=r"wrong-0002: robot-rl: ppo\.gamma=0\.9: is refused"):
+        only.run()
+    assert [trial.state.name for trial in only.study.trials] == ["FAIL"] * 3
+
+
+def test_two_commands_do_not_go_on_with_one_search(make):
+    first = make()[0]
+    with first._lock(), pytest.raises(UserError, match="another command goes on with this search"):
+        make()[0].run()
+    assert make(trials=1)[0].run() == 0
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [

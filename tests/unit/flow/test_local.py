@@ -100,6 +100,26 @@ def test_a_directory_is_known_by_the_file_that_stands_for_it():
     assert executor.kept == []
 
 
+def test_a_directory_is_known_by_the_contents_of_its_files():
+    code = "os.makedirs(sys.argv[1] + '/a', exist_ok=True); open(sys.argv[1] + '/a/one', 'w').write('first')"
+    one = python("one", code, "@{one.all}", all="out")
+    run(one)
+    executor, _ = run(one, state=loaded())
+    assert executor.kept == ["one"]
+    Path("out/a/one").write_text("other")  # As long as what the step wrote.
+    executor, _ = run(one, state=loaded())
+    assert (executor.kept, Path("out/a/one").read_text()) == ([], "first")
+
+
+@pytest.mark.parametrize("made", ["one.txt", "out"])
+def test_a_step_is_not_done_by_what_an_earlier_try_wrote(made):
+    write = "os.makedirs('out', exist_ok=True); [open(name, 'w').write('1') for name in ('one.txt', 'out/a')]"
+    run(python("one", f"{write}; sys.exit(1)", file=made))
+    _, ending = run(python("one", "pass", file=made), state=loaded())
+    assert (ending.code, f"did not write {made}" in ending.line) == (1, True)
+    assert run(python("one", write, file=made), state=loaded())[1].code == 0
+
+
 def test_a_failed_step_stops_the_flow_with_its_code_and_last_line():
     one = python("one", "print('robot-rl: no such thing', file=sys.stderr); sys.exit(74)")
     executor, ending = run(one, python("two", "pass", after=("one",)))
