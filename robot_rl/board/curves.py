@@ -22,7 +22,7 @@ import numpy as np
 from robot_rl.errors import UserError
 from robot_rl.files import open_plain
 from robot_rl.metrics.intervals import bands
-from robot_rl.metrics.rows import iteration_of
+from robot_rl.metrics.rows import read_row
 from robot_rl.report.data import continued
 
 AXES = ("iteration", "env_steps", "time_s")
@@ -132,7 +132,7 @@ def _flat_columns(data: bytes, names: Sequence[str]) -> dict[str, np.ndarray] | 
 
 
 def _any_columns(data: bytes, names: Sequence[str]) -> dict[str, np.ndarray]:
-    rows = [json.loads(line) for line in data.split(b"\n") if iteration_of(line) is not None]
+    rows = [row for line in data.split(b"\n") if (row := read_row(line)) is not None]
     table = np.array([[_number(row.get(name)) for name in names] for row in rows]).reshape(len(rows), len(names))
     return {name: table[:, index] for index, name in enumerate(names)}
 

@@ -133,6 +133,10 @@ class Handler(BaseHTTPRequestHandler):
         self._answer({"curves": lambda: board.curves(self._body()), "groups": lambda: board.groups(self._body())})
 
     def _answer(self, answers: dict[str, Callable[[], Any]]) -> None:
+        # A body that nobody reads would be the next request of the connection.
+        self._has_body = any(
+            self.headers.get(name) not in (None, "0") for name in ("Content-Length", "Transfer-Encoding")
+        )
         try:
             if not self._is_from_here():
                 self._send(HTTPStatus.FORBIDDEN, b"this address is not that of robot-rl board\n", "text/plain")
@@ -161,10 +165,10 @@ class Handler(BaseHTTPRequestHandler):
         """Return the JSON of a request."""
         length = _whole(self.headers.get("Content-Length"))
         if self.headers.get_content_type() != "application/json" or length is None or length > MAX_BODY:
-            self.close_connection = True
             raise UserError(f"the request must be JSON of at most {MAX_BODY} bytes")
+        data, self._has_body = self.rfile.read(length), False
         try:
-            return json.loads(self.rfile.read(length))
+            return json.loads(data)
         except (ValueError, RecursionError):
             raise UserError("the request is no JSON") from None
 
@@ -235,6 +239,8 @@ class Handler(BaseHTTPRequestHandler):
             "Cross-Origin-Resource-Policy": "same-origin",
             **more,
         }
+        if self._has_body:
+            headers["Connection"] = "close"  # It closes the connection, too.
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()

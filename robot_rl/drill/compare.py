@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from robot_rl.metrics.rows import iteration_of
+from robot_rl.metrics.rows import read_row
 
 TIMES = ("perf/", "time_s")
 """Prefixes of metrics that differ between any two runs."""
@@ -53,11 +52,6 @@ def read_lines(run_dir: Path) -> list[dict[str, Any] | None]:
     """Return the row of each line of a run's metrics, None for an invalid one; nothing if there is no file."""
     path = run_dir / "metrics.jsonl"
     return [read_row(line) for line in path.read_bytes().splitlines()] if path.is_file() else []
-
-
-def read_row(line: bytes) -> dict[str, Any] | None:
-    """Return a line of metrics as a row; None if it is invalid."""
-    return None if iteration_of(line) is None else json.loads(line)
 
 
 def _tensors(path: Path) -> dict[str, tuple[Any, ...]]:

@@ -22,7 +22,7 @@ from robot_rl.experiment.agreement import is_same
 from robot_rl.experiment.run_dir import MAX_CONFIG, RunDir, task_folder
 from robot_rl.experiment.tree import leaves
 from robot_rl.files import open_plain, read_plain, read_yaml, write_atomic
-from robot_rl.metrics.rows import BUSY
+from robot_rl.metrics.rows import BUSY, bounded, read_row
 
 TAIL = 65_536
 """Bytes at the end of metrics.jsonl in which the last row is."""
@@ -57,13 +57,13 @@ class RunRow:
 
     @property
     def run_id(self) -> str:
-        """The run's id."""
-        return self.path.name
+        """The run's id; with replacements where the folder's name is no UTF-8."""
+        return os.fsencode(self.path.name).decode(errors="replace")
 
     @property
     def task(self) -> str:
         """The task's name, else the folder's."""
-        return str(self.settings.get("task", self.path.parent.name))
+        return str(self.settings.get("task", os.fsencode(self.path.parent.name).decode(errors="replace")))
 
     @property
     def iterations(self) -> tuple[int, int]:
@@ -196,18 +196,29 @@ def read_settings(path: Path) -> dict[str, Any]:
     """Return what the table needs of a run.yaml; without settings where it is damaged."""
     try:
         record = read_yaml(read_plain(path, MAX_CONFIG).decode())
-    except (OSError, ValueError, UserError):
+    except (OSError, ValueError, UserError, RecursionError):
         record = None
     if not isinstance(record, dict) or not isinstance(record.get("config"), dict):
         return {"settings": None, "record": {}}
     rest = {
         key: record[key] for key in ("created", "solved", "git", "versions", "machine", "launcher") if key in record
     }
-    return json.loads(json.dumps({"settings": dict(leaves(record["config"])), "record": rest}, default=str))
+    found = json.dumps({"settings": dict(leaves(bounded(record["config"]))), "record": bounded(rest)}, default=str)
+    return json.loads(found)
 
 
 def make_row(folder: Path, entry: Mapping[str, Any]) -> RunRow:
-    """Return the row of a run, of its entry in the index and the last row of its metrics."""
+    """Return the row of a run, of its entry in the index and the last row of its metrics; a damaged one where it cannot.
+
+    One run must not hide all others.
+    """
+    try:
+        return _make_row(folder, entry)
+    except (ArithmeticError, LookupError, TypeError, ValueError, OSError):
+        return RunRow(path=folder, state=DAMAGED)
+
+
+def _make_row(folder: Path, entry: Mapping[str, Any]) -> RunRow:
     row = RunRow(path=folder, record=entry.get("record") or {}, changed_s=entry["stamp"][0] / 1e9)
     if not isinstance(entry.get("settings"), dict):
         row.state = DAMAGED
@@ -238,10 +249,8 @@ def last_row(path: Path) -> dict[str, Any]:
             stream.seek(max(0, size - most))
             lines = stream.read().split(b"\n")
             for line in reversed(lines[:-1]):  # The last one is still being written, or empty.
-                with contextlib.suppress(ValueError, RecursionError):
-                    row = json.loads(line)
-                    if isinstance(row, dict) and isinstance(row.get("iteration"), int):
-                        return row
+                if (row := read_row(line)) is not None:
+                    return row
     return {}
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from robot_rl.errors import UserError
 from robot_rl.experiment.launchers import get_launcher, own_launchers
 from robot_rl.experiment.launchers.launcher import read_job
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.experiment.run_index import is_running, last_row
+from robot_rl.files import open_plain
+from robot_rl.metrics.rows import read_row
 
 READ_S = 0.5
 """How often new rows are looked for [s]."""
@@ -31,7 +33,7 @@ class NewRows:
     def read(self) -> list[dict[str, Any]]:
         """Return the new rows; of a file that a resumed run has cut those after the last one given."""
         begins = self._iteration < 0
-        with contextlib.suppress(OSError), open(self._path, "rb") as stream:
+        with contextlib.suppress(OSError, UserError), open(open_plain(self._path), "rb") as stream:
             stat = os.fstat(stream.fileno())
             if stat.st_ino != self._file or stat.st_size < self._at:
                 self._file, self._at, self._rest = stat.st_ino, 0, b""
@@ -45,12 +47,11 @@ class NewRows:
         return []
 
     def _new(self, line: bytes) -> dict[str, Any] | None:
-        with contextlib.suppress(ValueError, RecursionError):
-            row = json.loads(line)
-            if isinstance(row, dict) and isinstance(row.get("iteration"), int) and row["iteration"] > self._iteration:
-                self._iteration = row["iteration"]
-                return row
-        return None
+        row = read_row(line)
+        if row is None or row["iteration"] <= self._iteration:
+            return None
+        self._iteration = row["iteration"]
+        return row
 
 
 def follow(
@@ -64,7 +65,7 @@ def follow(
     rows, period, before = NewRows(run_dir.metrics_file), 0.0, None
     while True:
         for row in rows.read():
-            now = float(row.get("time_s", 0.0))
+            now = float(row.get("time_s") or 0.0)
             period = now - before if before is not None and now > before else period
             before = now
             yield row

@@ -24,6 +24,7 @@ from robot_rl.errors import UserError
 from robot_rl.files import open_plain, read_plain
 
 NAME = "metrics.jsonl"
+MOST_WHOLE = 2**63
 LOCK_POLL_S = 0.2
 BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 """How the system says that someone else holds a lock; other errors mean that the file system has no locks."""
@@ -202,14 +203,32 @@ def wait_for_lock(path: Path, patience_s: float) -> None:
             time.sleep(LOCK_POLL_S)
 
 
-def iteration_of(line: bytes) -> int | None:
-    """Return the iteration of a row, or None where a line is no whole row."""
+def read_row(line: bytes) -> dict[str, Any] | None:
+    """Return a row; None where a line is no whole row.
+
+    A value that no row of ours has, such as a text or a number that no float holds, is None.
+    """
     with contextlib.suppress(ValueError, RecursionError):
         row = json.loads(line.decode())
         iteration = row.get("iteration") if isinstance(row, dict) else None
-        if isinstance(iteration, int) and not isinstance(iteration, bool):
-            return iteration
+        if isinstance(iteration, int) and not isinstance(iteration, bool) and abs(iteration) < MOST_WHOLE:
+            return {key: bounded(value) if isinstance(value, int | float) else None for key, value in row.items()}
     return None
+
+
+def bounded(value: Any) -> Any:
+    """Return a value of JSON or YAML with None for whole numbers beyond 64 bits, which a float may not hold."""
+    if isinstance(value, int):
+        return value if abs(value) < MOST_WHOLE else None
+    if isinstance(value, dict):
+        return {key: bounded(part) for key, part in value.items()}
+    return [bounded(part) for part in value] if isinstance(value, list) else value
+
+
+def iteration_of(line: bytes) -> int | None:
+    """Return the iteration of a row, or None where a line is no whole row."""
+    row = read_row(line)
+    return None if row is None else row["iteration"]
 
 
 def whole_rows(data: bytes, most: int) -> tuple[list[bytes], int | None]:

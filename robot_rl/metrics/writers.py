@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from robot_rl.config.checks import check_choice
 from robot_rl.files import read_plain
-from robot_rl.metrics.rows import NAME, Rows, iteration_of, to_stderr
+from robot_rl.metrics.rows import NAME, Rows, read_row, to_stderr
 from robot_rl.metrics.trackers import Board, WandbRun, one_line
 
 WANDB_MODES = ("off", "offline", "online")
@@ -111,11 +110,10 @@ def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
     """
     rows: list[dict[str, Any]] = []
     for line in read_plain(Path(run_dir) / NAME).split(b"\n"):
-        iteration = iteration_of(line)
-        if iteration is not None:
-            while rows and rows[-1]["iteration"] >= iteration:
+        if (row := read_row(line)) is not None:
+            while rows and rows[-1]["iteration"] >= row["iteration"]:
                 rows.pop()
-            rows.append(json.loads(line))
+            rows.append(row)
     return rows
 
 

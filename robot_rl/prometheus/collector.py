@@ -7,7 +7,6 @@ the format has them.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import threading
 import time
@@ -21,10 +20,13 @@ from robot_rl.errors import UserError
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.experiment.run_index import DAMAGED, RUNNING, STOPPED, RunRow, read_run, read_runs
 from robot_rl.experiment.watch import PATIENCE_ROWS, PATIENCE_S
+from robot_rl.files import open_plain
 from robot_rl.prometheus.families import FAMILIES, STATES
 from robot_rl.prometheus.gpus import Gpu, read_gpus
 
-QUARANTINED = re.compile(rb'"quarantined": ([0-9.eE+-]+)')
+QUARANTINED = re.compile(rb'"quarantined": ([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?)[,}]')
+SEEN = 256
+"""Bytes before what was read of a file, by which it is known to be the same."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -74,24 +76,26 @@ class QuarantinedSamples:
     """The quarantined samples of whole files of metrics: at each call only what was appended is read."""
 
     def __init__(self) -> None:
-        self._known: dict[Path, tuple[int, int, float]] = {}
+        self._known: dict[Path, tuple[int, bytes, float]] = {}
 
     def count(self, path: Path) -> float | None:
-        """Return the sum over the rows of a metrics.jsonl; None where there is none."""
-        with contextlib.suppress(OSError), open(path, "rb") as stream:
-            inode, at, total = self._known.get(path, (0, 0, 0.0))
-            stat = os.fstat(stream.fileno())
-            stream.seek(max(0, at - 1))
-            if stat.st_ino != inode or stat.st_size < at or (at and stream.read(1) != b"\n"):
-                at, total = 0, 0.0
+        """Return the sum over the rows of a metrics.jsonl; None where there is none.
+
+        A resumed run cuts the file and writes rows anew: what was read last must still be there.
+        """
+        with contextlib.suppress(OSError, UserError), open(open_plain(path), "rb") as stream:
+            at, end, total = self._known.get(path, (0, b"", 0.0))
+            stream.seek(at - len(end))
+            if stream.read(len(end)) != end:
+                at, end, total = 0, b"", 0.0
             stream.seek(at)
             for line in stream:
                 if not line.endswith(b"\n"):
                     break
-                at += len(line)
+                at, end = at + len(line), (end + line)[-SEEN:]
                 if match := QUARANTINED.search(line):
                     total += float(match[1])
-            self._known[path] = (stat.st_ino, at, total)
+            self._known[path] = (at, end, total)
             return total
         return None
 
@@ -140,13 +144,19 @@ class RunsCollector:
         if counts is not None:
             yield "robot_rl_up", (), 1
             yield from (("robot_rl_runs", (state,), counts[state]) for state in STATES)
+        seen = set()
         for row in rows:
             labels = (row.task, row.run_id, row.settings.get("seed", ""))
-            yield "robot_rl_state", labels, {state: state == row.state for state in STATES}
-            for name, value in self._run_values(row).items():
-                if value is not None:
-                    yield name, labels, value
-            yield from _goal_values(row, labels)
+            if labels in seen:  # A copy of a run, of which the newer one counts.
+                continue
+            seen.add(labels)
+            try:
+                found = [*self._run_values(row, labels), *_goal_values(row, labels)]
+                state = row.state
+            except (ArithmeticError, LookupError, TypeError, ValueError, OSError, UserError):
+                found, state = [], DAMAGED
+            yield "robot_rl_state", labels, {name: name == state for name in STATES}
+            yield from found
         for gpu in self._gpus():
             labels = (gpu.index, gpu.uuid, gpu.name)
             for name, value in (
@@ -157,13 +167,13 @@ class RunsCollector:
                 if value is not None:
                     yield name, labels, value
 
-    def _run_values(self, row: RunRow) -> dict[str, float | None]:
-        """Return a run's values by the names of the metrics; None for a value that it does not have."""
+    def _run_values(self, row: RunRow, labels: tuple[Any, ...]) -> list[tuple[str, Iterable[Any], Any]]:
+        """Return (name, values of labels, value) of a run's metrics; those that it does not have are left out."""
         last, now, metrics = row.last, self._clock(), row.path / "metrics.jsonl"
         saved, written = newest_checkpoint(row.path)
         samples, bad = row.iteration_samples, _number(last.get("quarantined"))
         has_rows = bool(last)
-        return {
+        found = {
             "robot_rl_iteration": _number(last.get("iteration")) if has_rows else None,
             "robot_rl_max_iterations": _number(row.settings.get("max_iterations")),
             "robot_rl_env_steps": _number(last.get("env_steps")),
@@ -177,6 +187,7 @@ class RunsCollector:
             "robot_rl_last_row_age_seconds": max(0.0, now - metrics.stat().st_mtime) if has_rows else None,
             "robot_rl_ranks": _ranks(row),
         }
+        return [(name, labels, value) for name, value in found.items() if value is not None]
 
 
 def _family(name: str) -> Any:

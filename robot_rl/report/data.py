@@ -17,7 +17,7 @@ import numpy as np
 
 from robot_rl.files import read_yaml
 from robot_rl.metrics.description import Descriptions
-from robot_rl.metrics.rows import iteration_of
+from robot_rl.metrics.rows import read_row
 
 MAX_POINTS = 500
 X_KEYS = ("iteration", "env_steps", "time_s")
@@ -160,12 +160,11 @@ def _read_metrics(path: Path, data: RunData) -> None:
     damaged, replaced = 0, 0
     lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines):
-        iteration = iteration_of(line)
-        if iteration is not None:
-            while rows and rows[-1]["iteration"] >= iteration:
+        if (row := read_row(line)) is not None:
+            while rows and rows[-1]["iteration"] >= row["iteration"]:
                 rows.pop()
                 replaced += 1
-            rows.append(json.loads(line))
+            rows.append(row)
         elif line.strip() and number == len(lines) - 1:
             data.notes.append("The last line of metrics.jsonl is cut off and was left out.")
         else:
