@@ -208,7 +208,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def make_row(folder: Path, entry: Mapping[str, Any]) -> RunRow:
-    """Return the row of a run, of its entry in the index and the last row of its metrics; a damaged one where it cannot.
+    """Return the row of a run, of its entry in the index and the last row of its metrics; damaged where it cannot.
 
     One run must not hide all others.
     """
