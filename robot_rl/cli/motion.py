@@ -32,6 +32,8 @@ class Options:
 def run(arguments: Sequence[str]) -> int:
     """Print the motion's facts, and draw, write or show it."""
     options = read_all(Options, arguments, first="file")
+    writes = options.out.endswith(".npz")
+    out = check_output("out", options.out, CLIP if writes else IMAGE) if options.out else None
     from robot_rl_assets.registry import get_robot
     from robot_rl_envs.motions import read_motion
     from robot_rl_envs.motions.files import library
@@ -45,12 +47,11 @@ def run(arguments: Sequence[str]) -> int:
         motion = read_motion(options.file, robot, "file")
         stage = Stage(motion, robot)
     print(f"{motion.name}:", *stage.facts(robot), sep="\n  ")
-    if options.out.endswith(".npz"):
-        motion.save(check_output("out", options.out, CLIP))
-    elif options.out:
+    if out is not None and writes:
+        motion.save(out)
+    elif out is not None:
         from robot_rl_envs.render import NoGLError
 
-        out = check_output("out", options.out, IMAGE)
         try:
             save_image(draw_strip(stage), out)
         except NoGLError as error:

@@ -24,7 +24,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,14 +85,13 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError(f"new {kind}: must be one of {', '.join(KINDS)}; {suggest(kind, KINDS)}")
     if not NAME.fullmatch(name) or keyword.iskeyword(name):
         raise UserError(f"new {kind} {name}: a name is lower-case letters, digits and _, such as my_{kind}")
+    _refuse_unused(kind, options)
     if kind == "project":
         root, files = make_project(name, Path(options.root or "."))
         steps = f"cd {root} && pip install -e . && robot-rl train task={name}_task max_iterations=20 && pytest"
     else:
         place = find_place(options.root)
         check_free(kind, name, place)
-        if options.from_ and kind != "robot":
-            raise UserError(f"from={options.from_}: has no effect on new {kind}; leave it out")
         if options.from_:
             return _draft_robot(name, options, place)
         files = task_files(name, options.robot, place, options.kind) if kind == "task" else robot_files(name, place)
@@ -107,6 +106,19 @@ def run(arguments: Sequence[str]) -> int:
         print(root / path)
     print(f"next: {steps}")
     return 0
+
+
+def _refuse_unused(kind: str, options: Options) -> None:
+    """Raise UserError for an option that is given and has no effect."""
+    used = {"task": ("robot", "kind"), "robot": ("from_",), "project": ()}[kind]
+    if kind == "robot" and options.from_:
+        used = (*used, "base", "collision", "frequency", "damping", "image")
+    default = Options()
+    for name in (field.name for field in fields(Options)):
+        value = getattr(options, name)
+        if name not in (*used, "root") and value != getattr(default, name):
+            where = f"new {kind} without from=" if kind == "robot" and name not in ("robot", "kind") else f"new {kind}"
+            raise UserError(f"{name.rstrip('_')}={value}: has no effect on {where}; leave it out")
 
 
 def _draft_robot(name: str, options: Options, place: Place) -> int:
@@ -235,11 +247,13 @@ def task_files(name: str, robot_name: str, place: Place, kind: str = "auto") -> 
     from robot_rl_assets.registry import get_robot
 
     from robot_rl.robots.tasks import choose_kind, reach_words, velocity_words
+    from robot_rl.robots.writing import quoted
 
     with as_user_error():
         robot = get_robot(robot_name)
     if (kind := choose_kind(kind, robot)) != "pose":
         words = velocity_words(robot) if kind == "velocity" else reach_words(robot)
+        words |= {key: quoted(words[key]) for key in ("base", "hand") if key in words}  # Names of a model's.
         words |= {"name": name, "robot": robot_name}
         return {
             f"{place.folder('task', name)}/__init__.py": fill(f"{kind}.txt", words),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError
 from robot_rl.robots.source import require_choice
-from robot_rl.robots.writing import quoted
 
 if TYPE_CHECKING:
     from robot_rl_assets.robot import Robot
@@ -61,7 +60,7 @@ def velocity_words(robot: Robot) -> dict[str, str]:
         "slow": f"{speed:.1f}",
         "fast": f"{1.5 * speed:.1f}",
         "sideways": f"{0.6 * speed:.1f}",
-        "base": quoted(body),
+        "base": body,
         "load": f"{load:.2g}",
         "com": f"{com:g}",
         "mirror": str(mirrored),
@@ -112,7 +111,7 @@ def reach_words(robot: Robot) -> dict[str, str]:
             break
     low, high = low.round(3), high.round(3)
     ends = {f"{axis}_{end}": float(v[k]) for k, axis in enumerate("xyz") for end, v in (("lo", low), ("hi", high))}
-    return {"hand": quoted(hand), "box": "{" + ", ".join(f'"{name}": {value:g}' for name, value in ends.items()) + "}"}
+    return {"hand": hand, "box": "{" + ", ".join(f'"{name}": {value:g}' for name, value in ends.items()) + "}"}
 
 
 def _find_hand(robot: Robot, model: Any, data: Any) -> tuple[str, Any, tuple[int, Any]]:

@@ -61,13 +61,17 @@ def test_a_batch_script_is_of_the_run_where_it_is(run, trained, in_tmp):
         assert f"#SBATCH {line}\n" in out
 
 
-def test_a_ray_job_begins_a_frozen_run_and_resumes_a_trained_one(run, trained):
+def test_a_ray_job_goes_on_with_the_run_whatever_command_run_yaml_names(run, trained):
     run_dir = trained()
-    words = "task=cartpole num_envs=64 run_id=mine root=/runs launcher=ray launcher.nodes=1 launcher.ranks=1"
-    assert rendered(run("manifest", "target=rayjob")[1])["spec"]["entrypoint"] == f"robot-rl train {words}"
-    (run_dir.checkpoints / "000100").mkdir(parents=True)
-    entrypoint = rendered(run("manifest", "target=rayjob")[1])["spec"]["entrypoint"]
-    assert entrypoint.startswith("robot-rl resume mine root=/runs launcher=ray")
+    words = "run=cartpole/mine root=/runs launcher=ray launcher.nodes=1 launcher.ranks=1"
+    assert rendered(run("manifest", "target=rayjob")[1])["spec"]["entrypoint"] == f"robot-rl resume {words}"
+    record = run_dir.read_config() | {"command": ["robot-rl", "train", "-m", "task=their.module:make", "seed=1,2"]}
+    run_dir.config_file.write_text(yaml.safe_dump(record))
+    code, _, err = run("manifest", "target=rayjob")
+    assert (code, "run.yaml: was changed after it was written" in err) == (2, True)
+    del record["record_sha256"]  # Of an earlier version.
+    run_dir.config_file.write_text(yaml.safe_dump(record))
+    assert rendered(run("manifest", "target=rayjob")[1])["spec"]["entrypoint"] == f"robot-rl resume {words}"
 
 
 def test_code_that_is_not_ours_is_placed_in_a_sandbox(run, trained):
