@@ -13,7 +13,7 @@ const std::map<std::string, std::set<std::string>>& known_options() {
   static const std::map<std::string, std::set<std::string>> known = {
       {"udp", {"states"}},
       {"shm", {"states"}},
-      {"dds", {"states", "domain", "interface", "robot", "crc"}},
+      {"dds", {"states", "domain", "interface", "robot", "crc", "mode_machine"}},
   };
   return known;
 }
@@ -78,6 +78,12 @@ void read_dds(Address& address, const std::string& text, const std::string& rest
   const auto [at, error] = std::from_chars(given.data(), given.data() + given.size(), domain);
   if (error != std::errc() || at != given.data() + given.size() || domain < 0 || domain > 230) {
     refuse(what, text, "domain must be a whole number from 0 to 230");
+  }
+  int machine = -1;
+  const auto said = address.option("mode_machine", "0");
+  const auto [behind, wrong] = std::from_chars(said.data(), said.data() + said.size(), machine);
+  if (wrong != std::errc() || behind != said.data() + said.size() || machine < 0 || machine > 255) {
+    refuse(what, text, "mode_machine must be a whole number from 0 to 255");
   }
   const auto interface = address.option("interface", "lo");
   const auto good = [](char sign) {

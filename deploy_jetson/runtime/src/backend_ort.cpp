@@ -24,7 +24,10 @@ fs::path library_in(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     if (entry.path().filename().string().starts_with("libonnxruntime.so")) found.push_back(entry.path());
   }
-  return found.empty() ? fs::path() : *std::max_element(found.begin(), found.end());
+  const auto older = [](const fs::path& one, const fs::path& other) {  // 1.9.0 is older than 1.31.1
+    return strverscmp(one.filename().c_str(), other.filename().c_str()) < 0;
+  };
+  return found.empty() ? fs::path() : *std::max_element(found.begin(), found.end(), older);
 }
 
 /// Folders that contain this program or module.

@@ -1,7 +1,10 @@
 #include "dds_codec.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <bit>
+#include <cmath>
 
 #include "unitree_go.h"
 #include "unitree_hg.h"
@@ -27,15 +30,20 @@ struct Hg {
 };
 
 /// What differs between the families.
-void head(Go::Command& command, const Go::State&) noexcept {
+void head(Go::Command& command, std::uint8_t) noexcept {
   command.head[0] = 0xfe;
   command.head[1] = 0xef;
   command.level_flag = 0xff;
 }
-void head(Hg::Command& command, const Hg::State& state) noexcept {
+void head(Hg::Command& command, std::uint8_t mode_machine) noexcept {
   command.mode_pr = 0;  // ankles by pitch and roll
-  command.mode_machine = state.mode_machine;
+  command.mode_machine = mode_machine;
 }
+
+std::uint8_t mode_machine_of(const Go::State&) noexcept { return 0; }
+std::uint8_t mode_machine_of(const Hg::State& state) noexcept { return state.mode_machine; }
+void write_mode_machine(Go::State&, std::uint8_t) noexcept {}
+void write_mode_machine(Hg::State& state, std::uint8_t mode_machine) noexcept { state.mode_machine = mode_machine; }
 
 float temperature(const unitree_go_msg_dds__MotorState_& motor) noexcept {
   return static_cast<float>(static_cast<std::int8_t>(motor.temperature));
@@ -70,6 +78,8 @@ void set_feet(Go::State& message, const LowState& state) noexcept {
 }
 void set_feet(Hg::State&, const LowState&) noexcept {}
 
+constexpr std::uint32_t kLost = 0xffffffffu;  // motor_fault of a motor that does not answer any more
+
 template <class Message>
 std::uint32_t checksum(const Message& message) noexcept {
   return unitree::crc(&message, sizeof(Message) - sizeof(std::uint32_t));
@@ -86,6 +96,7 @@ class FamilyCodec final : public Codec {
 
   bool read_state(LowState& state, bool check_crc) noexcept override {
     if (check_crc && state_.crc != checksum(state_)) return false;
+    mode_machine_.store(mode_machine_of(state_), std::memory_order_relaxed);
     state.joints = static_cast<std::int32_t>(motors_.size());
     state.feet = robot_.feet;
     std::copy_n(state_.imu_state.quaternion, 4, state.quat_wxyz);
@@ -97,14 +108,18 @@ class FamilyCodec final : public Codec {
       state.joint_vel[joint] = motor.dq;
       state.joint_effort[joint] = motor.tau_est;
       state.temperature_c[joint] = temperature(motor);
-      state.motor_fault[joint] = motor_fault(motor);
+      const bool answers = motor.mode != 0 || state.temperature_c[joint] != 0;
+      reports_[joint] = reports_[joint] || answers;
+      zero_[joint] = !answers && motor.q == 0 && motor.dq == 0 && motor.tau_est == 0;
+      // A motor that answered and does not any more is one that is lost.
+      state.motor_fault[joint] = zero_[joint] && reports_[joint] ? kLost : motor_fault(motor);
     }
     feet(state_, state);
     return true;
   }
 
   void write_command(const LowCommand& command) noexcept override {
-    head(command_, state_);
+    head(command_, mode_machine());  // The message in `state_` may not have been checked, or is being written.
     for (std::size_t joint = 0; joint < motors_.size(); ++joint) {
       auto& motor = command_.motor_cmd[place(joint)];
       motor.mode = robot_.motors[static_cast<std::size_t>(motors_[joint])].mode;
@@ -124,6 +139,10 @@ class FamilyCodec final : public Codec {
     state_.tick = static_cast<std::uint32_t>(state.robot_time_ns / 1'000'000);
     for (std::size_t joint = 0; joint < motors_.size(); ++joint) {
       auto& motor = state_.motor_state[place(joint)];
+      if (std::isnan(state.temperature_c[joint])) {  // of a motor that is not there
+        motor = {};
+        continue;
+      }
       motor.mode = 1;
       motor.q = state.joint_pos[joint];
       motor.dq = state.joint_vel[joint];
@@ -156,6 +175,9 @@ class FamilyCodec final : public Codec {
     return true;
   }
 
+  std::uint8_t mode_machine() const noexcept override { return mode_machine_.load(std::memory_order_relaxed); }
+  bool lacks(std::size_t joint) const noexcept override { return zero_[joint]; }
+  void set_mode_machine(std::uint8_t mode_machine) noexcept override { write_mode_machine(state_, mode_machine); }
   std::uint32_t tick() const noexcept override { return state_.tick; }
   std::span<const std::uint8_t> remote() const noexcept override { return state_.wireless_remote; }
   std::uint32_t command_crc() const noexcept override { return command_.crc; }
@@ -169,6 +191,8 @@ class FamilyCodec final : public Codec {
   std::vector<int> motors_;
   typename Family::Command command_{};
   typename Family::State state_{};
+  std::atomic<std::uint8_t> mode_machine_{0};  // read by the thread that sends
+  std::array<bool, kMaxJoints> reports_{}, zero_{};
 };
 
 }  // namespace

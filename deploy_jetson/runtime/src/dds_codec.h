@@ -21,7 +21,8 @@ class Codec {
   virtual const dds_topic_descriptor_t& state_type() const = 0;
   virtual void* command() = 0;
   virtual void* state() = 0;
-  /// Read the message in `state()`; false: its checksum is wrong. Sequence and times are not changed.
+  /// Read the message in `state()`; false: its checksum is wrong, and nothing of it is used, in commands neither.
+  /// Sequence and times are not changed.
   virtual bool read_state(LowState& state, bool check_crc) noexcept = 0;
   virtual void write_command(const LowCommand& command) noexcept = 0;
   /// The two conversions of a simulated robot.
@@ -29,6 +30,12 @@ class Codec {
   /// Flip a bit of the message in `state()`, in a joint's position, so that its checksum is wrong.
   virtual void turn_bit(std::uint32_t bit) noexcept = 0;
   virtual bool read_command(LowCommand& command, bool check_crc) noexcept = 0;
+  /// What the robot said that it is in the last state that was read; 0 where its messages do not say.
+  virtual std::uint8_t mode_machine() const noexcept = 0;
+  /// Whether the last state that was read has nothing but zeros of a joint's motor.
+  virtual bool lacks(std::size_t joint) const noexcept = 0;
+  /// What a simulated robot says that it is.
+  virtual void set_mode_machine(std::uint8_t mode_machine) noexcept = 0;
   /// Of the message in `state()`.
   virtual std::uint32_t tick() const noexcept = 0;
   virtual std::span<const std::uint8_t> remote() const noexcept = 0;

@@ -41,6 +41,7 @@ class DdsRobotEnd final : public RobotEnd {
                       ", not dds:" + address.name);
     }
     codec_ = make_codec(robot_, motors_of(robot_, description));
+    codec_->set_mode_machine(static_cast<std::uint8_t>(std::stoi(address.option("mode_machine", "0"))));
     states_ = node_.make_writer(codec_->state_type(), "rt/lowstate");
     if (description.measured > 0) {
       measured_ = node_.make_writer(robot_rl_dds_Measured_desc, "rt/robot_rl/measured");

@@ -13,6 +13,7 @@ namespace robot_rl {
 namespace {
 
 constexpr std::uint64_t kGamepad = 1;  // source number of the remote control among operators
+constexpr std::int64_t kLookNs = 300'000'000;        // how long a motor may have nothing but zeros at the beginning
 constexpr std::int64_t kMeasuredNs = 1'000'000'000;  // older measured values are none
 
 /// The robot's clock, from its counter of milliseconds, which wraps around after 50 days.
@@ -48,6 +49,7 @@ class DdsTransport final : public Receiver {
     return node_->wait(deadline_ns, also_fd);
   }
   void drain_robot() noexcept override;
+  void check_robot(const unitree::Robot& robot, const Contract& contract);
   void take_messages() noexcept;
   void take_measured() noexcept;
   void take_gamepad(std::int64_t now) noexcept;
@@ -63,6 +65,8 @@ class DdsTransport final : public Receiver {
   TickClock clock_;
   std::uint64_t sequence_ = 0;
   std::uint32_t lost_ = 0;
+  std::uint8_t build_ = 0;  // the robot's mode_machine at the beginning
+  bool is_checked_ = false;
 };
 
 RobotDescription DdsTransport::connect(const Contract& contract, double timeout_s) {
@@ -106,6 +110,7 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
     }
     node_->wait(end, -1);
   }
+  check_robot(robot, contract);
   commands_ = node_->make_writer(codec_->command_type(), "rt/lowcmd");
   infos_ = node_->make_writer(robot_rl_dds_CommandInfo_desc, "rt/robot_rl/command");
   if (address_.flag("states", true)) {
@@ -116,6 +121,30 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
     fresh_ = false;
   }
   return description;
+}
+
+/// Compare what the robot says of itself with the table, before the first command.
+void DdsTransport::check_robot(const unitree::Robot& robot, const Contract& contract) {
+  build_ = codec_->mode_machine();
+  unitree::check_build(robot, build_, address_.option("mode_machine", ""));
+  // A position may be zero for a moment; a motor that is not there has nothing but zeros in every state.
+  std::vector<bool> answers(contract.joints.size());
+  const auto end = now_ns() + kLookNs;
+  std::string missing = "?";
+  while (!missing.empty()) {
+    missing.clear();
+    for (std::size_t joint = 0; joint < answers.size(); ++joint) {
+      answers[joint] = answers[joint] || !codec_->lacks(joint);
+      if (!answers[joint]) missing += (missing.empty() ? "" : ", ") + contract.joints[joint].name;
+    }
+    if (missing.empty() || now_ns() >= end) break;
+    node_->wait(end, -1);
+    take_messages();
+  }
+  if (!missing.empty()) {
+    throw ContractError("robot: no motor answers for " + missing + "; the policy drives all joints of " + robot.name);
+  }
+  is_checked_ = true;
 }
 
 void DdsTransport::drain_robot() noexcept {
@@ -146,6 +175,9 @@ void DdsTransport::take_messages() noexcept {
     if (!codec_->read_state(newest_, check_crc_)) {
       count(counters_.damaged);
       continue;
+    }
+    if (is_checked_ && codec_->mode_machine() != build_) {  // It is another robot now: every motor has a fault.
+      std::fill_n(newest_.motor_fault, newest_.joints, ~std::uint32_t{0});
     }
     // Without a counter of milliseconds the time of arrival is used; a state with an unchanged counter keeps its
     // number, so that a frozen counter is detected.

@@ -155,6 +155,7 @@ void FrameTransport::take_state_frame(const Frame& frame) noexcept {
   watch_.see(scratch_.commander, now);
   newest_ = scratch_;
   newest_.receive_time_ns = now;
+  if (newest_.robot_time_ns == 0) newest_.robot_time_ns = now;  // It gives no time: that of arrival counts.
   for (int joint = 0; joint < scratch_.joints; ++joint) {
     const auto place = static_cast<std::size_t>(places_[static_cast<std::size_t>(joint)]);
     newest_.joint_pos[joint] = scratch_.joint_pos[place];

@@ -46,7 +46,7 @@ void Receiver::take_operator_frame(const Frame& frame) noexcept {
   OperatorInput input;
   std::uint64_t source;
   if (!read_operator(frame, input, source)) return count(counters_.damaged);
-  box_.put(input, source, now_ns());
+  if (!box_.put(input, source, now_ns())) count(counters_.old);
 }
 
 }  // namespace robot_rl

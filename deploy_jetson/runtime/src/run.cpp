@@ -237,12 +237,18 @@ class Run {
         return;
       }
       if (length > 0 && now_ns() - facts_.begin_ns >= length) return;
-      if (watchdog_ && facts_.watchdog && !watchdog_->alive()) {
-        facts_.watchdog = false;
-        say("the watchdog died; damping");
-        loop_->fail(Fault::kInternal);
-      }
+      look_at_watchdog();
     }
+  }
+
+  /// Damp once it is dead, or stopped, which is as good as dead: nobody would damp for this process.
+  void look_at_watchdog() {
+    if (!watchdog_ || !facts_.watchdog) return;
+    const bool is_alive = watchdog_->alive();
+    if (is_alive && watchdog_->awake(now_ns())) return;
+    facts_.watchdog = false;
+    say(is_alive ? "the watchdog is silent; damping" : "the watchdog died; damping");
+    loop_->fail(Fault::kInternal);
   }
 
   /// Report once that the log failed; the robot continues.

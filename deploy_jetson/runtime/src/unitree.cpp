@@ -71,10 +71,17 @@ constexpr Motor kH1[] = {
     {19, "left_elbow_joint"},
 };
 
+constexpr Build kG1Builds[] = {
+    {0, "a simulated robot", true},
+    {4, "a G1 of 23 joints", false},
+    {5, "a G1 of 29 joints", true},
+    {6, "a G1 with a locked waist", false},
+};
+
 constexpr Robot kRobots[] = {
-    {"unitree_go2", "unitree_go", 20, 4, kGo2},
-    {"unitree_h1", "unitree_go", 20, 0, kH1},
-    {"unitree_g1", "unitree_hg", 35, 0, kG1},
+    {"unitree_go2", "unitree_go", 20, 4, kGo2, {}},
+    {"unitree_h1", "unitree_go", 20, 0, kH1, {}},
+    {"unitree_g1", "unitree_hg", 35, 0, kG1, kG1Builds},
 };
 
 constexpr auto kCrc = [] {
@@ -115,6 +122,19 @@ const Robot& robot_of(std::string_view name) {
     known += (known.empty() ? "" : ", ") + std::string(robot.name);
   }
   throw UserError("robot: '" + std::string(name) + "' has no table of motors here; there are: " + known);
+}
+
+void check_build(const Robot& robot, std::uint8_t mode_machine, const std::string& accepted) {
+  if (robot.builds.empty()) return;
+  const auto number = std::to_string(mode_machine);
+  const auto known = std::find_if(robot.builds.begin(), robot.builds.end(),
+                                  [&](const auto& build) { return build.mode_machine == mode_machine; });
+  const bool is_known = known != robot.builds.end();
+  if (is_known ? known->fits : accepted == number) return;
+  const std::string what = is_known ? known->what : "a build that is not known here";
+  const std::string right = is_known ? "" : "; mode_machine=" + number + " in the transport's address accepts it";
+  throw ContractError("robot: it says mode_machine " + number + ", " + what + "; the policy drives the " +
+                      std::to_string(robot.motors.size()) + " joints of " + robot.name + right);
 }
 
 std::uint32_t crc(const void* data, std::size_t bytes) noexcept {

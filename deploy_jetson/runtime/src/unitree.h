@@ -21,18 +21,30 @@ struct Motor {
   std::uint8_t mode = 1;  // LowCmd's motor mode in which the motor obeys
 };
 
+/// What a robot says it is (LowState's mode_machine), and whether it has the motors of the table.
+struct Build {
+  std::uint8_t mode_machine;
+  const char* what;
+  bool fits;
+};
+
 struct Robot {
   const char* name;    // as in contracts
   const char* family;  // "unitree_go" or "unitree_hg"
   int places;          // motors in a message
   int feet;            // with a contact sensor
   std::span<const Motor> motors;
+  std::span<const Build> builds;  // empty: its messages do not say
   /// For each place the joint's name, "" without a motor.
   std::vector<std::string> joint_names() const;
 };
 
 /// A robot by its name. Throws UserError that lists the known ones.
 const Robot& robot_of(std::string_view name);
+
+/// Throws ContractError if the robot says that it is another build than that of the table; `accepted`: a number that is
+/// not known here, and taken all the same.
+void check_build(const Robot& robot, std::uint8_t mode_machine, const std::string& accepted);
 
 /// CRC-32 of polynomial 0x04c11db7 over little-endian words, highest bit first, from 0xffffffff; no final inversion.
 /// `bytes` is a multiple of 4.

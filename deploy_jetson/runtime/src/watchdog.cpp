@@ -22,6 +22,8 @@ namespace robot_rl {
 namespace {
 
 constexpr std::int64_t kDampNs = 10'000'000'000;  // after the last heartbeat
+constexpr std::int64_t kSilenceNs = 1'000'000'000;  // of the watchdog; a stopped one is as good as dead
+constexpr std::int64_t kGapNs = 200'000'000;        // between two looks: this process was not awake either
 constexpr std::int64_t kDrainNs = 20'000'000;     // how often received states are discarded
 
 enum Stage : int { kStarting = 0, kReady = 1, kFailed = 2 };
@@ -40,7 +42,7 @@ struct Watchdog::Page {
   // The watchdog.
   std::atomic<int> stage{kStarting};
   std::atomic<std::uint32_t> takeovers{0};
-  std::atomic<std::int64_t> longest_ns{0}, silence_ns{0};
+  std::atomic<std::int64_t> longest_ns{0}, silence_ns{0}, life_ns{0};
   char line[1024] = {};  // why it failed, or what was not permitted
 };
 
@@ -83,6 +85,7 @@ class Guard {
       if (dead_ && page_.bye.load(std::memory_order_acquire)) return;  // it said bye before it closed the pipe
       if (dead_) sleep_until(acting_ ? deadline : 0);
       const std::int64_t now = now_ns();
+      page_.life_ns.store(now, std::memory_order_relaxed);
       // If this process itself was delayed, the other one may have been, too: its silence counts from here.
       if (now - looked_ns_ > 3 * period) awake_ns_ = now;
       looked_ns_ = now;
@@ -285,6 +288,12 @@ bool Watchdog::alive() noexcept {
     ended_ = got == pid_ || (got < 0 && errno == ECHILD);
   }
   return !ended_;
+}
+
+bool Watchdog::awake(std::int64_t now_ns) noexcept {
+  if (now_ns - looked_ns_ > kGapNs) awake_ns_ = now_ns;
+  looked_ns_ = now_ns;
+  return now_ns - std::max(page_->life_ns.load(std::memory_order_relaxed), awake_ns_) < kSilenceNs;
 }
 
 }  // namespace robot_rl

@@ -51,6 +51,8 @@ class Watchdog {
   std::int64_t longest_silence_ns() const noexcept;
   /// Whether it is alive; after it died it stays dead. Only one thread may call this.
   bool alive() noexcept;
+  /// Whether it gave a sign of life within a second in which this process was awake. Only one thread may call this.
+  bool awake(std::int64_t now_ns) noexcept;
   pid_t pid() const { return pid_; }
 
   struct Page;
@@ -60,6 +62,7 @@ class Watchdog {
   int pipe_ = -1;
   pid_t pid_ = -1;
   bool ended_ = false;
+  std::int64_t looked_ns_ = 0, awake_ns_ = 0;  // of this process
   std::int64_t timeout_ns_;
 };
 

@@ -169,6 +169,12 @@ def test_named_library_is_taken_or_nothing(small, load, tmp_path):
     assert load(small, library=str(folder))[0].identity.startswith("onnxruntime")
 
 
+def test_of_several_versions_the_newest_is_taken(small, load, tmp_path):
+    (tmp_path / "libonnxruntime.so.1.9.0").write_bytes(b"an older one")
+    (tmp_path / "libonnxruntime.so.1.31.1").symlink_to(rt.onnxruntime_library())
+    assert load(small, library=str(tmp_path))[0].identity.startswith("onnxruntime")
+
+
 def test_library_that_is_not_onnx_runtime_is_refused(small, load):
     with pytest.raises(rt.UserError, match="has no OrtGetApiBase"):
         load(small, library="libm.so.6")

@@ -1,7 +1,9 @@
 """Unitree's messages over CycloneDDS: joints, checksums, the remote control, a second commander."""
 
+import concurrent.futures
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -174,6 +176,75 @@ def test_motor_faults_of_the_g1(domain, tools):
     got = tools.take_state(client)
     assert got.motor_fault[names.index(motors[1])] == 5
     assert np.count_nonzero(got.motor_fault) == 1
+
+
+def g1_ends(domain, robot="", policy=""):
+    """Both ends of a G1 with options of their addresses, the contract and the robot's joints."""
+    _, contract = contract_for("unitree_g1")
+    motors = [name for name in rt.unitree_motors("unitree_g1") if name]
+    end = rt.RobotEnd(f"dds:unitree_hg?domain={domain}{robot}", rt.RobotDescription("unitree_g1", motors))
+    return end, rt.Transport(f"dds:unitree_hg?domain={domain}{policy}", commander=7), contract, motors
+
+
+def refusal(end, client, contract, state):
+    """What connecting is refused with, while the robot sends states."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.connect, contract, 20.0)
+        while not waiting.done():
+            state.robot_time_ns += 2_000_000
+            end.send_state(state)
+            time.sleep(0.005)
+        return str(waiting.exception())
+
+
+@pytest.mark.parametrize(
+    ("robot", "policy", "said"),
+    [
+        ("&mode_machine=4", "", "robot: it says mode_machine 4, a G1 of 23 joints; the policy drives the 29 joints of"),
+        ("&mode_machine=6", "&mode_machine=6", "mode_machine 6, a G1 with a locked waist"),
+        ("&mode_machine=9", "", "mode_machine 9, a build that is not known here; .* mode_machine=9 in the transport's"),
+    ],
+)
+def test_another_build_is_refused_before_the_first_command(domain, tools, robot, policy, said):
+    end, client, contract, _ = g1_ends(domain, robot, policy)
+    assert re.search(said, refusal(end, client, contract, tools.state(0, joints=29, temperature_c=30)))
+    assert end.take_command() is None
+
+
+@pytest.mark.parametrize(("robot", "policy"), [("&mode_machine=5", ""), ("&mode_machine=9", "&mode_machine=9")])
+def test_the_build_of_the_table_and_one_that_is_named_are_driven(domain, tools, robot, policy):
+    end, client, contract, _ = g1_ends(domain, robot, policy)
+    connect(end, client, contract, tools.state(0, joints=29, temperature_c=30), tools)
+
+
+def test_a_motor_that_is_not_there_is_named(domain, tools):
+    end, client, contract, motors = g1_ends(domain)
+    state = tools.state(0, joints=29)
+    state.temperature_c = [np.nan if name.startswith("waist_r") else 30 for name in motors]  # How it is simulated.
+    line = refusal(end, client, contract, state)
+    assert line == "robot: no motor answers for waist_roll_joint; the policy drives all joints of unitree_g1"
+
+
+def test_a_robot_that_becomes_another_one_has_motor_faults(domain, tools):
+    end, client, contract, motors = g1_ends(domain, "&mode_machine=5")
+    names, _ = contract_for("unitree_g1")
+    state = tools.state(0, joints=29, temperature_c=30)
+    connect(end, client, contract, state, tools)
+    drain(end, client)
+
+    def faults(robot):
+        state.robot_time_ns += 2_000_000
+        robot.send_state(state)
+        return list(tools.take_state(client).motor_fault[:29])
+
+    assert faults(end) == [0] * 29
+    state.temperature_c = [np.nan if name == motors[3] else 30 for name in motors]
+    assert faults(end) == [0xFFFFFFFF if name == motors[3] else 0 for name in names]
+    state.temperature_c = 30
+    other = rt.RobotEnd(f"dds:unitree_hg?domain={domain}&mode_machine=6", rt.RobotDescription("unitree_g1", motors))
+    while other.clients == 0:
+        time.sleep(0.01)
+    assert faults(other) == [0xFFFFFFFF] * 29
 
 
 def test_a_counter_that_stands_still_keeps_its_number(pair, tools):

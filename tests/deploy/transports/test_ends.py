@@ -14,6 +14,13 @@ import robot_rl_runtime as rt
 NAMES = ("joint_pos", "joint_vel", "joint_effort", "temperature_c", "motor_fault")
 
 
+def test_a_state_without_a_time_has_that_of_its_arrival(pair, tools):
+    end, client = pair
+    assert end.send_state(tools.state(5, robot_time_ns=0)) == 1
+    got = tools.take_state(client)
+    assert got.robot_time_ns == got.receive_time_ns > 0
+
+
 def test_joints_are_resolved_by_name_either_way(pair, tools):
     end, client = pair
     sent = tools.state(5, quat_wxyz=[0.5, 0.5, 0.5, 0.5], gyro=[1, 2, 3], acc=[4, 5, 6], robot_time_ns=-17)

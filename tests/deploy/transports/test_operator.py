@@ -1,6 +1,7 @@
 """The operator's channel: heartbeats and commands come in, a request to damp is never lost."""
 
 import socket
+import time
 
 import numpy as np
 import pytest
@@ -178,3 +179,18 @@ def test_a_robot_of_another_version_is_named(contract, port):
         old.sendto(changed + zlib.crc32(changed).to_bytes(4, "little"), who)
         with pytest.raises(rt.UserError, match="but one in another version"):
             client.connect(contract, 0.05)
+
+
+def test_one_that_was_started_again_may_count_from_the_beginning(channel):
+    end, client, _ = channel
+    end.send_operator(message(50, command=(1.0,)), 1)
+    assert taken(client).command[0] == 1.0
+    end.send_operator(message(1, command=(2.0,)), 1)  # While it is heard that is an old message.
+    assert taken(client, 0.2) is None
+    assert client.counters["old"] == 1
+    time.sleep(0.6)
+    end.send_operator(message(2, rt.Request.DAMP, command=(3.0,)), 1)
+    got = taken(client)
+    assert (got.request, got.command[0]) == (rt.Request.DAMP, 3.0)
+    end.send_operator(message(3, command=(4.0,)), 1)
+    assert taken(client).command[0] == 4.0
