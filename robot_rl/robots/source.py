@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import tempfile
 import xml.etree.ElementTree as ET
@@ -16,6 +15,7 @@ import numpy as np
 
 from robot_rl.errors import UserError, suggest
 from robot_rl.robots.guard import check_file
+from robot_rl.robots.mesh_files import number_meshes
 
 BASES = ("auto", "floating", "fixed")
 MESHES = (".obj", ".stl", ".msh")
@@ -23,10 +23,6 @@ MESHES = (".obj", ".stl", ".msh")
 COLLISIONS = ("meshes", "primitives", "boxes")
 BALL_M = 0.01
 """Radius of the ball that stands for the inertia of a fixed link without a valid one [m]."""
-MODEL_FOLDERS = ("urdf", "xacro", "robots", "xml", "mjcf", "model", "models", "description")
-"""Folders of a package in which models lie, their meshes beside."""
-DEEPEST, MOST_ENTRIES = 6, 20_000
-"""How deep, and among how many files and folders, a mesh is looked for in its package."""
 TRUNK = 2
 """Most joints between a floating base and where its limbs begin; an arm has more before its fingers."""
 
@@ -179,7 +175,7 @@ def _read_urdf(path: Path, base: str) -> Source:
     for shape in (*root.iter("visual"), *root.iter("collision")):
         shape.attrib.pop("name", None)  # Of no use, and MuJoCo warns of each that is there twice.
     said = _round_inertias(root)
-    files = _number_meshes(root, path)
+    files = number_meshes(root, path)
     compiler = ET.SubElement(ET.SubElement(root, "mujoco"), "compiler")
     compiler.attrib |= {"strippath": "true", "discardvisual": "false"}
     compiler.attrib |= {"fusestatic": "false", "balanceinertia": "true"}
@@ -306,70 +302,6 @@ def _branches(link: str, below: Mapping[str, list[tuple[str, bool]]]) -> list[tu
     found = []
     for child, moves in below.get(link, []):
         found += [(child, True)] if moves else _branches(child, below)
-    return found
-
-
-def _number_meshes(root: ET.Element, path: Path) -> dict[str, str]:
-    """Give every mesh of a URDF a file name of its own; return by it the file, wherever it lies around the URDF.
-
-    MuJoCo takes meshes of one name in two folders for the same. A name is package://name/path, relative or absolute.
-    """
-    files: dict[str, str] = {}
-    names: dict[str, str] = {}
-    for mesh in root.iter("mesh"):
-        own = str(mesh.get("filename"))
-        if own not in names:
-            plain, count = Path(own.replace("\\", "/")), 1
-            short = plain.name
-            while short in files:
-                count += 1
-                short = f"{plain.stem}_{count}{plain.suffix}"
-            names[own], files[short] = short, str(_find_mesh(own, path))
-        mesh.set("filename", names[own])
-    return files
-
-
-def _find_mesh(name: str, path: Path) -> Path:
-    """Return the file of a URDF's mesh: where its name says, else that of its package with the longest common ending.
-
-    A file of another package around is taken only where the name says that package.
-    """
-    own = Path(re.sub(r"^(package|file|model)://", "", name.replace("\\", "/")))
-    package = _package(path)
-    for folder in (path.parent, *path.parent.resolve().parents[:6]):
-        if (folder / own).is_file():
-            return (folder / own).resolve()
-    if len(own.parts) > 1 and (package / Path(*own.parts[1:])).is_file():
-        return (package / Path(*own.parts[1:])).resolve()
-
-    def common(found: Path) -> int:
-        pairs = zip(reversed(found.parts), reversed(own.parts), strict=False)
-        return next((k for k, (one, two) in enumerate(pairs) if one != two), len(own.parts))
-
-    around = sorted(_files_below(package, own.name), key=common)
-    return around[-1] if around else (path.parent / own).resolve()
-
-
-def _package(path: Path) -> Path:
-    """Return the folder of a URDF's package: that of a package.xml, else its own or the one above urdf/."""
-    folder = path.resolve().parent
-    for above in (folder, *folder.parents[:4]):
-        if (above / "package.xml").is_file():
-            return above
-    return folder.parent if folder.name.lower() in MODEL_FOLDERS else folder
-
-
-def _files_below(folder: Path, name: str) -> list[Path]:
-    """Return the plain files of a name below a folder: at most so deep, and of so many entries, as packages are."""
-    found, seen = [], 0
-    for at, folders, files in os.walk(folder):
-        seen += len(folders) + len(files)
-        if seen > MOST_ENTRIES:
-            break
-        if len(Path(at).relative_to(folder).parts) >= DEEPEST:
-            folders.clear()
-        if name in files and (Path(at) / name).is_file():
-            found.append(Path(at) / name)
     return found
 
 

@@ -7,7 +7,6 @@ one line that names its distribution: the others go on working. Standard library
 
 import difflib
 import importlib
-import inspect
 import os
 import re
 import sys
@@ -104,28 +103,6 @@ def load(group: str, name: str, what: str, own: Iterable[str] = ()) -> Any:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise PluginError(f"{what}={name!r}: must be one of {', '.join(known)}, or module:name{hint}")
     return found[name].load(what)
-
-
-def made_by(found: Any, name: str, what: str) -> Any:
-    """Return what a function makes that is called without arguments, or the object itself.
-
-    Args:
-        found: The function, or the object.
-        name: The name by which it was found.
-        what: The setting that names it, for errors.
-
-    Raises:
-        PluginError: It needs arguments.
-    """
-    if not callable(found):
-        return found
-    try:
-        inspect.signature(found).bind()
-    except TypeError as error:
-        raise PluginError(f"{what}={name}: must be called without arguments ({error})") from None
-    except ValueError:  # It is not of Python, and does not say what it takes.
-        pass
-    return found()
 
 
 def describe_failure(error: BaseException) -> str:

@@ -38,7 +38,8 @@ def get_robot(name: str) -> Robot:
         found = run(f"robot {name!r}", module, lambda made: getattr(made, "ROBOT", None))
     else:
         where = "it must be a Robot, or a function that returns one"
-        found = plugins.made_by(plugins.load(plugins.ROBOTS, name, "robot", own), name, "robot")
+        found = plugins.load(plugins.ROBOTS, name, "robot", own)
+        found = found() if callable(found) else found
     if not isinstance(found, Robot):
         raise ValueError(f"robot={name}: {where}, found {found!r}")
     if found.name != name and ":" not in name:

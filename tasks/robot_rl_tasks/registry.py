@@ -55,7 +55,7 @@ def _checked(name: str, make: object) -> Task:
     """What a plug-in's function returns, where that is a task of the registered name."""
     from robot_rl_envs.task import Task
 
-    task = plugins.made_by(make, name, "task")
+    task = make() if callable(make) else make
     if not isinstance(task, Task):
         raise ValueError(f"task={name}: must lead to a function that returns a Task, found {task!r}")
     if ":" not in name and task.name != name:

@@ -111,10 +111,8 @@ LIGHT = (
     Refusal("record policy=go2_flat worlds=0", "worlds=0"),
     Refusal("sim2sim policy=go2_flat transport=pigeon", "transport=pigeon"),
     Refusal("train task=cartpole launcher=torchrun launcher.ranks=-1", "launcher.ranks=-1"),
-    Refusal("check robot=os:system", "robot=os:system"),
     Refusal("motion file=squat out=x.txt", "out=x.txt"),
     Refusal("train task=cartpole run_id=1_000", "run_id=1_000"),
-    Refusal("train task=os:system", "task=os:system"),
     # What is missing.
     Refusal("check", "robot: is missing"),
     Refusal("eval", "run=latest: no run"),
