@@ -13,7 +13,7 @@ const std::map<std::string, std::set<std::string>>& known_options() {
   static const std::map<std::string, std::set<std::string>> known = {
       {"udp", {"states"}},
       {"shm", {"states"}},
-      {"dds", {"states", "domain", "interface", "robot", "crc", "mode_machine"}},
+      {"dds", {"states", "domain", "interface", "robot", "crc", "mode_machine", "dead_man", "battery"}},
   };
   return known;
 }
@@ -73,17 +73,13 @@ void read_shm(Address& address, const std::string& text, const std::string& rest
 
 void read_dds(Address& address, const std::string& text, const std::string& rest, const std::string& what) {
   if (rest != "unitree_go" && rest != "unitree_hg") refuse(what, text, "must be dds:unitree_go or dds:unitree_hg");
-  int domain = -1;
-  const auto given = address.option("domain", "0");
-  const auto [at, error] = std::from_chars(given.data(), given.data() + given.size(), domain);
-  if (error != std::errc() || at != given.data() + given.size() || domain < 0 || domain > 230) {
-    refuse(what, text, "domain must be a whole number from 0 to 230");
-  }
-  int machine = -1;
-  const auto said = address.option("mode_machine", "0");
-  const auto [behind, wrong] = std::from_chars(said.data(), said.data() + said.size(), machine);
-  if (wrong != std::errc() || behind != said.data() + said.size() || machine < 0 || machine > 255) {
-    refuse(what, text, "mode_machine must be a whole number from 0 to 255");
+  for (const auto& [name, most] : {std::pair{"domain", 230}, {"mode_machine", 255}, {"battery", 100}}) {
+    int number = -1;
+    const auto given = address.option(name, "0");
+    const auto [at, error] = std::from_chars(given.data(), given.data() + given.size(), number);
+    if (error != std::errc() || at != given.data() + given.size() || number < 0 || number > most) {
+      refuse(what, text, std::string(name) + " must be a whole number from 0 to " + std::to_string(most));
+    }
   }
   const auto interface = address.option("interface", "lo");
   const auto good = [](char sign) {
@@ -94,7 +90,7 @@ void read_dds(Address& address, const std::string& text, const std::string& rest
     refuse(what, text, "interface must be the name of a network interface, such as eth0");
   }
   address.name = rest;
-  address.text = "dds " + rest + " domain " + given + " on " + interface;
+  address.text = "dds " + rest + " domain " + address.option("domain", "0") + " on " + interface;
 }
 
 }  // namespace

@@ -36,6 +36,8 @@ void bind_limits(nb::module_& module) {
       .def_rw("writer_period_s", &Settings::writer_period_s)
       .def_rw("stand_s", &Settings::stand_s)
       .def_rw("blend_s", &Settings::blend_s)
+      .def_rw("stop_s", &Settings::stop_s)
+      .def_rw("lost_stand_s", &Settings::lost_stand_s)
       .def_rw("damping_scale", &Settings::damping_scale)
       .def_rw("explore_std", &Settings::explore_std)
       .def_rw("explore_seed", &Settings::explore_seed)

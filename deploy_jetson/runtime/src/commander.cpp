@@ -24,6 +24,8 @@ void check_settings(const Settings& settings) {
   require(within(settings.writer_period_s, 1e-5, 1), "writer_period_s", settings.writer_period_s, "from 1e-5 to 1");
   require(within(settings.stand_s, 0, 1e6), "stand_s", settings.stand_s, "from 0 to 1e6");
   require(within(settings.blend_s, 0, 1e6), "blend_s", settings.blend_s, "from 0 to 1e6");
+  require(within(settings.stop_s, 0, 1e6), "stop_s", settings.stop_s, "from 0 to 1e6");
+  require(within(settings.lost_stand_s, 0, 1e6), "lost_stand_s", settings.lost_stand_s, "from 0 to 1e6");
   require(within(settings.damping_scale, 0, 1e6), "damping_scale", settings.damping_scale, "from 0 to 1e6");
 }
 
@@ -70,10 +72,19 @@ void Commander::zero_command() {
 }
 
 void Commander::enter(Phase phase, std::int64_t now_ns) {
+  if (phase == Phase::kStand) {
+    // From POLICY its targets go on: at the measured positions the motors would let the robot sink.
+    const bool standing = phase_ == Phase::kPolicy && have_output_;
+    std::copy_n(state_.joint_pos, kMaxJoints, from_.begin());
+    for (std::size_t k = 0; standing && k < contract_->actions.size(); ++k) {
+      const ActionSpec& action = contract_->actions[k];
+      if (!action.effort) from_[static_cast<std::size_t>(action.joint_index)] = output_.target[k];
+    }
+  }
   phase_ = phase;
   phase_time_ns_ = now_ns;
   if (phase == Phase::kDamping) zero_command();
-  if (phase == Phase::kStand) std::copy_n(state_.joint_pos, kMaxJoints, from_.begin());
+  leave_ns_ = 0;
   if (phase == Phase::kPolicy) {
     ++epoch_;
     missed_ = 0;
@@ -85,7 +96,7 @@ void Commander::enter(Phase phase, std::int64_t now_ns) {
 
 void Commander::latch(const Finding& finding, std::int64_t now_ns) {
   const bool heavier = lasting(finding.fault) && !lasting(finding_.fault);
-  if (!error() || heavier) {
+  if (!error() || heavier || phase_ != Phase::kDamping) {
     if (finding_.fault != finding.fault) fault_time_ns_ = now_ns;
     finding_ = finding;
   }
@@ -99,6 +110,21 @@ void Commander::ready(std::int64_t now_ns) {
   // The time before this does not count: checks of the bundle may have taken it.
   state_.receive_time_ns = std::max(state_.receive_time_ns, now_ns);
   if (phase_ == Phase::kBoot) enter(Phase::kDamping, now_ns);
+  if (present_) latch(present_, now_ns);  // of the first state
+}
+
+/// Bring the robot from POLICY to STAND: at once, or once a velocity command was zero for `stop_s`.
+void Commander::leave(std::int64_t now_ns) {
+  if (leave_ns_ != 0) return;
+  const auto& command = contract_->command;
+  const bool velocity = std::any_of(command.begin(), command.end(), [](const auto& part) { return part.name == "vx"; });
+  leave_ns_ = now_ns + (velocity ? to_ns(settings_.stop_s) : 0);
+  if (velocity) zero_command();
+}
+
+bool Commander::is_lost(std::int64_t now_ns) const {
+  const double silent = static_cast<double>(now_ns - operator_time_ns_) * 1e-9;
+  return settings_.limits.operator_s > 0 && !(silent <= settings_.limits.operator_s);
 }
 
 bool Commander::changed(const LowState& state) const {
@@ -130,7 +156,12 @@ void Commander::on_state(const LowState& state, std::int64_t now_ns) {
       change_time_ns_ = now_ns;
       sensors_.see(state, phase_ == Phase::kPolicy);
     }
-    if (!present_) present_ = sensors_.found();
+    // In lockstep no clock counts.
+    const Finding& clock = clock_.see(state.robot_time_ns, state.receive_time_ns);
+    // A misread orientation may look like a robot that fell.
+    const bool misread = sensors_.found().fault == Fault::kImuDisagrees && sensors_.found().joint >= 0;
+    if (!present_ || (misread && present_.fault == Fault::kTilt)) present_ = sensors_.found();
+    if (!present_ && !settings_.steps_per_state) present_ = clock;
     state_ = state;
     state_.receive_time_ns = std::min(state.receive_time_ns, now_ns);
     have_state_ = true;
@@ -147,7 +178,9 @@ Finding Commander::check_times(std::int64_t now_ns) const {
   if (phase_ != Phase::kStand && phase_ != Phase::kPolicy) return {};
   const double silent = static_cast<double>(now_ns - operator_time_ns_) * 1e-9;
   const SafetyLimits& limits = settings_.limits;
-  if (limits.operator_s > 0 && !(silent <= limits.operator_s)) {
+  // By setting, the robot stops and stands before it is damped.
+  const double stands_s = settings_.lost_stand_s > 0 ? settings_.stop_s + settings_.stand_s + settings_.lost_stand_s : 0;
+  if (is_lost(now_ns) && !(silent <= limits.operator_s + stands_s)) {
     return {Fault::kOperatorLost, -1, silent, limits.operator_s};
   }
   // Check the deadlines here, too, in case nobody reports them any more; in lockstep time does not count.
@@ -173,8 +206,9 @@ void Commander::damp(std::int64_t now_ns) {
     return;
   }
   if (lasting(finding_.fault)) return;
+  const Finding before = sensors_.found();
   sensors_.acknowledge();
-  if (present_.fault == Fault::kImuDisagrees) present_ = Finding{};
+  if (before && !sensors_.found() && present_.fault == before.fault) present_ = Finding{};
   const Finding wrong = wrong_now(now_ns);
   finding_ = wrong ? wrong : Finding{Fault::kOperatorStop};
   fault_time_ns_ = now_ns;
@@ -190,13 +224,19 @@ void Commander::stand(std::int64_t now_ns) {
 
 void Commander::on_operator(const OperatorInput& input, std::int64_t now_ns) {
   operator_time_ns_ = input.receive_time_ns > 0 ? std::min(input.receive_time_ns, now_ns) : now_ns;
-  const int size = std::clamp<int>(input.size, 0, static_cast<int>(contract_->command.size()));
+  if (phase_ != Phase::kDamping && finding_.fault == Fault::kOperatorLost) finding_ = Finding{};  // It is back.
+  const int most = static_cast<int>(contract_->command.size());
+  if (input.size > most) {
+    if (ready_) latch({Fault::kCommandSize, -1, static_cast<double>(input.size), static_cast<double>(most)}, now_ns);
+    return;
+  }
+  const int size = std::max<int>(input.size, 0);
   for (int i = 0; i < size; ++i) {
     if (std::isfinite(input.command[i])) continue;
     if (ready_) latch({Fault::kNotFinite, i, input.command[i], 0, Signal::kCommand}, now_ns);
     return;
   }
-  for (int i = 0; i < size; ++i) {
+  for (int i = 0; i < size && leave_ns_ == 0; ++i) {
     const CommandSpec& range = contract_->command[static_cast<std::size_t>(i)];
     const double value = std::clamp<double>(input.command[i], range.lower, range.upper);
     command_[static_cast<std::size_t>(i)] = static_cast<float>(value);
@@ -204,6 +244,8 @@ void Commander::on_operator(const OperatorInput& input, std::int64_t now_ns) {
   if (!ready_) return;
   if (input.request == Request::kDamp) damp(now_ns);
   if (input.request == Request::kStand && phase_ == Phase::kDamping && !error()) stand(now_ns);
+  if (input.request == Request::kStand && phase_ == Phase::kPolicy) leave(now_ns);
+  if (input.request == Request::kPolicy && phase_ == Phase::kPolicy) leave_ns_ = 0;
   if (input.request == Request::kPolicy && phase_ == Phase::kStand &&
       now_ns - phase_time_ns_ >= to_ns(settings_.stand_s)) {
     enter(Phase::kPolicy, now_ns);
@@ -315,6 +357,14 @@ void Commander::command(std::int64_t now_ns, bool from_policy, LowCommand& out) 
   static_assert(std::is_trivially_copyable_v<LowCommand>);
   if (ready_) {
     if (const Finding finding = check_times(now_ns)) latch(finding, now_ns);
+    const bool active = phase_ == Phase::kStand || phase_ == Phase::kPolicy;
+    if (active && is_lost(now_ns) && !finding_) {
+      finding_ = {Fault::kOperatorLost, -1, static_cast<double>(now_ns - operator_time_ns_) * 1e-9,
+                  settings_.limits.operator_s};
+      fault_time_ns_ = now_ns;
+      if (phase_ == Phase::kPolicy) leave(now_ns);
+    }
+    if (phase_ == Phase::kPolicy && leave_ns_ != 0 && now_ns >= leave_ns_) enter(Phase::kStand, now_ns);
   }
   std::memset(static_cast<void*>(&out), 0, sizeof out);  // clear the padding, too: equal commands have equal bytes
   out.joints = joints_;

@@ -8,6 +8,7 @@
 
 #include "contract.h"
 #include "policy.h"
+#include "robot_clock.h"
 #include "safety.h"
 #include "sensors.h"
 #include "settings.h"
@@ -24,7 +25,8 @@ class Commander {
   /// A new state arrived; it is checked at once, unless the phase is BOOT.
   void on_state(const LowState& state, std::int64_t now_ns);
   /// A message of the operator: heartbeat, command (components not given stay), request. A request that the phase does
-  /// not allow is ignored. kDamp in DAMPING clears a latched fault if nothing is wrong any more; kRefused and kInternal
+  /// not allow is ignored. kStand in POLICY brings a velocity command to zero, then the robot to STAND, unless kPolicy is
+  /// requested before. kDamp in DAMPING clears a latched fault if nothing is wrong any more; kRefused and kInternal
   /// stay, and kStalled stays until the policy has answered again.
   void on_operator(const OperatorInput& input, std::int64_t now_ns);
   /// A control step's output. After POLICY was entered, outputs are ignored until the first with `reset`.
@@ -52,6 +54,8 @@ class Commander {
   void latch(const Finding& finding, std::int64_t now_ns);
   void enter(Phase phase, std::int64_t now_ns);
   void damp(std::int64_t now_ns);
+  void leave(std::int64_t now_ns);
+  bool is_lost(std::int64_t now_ns) const;
   bool error() const { return finding_ && finding_.fault != Fault::kOperatorStop; }
   bool changed(const LowState& state) const;
   Finding check_commander(const LowState& state, std::int64_t now_ns) const;
@@ -80,11 +84,13 @@ class Commander {
   Finding present_;       // result of the check of the newest state's content
   Finding stall_;         // this process was delayed, and the policy has not answered since
   PolicyOutput output_;   // the newest one; used if have_output_
+  RobotClock clock_;
+  std::int64_t leave_ns_ = 0;   // when POLICY is left for STAND; 0: it is not to be left
   std::int64_t ready_time_ns_ = 0, output_time_ns_ = 0;
   std::int64_t waiting_ns_ = 0;  // when the first state arrived that should have been answered by an output; 0: none
   std::int64_t phase_time_ns_ = 0, change_time_ns_ = 0, operator_time_ns_ = 0, fault_time_ns_ = 0;
   std::array<float, kMaxJoints> kp_{}, kd_{}, damping_{}, fallback_{};
-  std::array<float, kMaxJoints> from_{};  // joint positions when STAND was entered
+  std::array<float, kMaxJoints> from_{};  // STAND's first target: the joint positions, or POLICY's last targets
   std::array<float, kMaxCommand> command_{};
 };
 

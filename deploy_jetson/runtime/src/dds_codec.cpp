@@ -63,6 +63,18 @@ std::uint32_t motor_fault(const unitree_hg_msg_dds__MotorState_& motor) noexcept
 void set_motor_fault(unitree_go_msg_dds__MotorState_&, std::uint32_t) noexcept {}
 void set_motor_fault(unitree_hg_msg_dds__MotorState_& motor, std::uint32_t fault) noexcept { motor.motorstate = fault; }
 
+/// Messages of the motor that were lost so far; the other family does not count them.
+std::uint32_t lost(const unitree_go_msg_dds__MotorState_& motor) noexcept { return motor.lost; }
+std::uint32_t lost(const unitree_hg_msg_dds__MotorState_&) noexcept { return 0; }
+
+void lose(unitree_go_msg_dds__MotorState_& motor) noexcept { ++motor.lost; }
+void lose(unitree_hg_msg_dds__MotorState_&) noexcept {}
+
+int battery_of(const Go::State& state) noexcept { return state.bms_state.soc; }
+int battery_of(const Hg::State&) noexcept { return 0; }
+void write_battery(Go::State& state, int percent) noexcept { state.bms_state.soc = static_cast<std::uint8_t>(percent); }
+void write_battery(Hg::State&, int) noexcept {}
+
 /// Feet in the messages: front right, front left, rear right, rear left; in a contract: left before right.
 constexpr int kFeet[4] = {1, 0, 3, 2};
 constexpr std::int16_t kContact = 20;  // of the raw reading, which has no unit
@@ -78,7 +90,9 @@ void set_feet(Go::State& message, const LowState& state) noexcept {
 }
 void set_feet(Hg::State&, const LowState&) noexcept {}
 
-constexpr std::uint32_t kLost = 0xffffffffu;  // motor_fault of a motor that does not answer any more
+constexpr std::uint32_t kGone = 0xffffffffu;  // motor_fault of a motor that does not answer any more
+constexpr std::uint32_t kOff = 0x40000000u, kLost = 0x20000000u;  // added to it: switched off, its messages get lost
+constexpr int kLostStates = 25;               // in so many states in a row
 
 template <class Message>
 std::uint32_t checksum(const Message& message) noexcept {
@@ -97,6 +111,7 @@ class FamilyCodec final : public Codec {
   bool read_state(LowState& state, bool check_crc) noexcept override {
     if (check_crc && state_.crc != checksum(state_)) return false;
     mode_machine_.store(mode_machine_of(state_), std::memory_order_relaxed);
+    battery_ = battery_of(state_);
     state.joints = static_cast<std::int32_t>(motors_.size());
     state.feet = robot_.feet;
     std::copy_n(state_.imu_state.quaternion, 4, state.quat_wxyz);
@@ -111,8 +126,16 @@ class FamilyCodec final : public Codec {
       const bool answers = motor.mode != 0 || state.temperature_c[joint] != 0;
       reports_[joint] = reports_[joint] || answers;
       zero_[joint] = !answers && motor.q == 0 && motor.dq == 0 && motor.tau_est == 0;
-      // A motor that answered and does not any more is one that is lost.
-      state.motor_fault[joint] = zero_[joint] && reports_[joint] ? kLost : motor_fault(motor);
+      const bool loses = lost(motor) > lost_[joint];
+      losing_[joint] = loses ? losing_[joint] + 1 : 0;
+      lost_[joint] = lost(motor);
+      was_on_[joint] = was_on_[joint] || motor.mode != 0;
+      is_on_[joint] = motor.mode != 0;
+      // A motor that answered, or was on, and is not any more has a fault.
+      state.motor_fault[joint] = zero_[joint] && reports_[joint]
+                                     ? kGone
+                                     : motor_fault(motor) | (was_on_[joint] && !is_on_[joint] ? kOff : 0) |
+                                           (losing_[joint] >= kLostStates ? kLost : 0);
     }
     feet(state_, state);
     return true;
@@ -143,12 +166,14 @@ class FamilyCodec final : public Codec {
         motor = {};
         continue;
       }
-      motor.mode = 1;
+      const std::uint32_t fault = state.motor_fault[joint];
+      motor.mode = (fault & kOff) == 0;
+      if ((fault & kLost) != 0) lose(motor);
       motor.q = state.joint_pos[joint];
       motor.dq = state.joint_vel[joint];
       motor.tau_est = state.joint_effort[joint];
       set_temperature(motor, state.temperature_c[joint]);
-      set_motor_fault(motor, state.motor_fault[joint]);
+      set_motor_fault(motor, fault & ~(kOff | kLost));
     }
     set_feet(state_, state);
     if (sticks != nullptr) unitree::write_remote(*sticks, state_.wireless_remote);
@@ -177,7 +202,10 @@ class FamilyCodec final : public Codec {
 
   std::uint8_t mode_machine() const noexcept override { return mode_machine_.load(std::memory_order_relaxed); }
   bool lacks(std::size_t joint) const noexcept override { return zero_[joint]; }
+  bool is_on(std::size_t joint) const noexcept override { return is_on_[joint]; }
+  int battery() const noexcept override { return battery_; }
   void set_mode_machine(std::uint8_t mode_machine) noexcept override { write_mode_machine(state_, mode_machine); }
+  void set_battery(int percent) noexcept override { write_battery(state_, percent); }
   std::uint32_t tick() const noexcept override { return state_.tick; }
   std::span<const std::uint8_t> remote() const noexcept override { return state_.wireless_remote; }
   std::uint32_t command_crc() const noexcept override { return command_.crc; }
@@ -192,7 +220,10 @@ class FamilyCodec final : public Codec {
   typename Family::Command command_{};
   typename Family::State state_{};
   std::atomic<std::uint8_t> mode_machine_{0};  // read by the thread that sends
-  std::array<bool, kMaxJoints> reports_{}, zero_{};
+  std::array<bool, kMaxJoints> reports_{}, zero_{}, was_on_{}, is_on_{};
+  std::array<std::uint32_t, kMaxJoints> lost_{};
+  std::array<int, kMaxJoints> losing_{};
+  int battery_ = 0;
 };
 
 }  // namespace

@@ -34,8 +34,13 @@ class Codec {
   virtual std::uint8_t mode_machine() const noexcept = 0;
   /// Whether the last state that was read has nothing but zeros of a joint's motor.
   virtual bool lacks(std::size_t joint) const noexcept = 0;
-  /// What a simulated robot says that it is.
+  /// Whether that state says that the motor is on: its mode is not 0.
+  virtual bool is_on(std::size_t joint) const noexcept = 0;
+  /// Charge of the battery in percent by that state; 0: not reported.
+  virtual int battery() const noexcept = 0;
+  /// What a simulated robot says that it is, and of its battery.
   virtual void set_mode_machine(std::uint8_t mode_machine) noexcept = 0;
+  virtual void set_battery(int percent) noexcept = 0;
   /// Of the message in `state()`.
   virtual std::uint32_t tick() const noexcept = 0;
   virtual std::span<const std::uint8_t> remote() const noexcept = 0;

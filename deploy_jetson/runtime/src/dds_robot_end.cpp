@@ -41,6 +41,7 @@ class DdsRobotEnd final : public RobotEnd {
                       ", not dds:" + address.name);
     }
     codec_ = make_codec(robot_, motors_of(robot_, description));
+    codec_->set_battery(std::stoi(address.option("battery", "0")));
     codec_->set_mode_machine(static_cast<std::uint8_t>(std::stoi(address.option("mode_machine", "0"))));
     states_ = node_.make_writer(codec_->state_type(), "rt/lowstate");
     if (description.measured > 0) {
@@ -76,7 +77,8 @@ class DdsRobotEnd final : public RobotEnd {
 
   /// By way of the remote control in the next states: forward, left and turn left in [-1, 1].
   int send_operator(const OperatorInput& input, std::uint64_t) noexcept override {
-    sticks_.emplace();
+    if (!sticks_) sticks_.emplace();
+    ++sticks_->count;
     sticks_->ly = input.size > 0 ? input.command[0] : 0.0f;
     sticks_->lx = input.size > 1 ? -input.command[1] : 0.0f;
     sticks_->rx = input.size > 2 ? -input.command[2] : 0.0f;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::uint64_t kGamepad = 1;  // source number of the remote control among operators
 constexpr std::int64_t kLookNs = 300'000'000;        // how long a motor may have nothing but zeros at the beginning
+constexpr std::int64_t kListenNs = 300'000'000;      // for another commander, before the first command
 constexpr std::int64_t kMeasuredNs = 1'000'000'000;  // older measured values are none
 
 /// The robot's clock, from its counter of milliseconds, which wraps around after 50 days.
@@ -82,6 +83,7 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
   }
   const auto end = now_ns() + static_cast<std::int64_t>(timeout_s * 1e9);
   node_.emplace(address_, kPolicyReceiver);
+  const auto listened = now_ns() + kListenNs;
   if (address_.flag("states", true) && contract.measured_size > contract.received_size) {
     measured_ = node_->make_reader(robot_rl_dds_Measured_desc, "rt/robot_rl/measured", true);
     for (take_measured(); measured_ns_ == 0 && now_ns() < end; take_measured()) node_->wait(end, -1);
@@ -96,8 +98,9 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
   const auto places = fit_robot(contract, description);
   codec_ = make_codec(robot, places);
   other_ = make_codec(robot, places);
-  gamepad_.emplace(contract);
+  gamepad_.emplace(contract, address_.option("dead_man", ""));
   states_ = node_->make_reader(codec_->state_type(), "rt/lowstate", true);
+  others_ = node_->make_reader(other_->command_type(), "rt/lowcmd", false);
   while (!fresh_) {
     take_messages();
     if (fresh_) break;
@@ -114,8 +117,13 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
   commands_ = node_->make_writer(codec_->command_type(), "rt/lowcmd");
   infos_ = node_->make_writer(robot_rl_dds_CommandInfo_desc, "rt/robot_rl/command");
   if (address_.flag("states", true)) {
-    others_ = node_->make_reader(other_->command_type(), "rt/lowcmd", false);
+    while (now_ns() < listened) {
+      node_->wait(listened, -1);
+      drain_robot();
+    }
   } else {
+    dds_delete(others_);
+    others_ = 0;
     dds_delete(states_);
     states_ = 0;
     fresh_ = false;
@@ -141,6 +149,16 @@ void DdsTransport::check_robot(const unitree::Robot& robot, const Contract& cont
     node_->wait(end, -1);
     take_messages();
   }
+  std::string off;
+  bool some_on = false;
+  for (std::size_t joint = 0; joint < contract.joints.size(); ++joint) {
+    some_on = some_on || codec_->is_on(joint);
+    if (!codec_->is_on(joint)) off += (off.empty() ? "" : ", ") + contract.joints[joint].name;
+  }
+  if (missing.empty() && some_on && !off.empty()) {
+    throw ContractError("robot: other motors are on, those of " + off + " are off (mode 0); switch them on");
+  }
+  unitree::check_battery(codec_->battery(), address_.option("battery", "10"));
   if (!missing.empty()) {
     throw ContractError("robot: no motor answers for " + missing + "; the policy drives all joints of " + robot.name);
   }
@@ -200,7 +218,7 @@ void DdsTransport::take_messages() noexcept {
 /// The remote control is the operator if no other one is configured; its button for damping always works.
 void DdsTransport::take_gamepad(std::int64_t now) noexcept {
   OperatorInput input;
-  if (!gamepad_->read(codec_->remote(), input)) return;
+  if (!gamepad_->read(codec_->remote(), now, input)) return;
   if (gamepad_commands_ || input.request == Request::kDamp) box_.put(input, kGamepad, now);
 }
 

@@ -173,7 +173,8 @@ void LogReader::take_metadata(std::span<const std::byte> content) {
 void LogReader::take_settings(const McapMap& values) {
   for (const auto& row : setting_table()) {
     const auto found = values.find(std::string(row.name));
-    const bool may_lack = row.explores || std::holds_alternative<std::optional<int>*>(row.slot(settings_));
+    const bool may_lack = row.explores || row.later ||
+                          std::holds_alternative<std::optional<int>*>(row.slot(settings_));
     if (found != values.end()) {
       set_setting(settings_, found->first, found->second);
     } else if (!may_lack) {

@@ -179,6 +179,8 @@ const OptionRow kRows[] = {
      "do not start the second process, which damps if this one dies"},
     {"no-rehearsal", "", [](O& o, V&) { o.rehearse = false; },
      "do not run the network an additional time before each state to keep its weights in the cache"},
+    {"take-over", "", [](O& o, V&) { o.take_over = true; },
+     "command a robot that another program commands; without it such a robot is refused"},
     {"require-realtime", "", [](O& o, V&) { o.require_realtime = true; },
      "do not run where priority or locked memory is not permitted"},
     {"help", "", [](O& o, V&) { act(o, Action::kHelp); }, "this text"},

@@ -37,6 +37,7 @@ struct Options {
   bool watchdog = true;                // --no-watchdog
   double watchdog_s = 0.010;           // --watchdog-timeout: silence after which the watchdog takes over
   bool rehearse = true;                // --no-rehearsal
+  bool take_over = false;
   bool require_realtime = false;       // --require-realtime: refuse to run without real-time priority and locked memory
 };
 

@@ -34,6 +34,8 @@ class Rehearsal {
   }
   /// Duration of a rehearsal.
   void on_done(std::int64_t took_ns) noexcept { cost_ns_ += cost_ns_ == 0 ? took_ns : (took_ns - cost_ns_) / 8; }
+  /// Between two states; 0: not known yet.
+  std::int64_t interval_ns() const noexcept { return seen_ > kLearned ? interval_ns_ : 0; }
   /// When the next state is expected.
   std::int64_t expected_ns() const noexcept { return next_ns_; }
   /// When a rehearsal must begin to end shortly before that; 0: unknown, or there is not enough time.

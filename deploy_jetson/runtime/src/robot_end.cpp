@@ -14,6 +14,8 @@
 namespace robot_rl {
 namespace {
 
+constexpr std::int64_t kForgetNs = 200'000'000;  // a commander that is silent for so long has gone
+
 /// A connected client.
 struct Client {
   bool used = false, states = false;
@@ -91,7 +93,8 @@ class FrameRobotEnd final : public RobotEnd {
     for (int peer = 0; peer < kMaxPeers; ++peer) {
       auto& client = clients_[static_cast<std::size_t>(peer)];
       if (!client.used || !client.states) continue;
-      scratch_.commander = state.commander != 0 ? state.commander : client.other != 0 ? client.other : last_commander_;
+      const std::uint64_t obeyed = now_ns() - commanded_ns_ < kForgetNs ? last_commander_ : 0;
+      scratch_.commander = state.commander != 0 ? state.commander : client.other != 0 ? client.other : obeyed;
       client.other = 0;
       const auto size = write_state(scratch_, layout_, out_);
       if (corrupt_bit != nullptr && size > 0) out_[*corrupt_bit / 8 % size] ^= std::byte{1} << (*corrupt_bit % 8);
@@ -136,6 +139,7 @@ class FrameRobotEnd final : public RobotEnd {
     }
     count(counters_.commands);
     last_commander_ = command.commander;
+    commanded_ns_ = now_ns();
     for (auto& each : clients_) {
       if (each.used && each.commander != command.commander) each.other = command.commander;
     }
@@ -149,6 +153,7 @@ class FrameRobotEnd final : public RobotEnd {
   std::array<Client, kMaxPeers> clients_{};
   AtomicCounters counters_;
   std::uint64_t sequence_ = 0, last_commander_ = 0;
+  std::int64_t commanded_ns_ = 0;
   LowState scratch_;
   std::array<std::byte, kMaxFrame> in_{}, out_{};
 };

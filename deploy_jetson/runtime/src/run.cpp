@@ -25,6 +25,7 @@ namespace robot_rl {
 namespace {
 
 constexpr std::int64_t kLookNs = 20'000'000;  // how often the main thread checks the others
+constexpr std::int64_t kListenNs = 300'000'000;  // for another commander
 constexpr int kPatienceMs = 50;                // for the reader of stderr
 
 void say(const std::string& line) { say_line("robot-rl-infer: " + one_line(line) + "\n", kPatienceMs); }
@@ -152,10 +153,26 @@ class Run {
     robot_ = transport_->connect(bundle_->contract, options_.connect_timeout_s);
     facts_.transport = transport_->identity();
     say("robot " + robot_.robot + " at " + facts_.transport + ", operator " + options_.operator_address);
+    if (!options_.take_over && !options_.settings.steps_per_state) refuse_second();
     if (!watchdog_) return;
     std::string note;
     watchdog_->wait_ready(options_.connect_timeout_s + 1, note);
     if (!note.empty()) refuse_or_say("watchdog: " + note);
+  }
+
+  /// Before the first command: a robot that obeys somebody else is not taken from him. A commander that went away is
+  /// forgotten within 0.2 s by the robot's end.
+  void refuse_second() {
+    LowState state;
+    const auto end = now_ns() + kListenNs;
+    for (bool is_heard = true; is_heard;) {
+      transport_->wait(end);
+      is_heard = transport_->second_commander();
+      const bool taken = transport_->take_state(state) && state.commander != 0;
+      is_heard = is_heard || (taken && state.commander != options_.commander);
+      if (!is_heard || now_ns() < end) continue;
+      throw UserError("robot: another program commands it; stop that one, or give --take-over");
+    }
   }
 
   /// With messages in the contract: exchange them with the other robots of the team.

@@ -8,6 +8,8 @@
 #include <limits>
 #include <numbers>
 
+#include "imu_convention.h"
+
 namespace robot_rl {
 
 namespace {
@@ -149,6 +151,14 @@ std::string name_of(Signal signal) {
   return index < kSignals.size() ? kSignals[index] : "unknown";
 }
 
+/// The likely cause of a clock's rate, for a line.
+std::string unit_of_clock(double rate) {
+  const auto near = [rate](double unit) { return rate > 0.5 * unit && rate < 2 * unit; };
+  if (near(1e-3)) return ", as if it counted microseconds";
+  if (near(1e-6)) return ", as if it counted milliseconds";
+  return rate == 0 ? "; 0 in every state says that the robot has no clock" : "";
+}
+
 /// What is frozen, without its joint.
 std::string frozen_part(const Finding& finding) {
   const bool joints = finding.signal == Signal::kJointPos || finding.signal == Signal::kJointVel;
@@ -192,7 +202,13 @@ std::string details(const Finding& finding, const Contract& contract) {
     case Fault::kSensorFrozen:
       return frozen_part(finding) + where + " repeats itself for " + in_ms(finding.value) +
              " while the robot moves, the limit is " + in_ms(finding.limit);
-    case Fault::kImuDisagrees: return "gyroscope and orientation differ by " + value + " rad" + above;
+    case Fault::kImuDisagrees:
+      if (finding.joint >= 0) return name_of_convention(finding.joint);
+      return "gyroscope and orientation differ by " + value + " rad" + above;
+    case Fault::kRobotClock:
+      if (finding.joint >= 0) return "robot_time_ns jumped " + value + " times within a second";
+      return "within a second robot_time_ns went on by " + value + " s" + unit_of_clock(finding.value);
+    case Fault::kCommandSize: return "the operator's command has " + value + " components, the contract has " + limit;
     case Fault::kStalled: return "this process was silent for " + in_ms(finding.value) + ", the watchdog's limit is " +
              in_ms(finding.limit);
     default: return "";

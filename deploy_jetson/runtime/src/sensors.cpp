@@ -18,42 +18,6 @@ constexpr double kEffort = 0.25;   // of a joint's effort limit: beyond what its
 constexpr double kStop = 0.02;     // [rad or m]: this near to its limit a joint may not move, whatever is commanded
 constexpr double kLate = 0.03;     // [s]: one of the two may come so much later than the other
 
-using Vector = std::array<double, 3>;
-using Quaternion = std::array<double, 4>;
-
-Quaternion times(const Quaternion& a, const Quaternion& b) {
-  return {a[0] * b[0] - a[1] * b[1] - a[2] * b[2] - a[3] * b[3], a[0] * b[1] + a[1] * b[0] + a[2] * b[3] - a[3] * b[2],
-          a[0] * b[2] - a[1] * b[3] + a[2] * b[0] + a[3] * b[1], a[0] * b[3] + a[1] * b[2] - a[2] * b[1] + a[3] * b[0]};
-}
-
-Quaternion inverse(const Quaternion& q) { return {q[0], -q[1], -q[2], -q[3]}; }
-
-Quaternion unit(const Quaternion& q) {
-  const double norm = std::sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
-  if (!(norm > 1e-6)) return {1, 0, 0, 0};
-  return {q[0] / norm, q[1] / norm, q[2] / norm, q[3] / norm};
-}
-
-double length(const Vector& v) { return std::sqrt(v[0] * v[0] + v[1] * v[1] + v[2] * v[2]); }
-
-/// The turn from `a` to `b` [rad], about the base's axes.
-Vector turn_between(const Quaternion& a, const Quaternion& b) {
-  const Quaternion d = times(inverse(a), b);
-  const double sine = std::sqrt(d[1] * d[1] + d[2] * d[2] + d[3] * d[3]);
-  const double angle = 2 * std::atan2(sine, std::abs(d[0]));
-  const double scale = (sine > 1e-12 ? angle / sine : 2.0) * (d[0] < 0 ? -1 : 1);
-  return {scale * d[1], scale * d[2], scale * d[3]};
-}
-
-/// `q` turned by a small vector [rad] about the base's axes.
-Quaternion turned_by(const Quaternion& q, const Vector& v) {
-  return unit(times(q, {1, v[0] / 2, v[1] / 2, v[2] / 2}));
-}
-
-Vector up_of(const Quaternion& q) {
-  return {2 * (q[1] * q[3] - q[0] * q[2]), 2 * (q[2] * q[3] + q[0] * q[1]), 1 - 2 * (q[1] * q[1] + q[2] * q[2])};
-}
-
 template <std::size_t N>
 bool differ(const float (&a)[N], const float (&b)[N]) {
   return std::memcmp(a, b, sizeof a) != 0;
@@ -106,6 +70,7 @@ Finding Sensors::see(const LowState& state, bool walking) {
   } else {
     advance(state, dt);
   }
+  convention_.see(state, dt, !walking);
   // A standing robot may be held perfectly still: only while it walks do joints imply a motion of the base.
   walked_ = walking ? walked_ + std::clamp(dt, 0.0, kGapS) : 0;
   if (!walking) part_joints_from_base(state);
@@ -116,6 +81,7 @@ Finding Sensors::see(const LowState& state, bool walking) {
 
 void Sensors::begin(const LowState& state) {
   have_ = true;
+  convention_.interrupt();
   const auto& q = state.quat_wxyz;
   now_ = unit({q[0], q[1], q[2], q[3]});
   orientation_.seconds = gyro_.seconds = acc_.seconds = 0;
@@ -123,12 +89,17 @@ void Sensors::begin(const LowState& state) {
   up_at_acc_ = up_of(now_);
   fastest_ = 0;
   by_gyro_ = now_;
+  restart_joints();
+  part_joints_from_base(state);
+}
+
+/// Restart the comparison of each joint's position, speed and effort.
+void Sensors::restart_joints() {
   for (int i = 0; i < joints_; ++i) {
     Joint& joint = joint_[static_cast<std::size_t>(i)];
     joint.position.seconds = joint.velocity.seconds = joint.moved = joint.unreported = 0;
     joint.has_effort = false;
   }
-  part_joints_from_base(state);
 }
 
 /// Restart the comparison of joints with the base.
@@ -140,7 +111,11 @@ void Sensors::part_joints_from_base(const LowState& state) {
 void Sensors::acknowledge() {
   by_gyro_ = now_;
   fastest_ = 0;
-  if (found_.fault == Fault::kImuDisagrees) found_ = Finding{};
+  // The joints of a damped robot may stand still to the last bit; an IMU never does.
+  const bool joints = found_.signal == Signal::kNone || found_.signal == Signal::kJointPos ||
+                      found_.signal == Signal::kJointVel;
+  if (joints) found_ = convention_.found();
+  restart_joints();
 }
 
 void Sensors::advance(const LowState& state, double dt) {
@@ -297,7 +272,7 @@ Finding Sensors::judge_joints() const {
 Finding Sensors::judge_agreement() const {
   if (!orientation_.present || !gyro_.present) return {};
   const double angle = length(turn_between(by_gyro_, now_)), limit = limits_.imu_disagree_rad + kLate * fastest_;
-  return angle > limit ? Finding{Fault::kImuDisagrees, -1, angle, limit} : Finding{};
+  return angle > limit ? Finding{Fault::kImuDisagrees, -1, angle, limit} : convention_.found();
 }
 
 }  // namespace robot_rl

@@ -7,6 +7,8 @@
 #include <cstdint>
 
 #include "contract.h"
+#include "imu_convention.h"
+#include "rotation.h"
 #include "safety.h"
 #include "settings.h"
 #include "types.h"
@@ -19,19 +21,16 @@ class Sensors {
  public:
   Sensors(const Contract& contract, const SafetyLimits& limits);
   /// Check the next state (only finite numbers); whether the policy walks. Returns the current finding:
-  /// kSensorFrozen until the sensor changes again, kImuDisagrees as long as both differ.
+  /// kSensorFrozen until the sensor changes again or is acknowledged, kImuDisagrees as long as both differ.
   Finding see(const LowState& state, bool walking);
   /// The last result of see().
   const Finding& found() const { return found_; }
   /// Record the efforts that a command requests at the joint positions of the newest state.
   void ask(const LowCommand& command);
-  /// The operator acknowledged what was found: gyroscope and orientation are compared from here on.
+  /// The operator acknowledged what was found: everything is compared from here on.
   void acknowledge();
 
  private:
-  using Vector = std::array<double, 3>;
-  using Quaternion = std::array<double, 4>;
-
   /// How long a signal has repeated its bits [s].
   struct Still {
     double seconds = 0;
@@ -49,6 +48,7 @@ class Sensors {
   };
 
   void begin(const LowState& state);
+  void restart_joints();
   void advance(const LowState& state, double dt);
   void advance_imu(const LowState& state, double dt);
   void advance_joint(const LowState& state, int joint, double dt);
@@ -83,6 +83,7 @@ class Sensors {
   Vector up_at_acc_{};                // the vertical in the base's frame when the accelerometer changed last
   double walked_ = 0;                 // since POLICY was entered [s]
   double fastest_ = 0;                // the largest recent rate, decaying with time [rad/s]
+  ImuConvention convention_;
 };
 
 }  // namespace robot_rl

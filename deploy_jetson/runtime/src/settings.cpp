@@ -30,6 +30,8 @@ std::span<const SettingRow> setting_table() {
       {"writer_period_s", [](S& s) { return SettingSlot{&s.writer_period_s}; }, 0.0005, 0.1},
       {"stand_s", [](S& s) { return SettingSlot{&s.stand_s}; }, 0, 60},
       {"blend_s", [](S& s) { return SettingSlot{&s.blend_s}; }, 0, 60},
+      {"stop_s", [](S& s) { return SettingSlot{&s.stop_s}; }, 0, 60, false, true},
+      {"lost_stand_s", [](S& s) { return SettingSlot{&s.lost_stand_s}; }, 0, 1e6, false, true},
       {"damping_scale", [](S& s) { return SettingSlot{&s.damping_scale}; }, 0.01, 100},
       {"explore_std", [](S& s) { return SettingSlot{&s.explore_std}; }, 0, 2, true},
       {"explore_seed", [](S& s) { return SettingSlot{&s.explore_seed}; }, 0, 2147483647, true},

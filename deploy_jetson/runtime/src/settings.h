@@ -28,6 +28,8 @@ struct Settings {
   double writer_period_s = 0.002;
   double stand_s = 2.0;              // ramp from the current joint positions to the fallback pose
   double blend_s = 0.5;              // from the standing pose to the policy's targets
+  double stop_s = 1.0;               // from POLICY to STAND: a velocity command is zero for so long before
+  double lost_stand_s = 0.0;         // how long to stand without the operator, before damping; 0: damp at once
   double damping_scale = 1.0;        // times the contract's kd, in DAMPING
   double explore_std = 0.0;          // of normal noise on every action, in its raw unit; 0: none
   int explore_seed = 0;              // of that noise

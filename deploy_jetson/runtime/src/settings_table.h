@@ -19,6 +19,7 @@ struct SettingRow {
   SettingSlot (*slot)(Settings&);
   double lower, upper;    // both allowed
   bool explores = false;  // is about exploration, which logs without it do not mention
+  bool later = false;     // logs of earlier versions do not mention it
 };
 
 std::span<const SettingRow> setting_table();

@@ -15,7 +15,7 @@ const char* name_of(Fault fault) {
       "none",      "not_finite",  "state_age",   "state_frozen",     "deadline",      "tilt",
       "joint_position", "joint_velocity", "action_rate", "effort",   "temperature",   "motor_fault",
       "second_commander", "operator_lost", "operator_stop", "refused", "internal",
-      "sensor_frozen", "imu_disagrees", "stalled"};
+      "sensor_frozen", "imu_disagrees", "stalled", "robot_clock", "command_size"};
   const auto index = static_cast<std::size_t>(fault);
   return index < kNames.size() ? kNames[index] : "unknown";
 }

@@ -69,6 +69,8 @@ enum class Fault : std::uint8_t {
   kSensorFrozen,     // a sensor repeats itself while another one moves
   kImuDisagrees,     // gyroscope and orientation show different rotations
   kStalled,          // this process was silent, and the watchdog had to take over
+  kRobotClock,       // the robot's clock stands still, jumps, or counts in another unit
+  kCommandSize,      // the operator's command has more components than the contract's
   kCount
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "error.h"
@@ -47,6 +48,18 @@ constexpr Motor kG1[] = {
     {28, "right_wrist_yaw_joint"},
 };
 
+/// The smaller build has no waist but its turn, and one joint in each wrist; the places are the larger one's.
+constexpr auto kG1Of23 = [] {
+  std::array<Motor, 23> kept{};
+  std::size_t at = 0;
+  for (const Motor& motor : kG1) {
+    const int place = motor.place;
+    const bool has = place != 13 && place != 14 && place != 20 && place != 21 && place < 27;
+    if (has) kept[at++] = motor;
+  }
+  return kept;
+}();
+
 constexpr std::uint8_t kStrong = 0x0a;  // mode of the H1's large motors
 
 constexpr Motor kH1[] = {
@@ -78,10 +91,18 @@ constexpr Build kG1Builds[] = {
     {6, "a G1 with a locked waist", false},
 };
 
+constexpr Build kG1Of23Builds[] = {
+    {0, "a simulated robot", true},
+    {4, "a G1 of 23 joints", true},
+    {5, "a G1 of 29 joints", false},
+    {6, "a G1 with a locked waist", false},
+};
+
 constexpr Robot kRobots[] = {
     {"unitree_go2", "unitree_go", 20, 4, kGo2, {}},
     {"unitree_h1", "unitree_go", 20, 0, kH1, {}},
     {"unitree_g1", "unitree_hg", 35, 0, kG1, kG1Builds},
+    {"unitree_g1_23dof", "unitree_hg", 35, 0, kG1Of23, kG1Of23Builds},
 };
 
 constexpr auto kCrc = [] {
@@ -96,9 +117,14 @@ constexpr auto kCrc = [] {
 
 constexpr std::uint8_t kHead[2] = {0x55, 0x51};  // first bytes of the remote's 40 from a simulated robot
 constexpr float kDead = 0.05f;                   // of a stick's range
+constexpr std::int64_t kStillNs = 1'000'000'000, kGoneNs = 3'000'000'000;  // of bytes with a stick that is pushed
+
+/// Buttons in the order of their bits.
+constexpr std::array<std::string_view, 16> kButtonNames = {"R1", "L1", "start", "select", "R2", "L2", "F1",   "F2",
+                                                           "A",  "B",  "X",     "Y",      "up", "right", "down", "left"};
 
 /// Offset of each value in the 40 bytes.
-constexpr std::size_t kButtons = 2, kLeftX = 4, kRightX = 8, kRightY = 12, kLeftY = 20, kRemote = 40;
+constexpr std::size_t kButtons = 2, kLeftX = 4, kRightX = 8, kRightY = 12, kLeftY = 20;
 
 float stick(std::span<const std::uint8_t> remote, std::size_t at) {
   float value;
@@ -124,6 +150,13 @@ const Robot& robot_of(std::string_view name) {
   throw UserError("robot: '" + std::string(name) + "' has no table of motors here; there are: " + known);
 }
 
+void check_battery(int percent, const std::string& least) {
+  const int limit = static_cast<int>(std::strtol(least.c_str(), nullptr, 10));
+  if (percent <= 0 || percent >= limit) return;
+  throw UserError("robot: its battery has " + std::to_string(percent) + " %; charge it, or begin with less by battery=" +
+                  std::to_string(percent) + " in the transport's address");
+}
+
 void check_build(const Robot& robot, std::uint8_t mode_machine, const std::string& accepted) {
   if (robot.builds.empty()) return;
   const auto number = std::to_string(mode_machine);
@@ -147,19 +180,38 @@ std::uint32_t crc(const void* data, std::size_t bytes) noexcept {
   return rest;
 }
 
-Gamepad::Gamepad(const Contract& contract) : command_(contract.command) {}
+Gamepad::Gamepad(const Contract& contract, const std::string& dead_man) : command_(contract.command) {
+  if (dead_man.empty()) return;
+  const auto found = std::find(kButtonNames.begin(), kButtonNames.end(), dead_man);
+  if (found == kButtonNames.end()) {
+    std::string all;
+    for (const auto name : kButtonNames) all += (all.empty() ? "" : ", ") + std::string(name);
+    throw UserError("transport: dead_man=" + dead_man + ": must be a button of the remote control: " + all);
+  }
+  dead_man_ = static_cast<std::uint16_t>(1u << (found - kButtonNames.begin()));
+}
 
-bool Gamepad::read(std::span<const std::uint8_t> remote, OperatorInput& input) noexcept {
-  if (remote.size() < kRemote) return false;
+bool Gamepad::read(std::span<const std::uint8_t> remote, std::int64_t now_ns, OperatorInput& input) noexcept {
+  if (remote.size() < kRemoteBytes) return false;
+  if (changed_ns_ == 0 || !std::equal(last_.begin(), last_.end(), remote.begin())) changed_ns_ = now_ns;
+  std::copy_n(remote.begin(), kRemoteBytes, last_.begin());
   const auto buttons = static_cast<std::uint16_t>(remote[kButtons] | remote[kButtons + 1] << 8);
   const bool heard = remote[0] != 0 || remote[1] != 0;  // the receiver writes a header before the received data
   if (!heard && (buttons & kButtonB) == 0) return false;
-  const float way[3] = {stick(remote, kLeftY), -stick(remote, kLeftX), -stick(remote, kRightX)};
+  const float forward = stick(remote, kLeftY), left = -stick(remote, kLeftX), turn = -stick(remote, kRightX);
+  const bool is_pushed = forward != 0 || left != 0 || turn != 0;
+  const std::int64_t still_ns = is_pushed ? now_ns - changed_ns_ : 0;
+  if (still_ns > kGoneNs && (buttons & kButtonB) == 0) return false;
+  const bool counts = still_ns <= kStillNs && (buttons & dead_man_) == dead_man_;
   input.sequence = ++sequence_;
   input.size = static_cast<std::int32_t>(std::min<std::size_t>(command_.size(), kMaxCommand));
   for (int part = 0; part < input.size; ++part) {
     const auto& range = command_[static_cast<std::size_t>(part)];
-    const float pushed = part < 3 ? way[part] : 0.0f;
+    const float pushed = !counts               ? 0.0f
+                         : range.name == "vx"  ? forward
+                         : range.name == "vy"  ? left
+                         : range.name == "yaw" ? turn
+                                               : 0.0f;
     input.command[part] =
         static_cast<float>(pushed > 0 ? pushed * std::max(range.upper, 0.0) : pushed * std::max(-range.lower, 0.0));
   }
@@ -178,6 +230,7 @@ void write_remote(const Sticks& sticks, std::span<std::uint8_t> remote) noexcept
   std::memcpy(remote.data() + kRightX, &sticks.rx, sizeof(float));
   std::memcpy(remote.data() + kRightY, &sticks.ry, sizeof(float));
   std::memcpy(remote.data() + kLeftY, &sticks.ly, sizeof(float));
+  remote[kRemoteBytes - 1] = sticks.count;
 }
 
 }  // namespace robot_rl::unitree

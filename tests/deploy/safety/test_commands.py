@@ -15,7 +15,8 @@ def at(rig, milliseconds):
     """The command that goes out so long after the last transition, with a state just received."""
     rig.ticks += 1
     state, time = rig.state(), rig.entered + milliseconds * MS
-    state.receive_time_ns = time
+    state.receive_time_ns = state.robot_time_ns = time
+    state.gyro = [0.001 * (rig.ticks % 7), 0.0, 0.0]
     rig.commander.on_state(state, time)
     return rig.commander.command(time)
 

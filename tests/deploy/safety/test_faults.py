@@ -70,6 +70,24 @@ def operator_nan(rig):
     return rig.now
 
 
+def operator_of_another_policy(rig):
+    rig.operator(command=[0.0, 0.0, 0.3, 0.0])
+    return rig.now
+
+
+def clock_in_microseconds(rig):
+    """Found after a second of states."""
+    clock = type(rig).state
+
+    def state():
+        made = clock(rig)
+        made.robot_time_ns //= 1000
+        return made
+
+    rig.state = state
+    return rig.until_damping()
+
+
 def found_outside(name):
     def inject(rig):
         rig.commander.on_fault(rig.runtime.Finding(getattr(rig.runtime.Fault, name)), rig.now)
@@ -141,6 +159,8 @@ ANYWHERE = {
     "other_actions": ("INTERNAL", bad_output(actions=1)),
     "frozen_orientation": ("SENSOR_FROZEN", frozen_orientation),
     "orientation_jumps": ("IMU_DISAGREES", tilted(0.9)),
+    "clock": ("ROBOT_CLOCK", clock_in_microseconds),
+    "command_size": ("COMMAND_SIZE", operator_of_another_policy),
     "stalled": ("STALLED", found_outside("STALLED")),
     "exception": ("INTERNAL", found_outside("INTERNAL")),
 }

@@ -155,6 +155,76 @@ def test_a_fault_before_ready_does_not_open_a_way_around_it(runtime, make_rig):
     assert rig.ask(runtime.Request.STAND).phase == runtime.Phase.STAND
 
 
+def test_a_first_state_with_a_nan_is_what_is_named(runtime, make_rig):
+    rig = make_rig()
+    state = rig.state()
+    state.joint_pos[0] = math.nan
+    rig.commander.on_state(state, rig.now)
+    rig.commander.ready(rig.now)
+    assert runtime.describe(rig.commander.finding, rig.contract) == "not_finite: joint_pos of 'hip' is nan"
+
+
+def test_from_the_policy_to_standing_by_way_of_a_zero_command(runtime, make_rig):
+    rig, request, of = make_rig(stop_s=0.1, stand_s=0.2).go(runtime.Phase.POLICY), runtime.Request, runtime.Phase
+    rig.operator(command=[1.0, 0.3, 0.3])
+    last = rig.ask(request.STAND)
+    assert last.phase == of.POLICY
+    assert rig.commander.operator_command == pytest.approx([0.0, 0.0, 0.2])
+    rig.operator(command=[1.0, 0.3, 0.3])
+    assert rig.commander.operator_command == pytest.approx([0.0, 0.0, 0.2])
+    rig.run(0.09)
+    assert rig.commander.phase == of.POLICY
+    command = rig.run(0.02)
+    assert command.phase == of.STAND
+    assert command.q[0] == pytest.approx(0.5, abs=0.05)  # goes on from the policy's target, not from the joint at 0.3
+    assert rig.commander.fault == runtime.Fault.NONE
+    assert rig.run(0.2).q[0] == pytest.approx(0.1)
+    rig.ask(request.POLICY)
+    assert rig.commander.phase == of.POLICY
+
+
+def test_a_request_for_the_policy_keeps_it_walking(runtime, make_rig):
+    rig, request = make_rig(stop_s=0.1).go(runtime.Phase.POLICY), runtime.Request
+    rig.ask(request.STAND)
+    rig.ask(request.POLICY)
+    rig.operator(command=[1.0])
+    assert rig.commander.operator_command[0] == pytest.approx(1.0)
+    assert rig.run(0.3).phase == runtime.Phase.POLICY
+
+
+def test_without_its_operator_it_stops_stands_and_is_damped_by_setting(runtime, make_rig):
+    settings = {"operator_s": 0.1, "stop_s": 0.1, "stand_s": 0.1, "lost_stand_s": 0.3}
+    rig, of, fault = make_rig(**settings).go(runtime.Phase.POLICY), runtime.Phase, runtime.Fault
+    rig.operator(command=[1.0])
+    rig.on.operator = False
+    seen = [(c.phase, c.fault) for c in (rig.run(0.01) for _ in range(70))]
+    assert seen[5] == (of.POLICY, fault.NONE)
+    assert seen[15] == (of.POLICY, fault.OPERATOR_LOST)
+    assert rig.commander.operator_command[0] == 0
+    assert seen[30] == (of.STAND, fault.OPERATOR_LOST)
+    assert seen[57] == (of.STAND, fault.OPERATOR_LOST)
+    assert seen[-1] == (of.DAMPING, fault.OPERATOR_LOST)
+
+
+def test_an_operator_that_is_back_has_a_standing_robot(runtime, make_rig):
+    rig = make_rig(operator_s=0.1, stop_s=0.1, lost_stand_s=10.0).go(runtime.Phase.POLICY)
+    rig.on.operator = False
+    rig.run(0.5)
+    assert (rig.commander.phase, rig.commander.fault) == (runtime.Phase.STAND, runtime.Fault.OPERATOR_LOST)
+    rig.on.operator = True
+    rig.run(0.1)
+    assert (rig.commander.phase, rig.commander.fault) == (runtime.Phase.STAND, runtime.Fault.NONE)
+    assert rig.ask(runtime.Request.POLICY).phase == runtime.Phase.POLICY
+
+
+def test_a_fault_while_it_stands_without_its_operator_is_the_one_that_is_named(runtime, make_rig):
+    rig = make_rig(operator_s=0.1, stop_s=0.1, lost_stand_s=10.0).go(runtime.Phase.POLICY)
+    rig.on.operator = False
+    rig.run(0.5)
+    rig.tick(leaning(rig))
+    assert (rig.commander.phase, rig.commander.fault) == (runtime.Phase.DAMPING, runtime.Fault.TILT)
+
+
 def test_without_a_state_it_does_not_stand(runtime, make_rig):
     rig = make_rig()
     rig.on.states = False
@@ -200,8 +270,10 @@ def test_the_operators_command_stays_within_the_contract(runtime, make_rig):
     assert rig.commander.operator_command == pytest.approx([1.5, -0.6, 0.3])
     rig.operator(command=[0.5])
     assert rig.commander.operator_command == pytest.approx([0.5, -0.6, 0.3])
-    rig.operator(command=[0.1, 0.2, 0.25, 7.0])
-    assert rig.commander.operator_command == pytest.approx([0.1, 0.2, 0.25])
+    rig.operator(command=[0.1, 0.2, 0.25, 7.0])  # of another policy: its turn would be a height
+    assert rig.commander.fault == runtime.Fault.COMMAND_SIZE
+    line = runtime.describe(rig.commander.finding, rig.contract)
+    assert line == "command_size: the operator's command has 4 components, the contract has 3"
     rig.ask(runtime.Request.DAMP)
     assert rig.commander.operator_command == pytest.approx([0.0, 0.0, 0.2])
 

@@ -178,6 +178,26 @@ def test_a_frozen_sensor_stays_a_fault_until_it_changes(runtime, steps, go2_bund
     assert walk.commander.phase == runtime.Phase.STAND
 
 
+def test_joints_that_stand_still_to_the_bit_once_damped_can_be_acknowledged(runtime, make_rig):
+    rig, request = make_rig(sensor_frozen_s=0.05), runtime.Request
+    moving = type(rig).state
+
+    def state():
+        made = moving(rig)
+        made.joint_pos = [0.3 if rig.ticks > 5 else 0.31, 0.0, 1.0]  # it has moved once
+        return made
+
+    rig.state = state
+    rig.start().run(0.1)
+    rig.ask(request.STAND)
+    rig.run(0.2)  # it does not follow
+    assert rig.commander.fault == runtime.Fault.SENSOR_FROZEN
+    rig.ask(request.DAMP)
+    assert rig.commander.fault == runtime.Fault.OPERATOR_STOP
+    rig.run(0.2)
+    assert rig.ask(request.STAND).phase == runtime.Phase.STAND
+
+
 def test_a_disagreement_that_is_over_can_be_acknowledged(runtime, make_rig):
     rig = make_rig().go(runtime.Phase.STAND)
     leaning = [np.cos(0.4), np.sin(0.4), 0.0, 0.0]  # put elsewhere, as in a simulation that begins again
