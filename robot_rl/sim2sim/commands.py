@@ -98,12 +98,15 @@ class Joystick(Commands):
 
     def _read(self) -> None:
         try:
-            data = self._rest + os.read(self._file, 64 * EVENT.size)
+            read = os.read(self._file, 64 * EVENT.size)
         except BlockingIOError:
             return
-        except OSError:  # it was unplugged: let the robot stand, and damp
+        except OSError:
+            read = b""
+        if not read:  # it was unplugged, or its source has ended: no command any more, and damp
             self._axes, self._request = dict.fromkeys(self._axes, 0.0), "damp"
             return
+        data = self._rest + read
         whole = len(data) - len(data) % EVENT.size
         self._rest = data[whole:]
         for _, value, kind, number in EVENT.iter_unpack(data[:whole]):

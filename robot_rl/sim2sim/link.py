@@ -131,7 +131,7 @@ class Link:
         """Send `low` as the next state and return its sequence number."""
         low = self.low
         low.sequence += 1
-        low.robot_time_ns = round(robot_time_s * 1e9)
+        low.robot_time_ns = max(1_000_000, round(robot_time_s * 1e9))  # 0 would say that the robot has no clock
         self._sent[low.sequence % REMEMBERED] = time.monotonic_ns()
         self._end.send_state(low)
         return int(low.sequence)

@@ -148,7 +148,10 @@ def deadline_threshold(log):
     missed = [m for m in log.of("event", log.first["order"]) if m["kind"] == MISSED]
     steps = [m["order"] for m in log.of("policy", log.first["order"])]
     missed = [m for m in missed if not steps or m["order"] > steps[-1]]
-    return missed[int(log.limits["missed_deadlines"]) - 1]["time_ns"]
+    limit = int(log.limits["missed_deadlines"])
+    if len(missed) < limit:  # on a busy machine the command itself finds it before all of them are counted
+        return log.first["time_ns"]
+    return missed[limit - 1]["time_ns"]
 
 
 def found_threshold(log):

@@ -122,9 +122,9 @@ void Commander::leave(std::int64_t now_ns) {
   if (velocity) zero_command();
 }
 
-bool Commander::is_lost(std::int64_t now_ns) const {
-  const double silent = static_cast<double>(now_ns - operator_time_ns_) * 1e-9;
-  return settings_.limits.operator_s > 0 && !(silent <= settings_.limits.operator_s);
+Finding Commander::check_operator(std::int64_t now_ns) const {
+  const double silent = static_cast<double>(now_ns - operator_time_ns_) * 1e-9, limit = settings_.limits.operator_s;
+  return limit > 0 && !(silent <= limit) ? Finding{Fault::kOperatorLost, -1, silent, limit} : Finding{};
 }
 
 bool Commander::changed(const LowState& state) const {
@@ -176,12 +176,11 @@ void Commander::on_state(const LowState& state, std::int64_t now_ns) {
 Finding Commander::check_times(std::int64_t now_ns) const {
   if (const Finding finding = safety_.check_age(state_, now_ns, change_time_ns_)) return finding;
   if (phase_ != Phase::kStand && phase_ != Phase::kPolicy) return {};
-  const double silent = static_cast<double>(now_ns - operator_time_ns_) * 1e-9;
   const SafetyLimits& limits = settings_.limits;
-  // By setting, the robot stops and stands before it is damped.
-  const double stands_s = settings_.lost_stand_s > 0 ? settings_.stop_s + settings_.stand_s + settings_.lost_stand_s : 0;
-  if (is_lost(now_ns) && !(silent <= limits.operator_s + stands_s)) {
-    return {Fault::kOperatorLost, -1, silent, limits.operator_s};
+  if (const Finding lost = check_operator(now_ns)) {
+    // By setting, the robot stops and stands before it is damped.
+    const double more = settings_.lost_stand_s > 0 ? settings_.stop_s + settings_.stand_s + settings_.lost_stand_s : 0;
+    if (!(lost.value <= limits.operator_s + more)) return lost;
   }
   // Check the deadlines here, too, in case nobody reports them any more; in lockstep time does not count.
   if (phase_ != Phase::kPolicy || settings_.steps_per_state || waiting_ns_ == 0) return {};
@@ -226,11 +225,11 @@ void Commander::on_operator(const OperatorInput& input, std::int64_t now_ns) {
   operator_time_ns_ = input.receive_time_ns > 0 ? std::min(input.receive_time_ns, now_ns) : now_ns;
   if (phase_ != Phase::kDamping && finding_.fault == Fault::kOperatorLost) finding_ = Finding{};  // It is back.
   const int most = static_cast<int>(contract_->command.size());
-  if (input.size > most) {
+  if (input.size > most && most > 0) {
     if (ready_) latch({Fault::kCommandSize, -1, static_cast<double>(input.size), static_cast<double>(most)}, now_ns);
     return;
   }
-  const int size = std::max<int>(input.size, 0);
+  const int size = std::clamp<int>(input.size, 0, most);  // without a command in the contract none counts
   for (int i = 0; i < size; ++i) {
     if (std::isfinite(input.command[i])) continue;
     if (ready_) latch({Fault::kNotFinite, i, input.command[i], 0, Signal::kCommand}, now_ns);
@@ -358,9 +357,9 @@ void Commander::command(std::int64_t now_ns, bool from_policy, LowCommand& out) 
   if (ready_) {
     if (const Finding finding = check_times(now_ns)) latch(finding, now_ns);
     const bool active = phase_ == Phase::kStand || phase_ == Phase::kPolicy;
-    if (active && is_lost(now_ns) && !finding_) {
-      finding_ = {Fault::kOperatorLost, -1, static_cast<double>(now_ns - operator_time_ns_) * 1e-9,
-                  settings_.limits.operator_s};
+    const Finding lost = active && !finding_ ? check_operator(now_ns) : Finding{};
+    if (lost) {
+      finding_ = lost;
       fault_time_ns_ = now_ns;
       if (phase_ == Phase::kPolicy) leave(now_ns);
     }

@@ -25,8 +25,8 @@ class Commander {
   /// A new state arrived; it is checked at once, unless the phase is BOOT.
   void on_state(const LowState& state, std::int64_t now_ns);
   /// A message of the operator: heartbeat, command (components not given stay), request. A request that the phase does
-  /// not allow is ignored. kStand in POLICY brings a velocity command to zero, then the robot to STAND, unless kPolicy is
-  /// requested before. kDamp in DAMPING clears a latched fault if nothing is wrong any more; kRefused and kInternal
+  /// not allow is ignored. kStand in POLICY brings a velocity command to zero, then the robot to STAND, unless kPolicy
+  /// is requested before. kDamp in DAMPING clears a latched fault if nothing is wrong any more; kRefused and kInternal
   /// stay, and kStalled stays until the policy has answered again.
   void on_operator(const OperatorInput& input, std::int64_t now_ns);
   /// A control step's output. After POLICY was entered, outputs are ignored until the first with `reset`.
@@ -55,7 +55,7 @@ class Commander {
   void enter(Phase phase, std::int64_t now_ns);
   void damp(std::int64_t now_ns);
   void leave(std::int64_t now_ns);
-  bool is_lost(std::int64_t now_ns) const;
+  Finding check_operator(std::int64_t now_ns) const;
   bool error() const { return finding_ && finding_.fault != Fault::kOperatorStop; }
   bool changed(const LowState& state) const;
   Finding check_commander(const LowState& state, std::int64_t now_ns) const;

@@ -73,11 +73,11 @@ bool Loop::take_new_state() noexcept {
   return true;
 }
 
-/// Whether a state received at this time, the nth since the last control step, starts a control step: by the clock it is
-/// the one nearest to the deadline, so that states slightly faster than the control steps lose none of these.
+/// Whether a state received at this time, the nth since the last control step, starts a control step: by the clock it
+/// is the one nearest to the deadline, so that states slightly faster than the control steps lose none of these.
 bool Loop::due(int fresh, std::int64_t received_ns) const noexcept {
   if (settings_.steps_per_state) return fresh >= *settings_.steps_per_state;
-  return received_ns >= due_ns_ - std::clamp(rehearsal_.interval_ns(), writer_ns_, period_ns_) / 2;
+  return received_ns >= due_ns_ - std::max(std::min(rehearsal_.interval_ns(), period_ns_), writer_ns_) / 2;
 }
 
 void Loop::step() noexcept {

@@ -164,15 +164,18 @@ class Run {
   /// forgotten within 0.2 s by the robot's end.
   void refuse_second() {
     LowState state;
-    const auto end = now_ns() + kListenNs;
-    for (bool is_heard = true; is_heard;) {
+    bool is_heard = transport_->second_commander();
+    for (const auto end = now_ns() + kListenNs; now_ns() < end;) {
       transport_->wait(end);
-      is_heard = transport_->second_commander();
-      const bool taken = transport_->take_state(state) && state.commander != 0;
-      is_heard = is_heard || (taken && state.commander != options_.commander);
-      if (!is_heard || now_ns() < end) continue;
-      throw UserError("robot: another program commands it; stop that one, or give --take-over");
+      if (!transport_->take_state(state)) continue;
+      const bool is_other = state.commander != 0 && state.commander != options_.commander;
+      is_heard = is_other || transport_->second_commander();
+      if (!is_heard) return;
     }
+    if (!is_heard) return;
+    throw UserError(
+        "robot: another program commands it, or for 10 s the watchdog of a run that was killed; stop that one, or give "
+        "--take-over");
   }
 
   /// With messages in the contract: exchange them with the other robots of the team.

@@ -156,7 +156,7 @@ std::string unit_of_clock(double rate) {
   const auto near = [rate](double unit) { return rate > 0.5 * unit && rate < 2 * unit; };
   if (near(1e-3)) return ", as if it counted microseconds";
   if (near(1e-6)) return ", as if it counted milliseconds";
-  return rate == 0 ? "; 0 in every state says that the robot has no clock" : "";
+  return rate == 0 ? "; 0 in every state says that it has no clock" : "";
 }
 
 /// What is frozen, without its joint.

@@ -120,8 +120,8 @@ constexpr float kDead = 0.05f;                   // of a stick's range
 constexpr std::int64_t kStillNs = 1'000'000'000, kGoneNs = 3'000'000'000;  // of bytes with a stick that is pushed
 
 /// Buttons in the order of their bits.
-constexpr std::array<std::string_view, 16> kButtonNames = {"R1", "L1", "start", "select", "R2", "L2", "F1",   "F2",
-                                                           "A",  "B",  "X",     "Y",      "up", "right", "down", "left"};
+constexpr std::array<std::string_view, 16> kButtonNames = {
+    "R1", "L1", "start", "select", "R2", "L2", "F1", "F2", "A", "B", "X", "Y", "up", "right", "down", "left"};
 
 /// Offset of each value in the 40 bytes.
 constexpr std::size_t kButtons = 2, kLeftX = 4, kRightX = 8, kRightY = 12, kLeftY = 20;
@@ -153,8 +153,9 @@ const Robot& robot_of(std::string_view name) {
 void check_battery(int percent, const std::string& least) {
   const int limit = static_cast<int>(std::strtol(least.c_str(), nullptr, 10));
   if (percent <= 0 || percent >= limit) return;
-  throw UserError("robot: its battery has " + std::to_string(percent) + " %; charge it, or begin with less by battery=" +
-                  std::to_string(percent) + " in the transport's address");
+  const std::string has = std::to_string(percent);
+  throw UserError("robot: its battery has " + has + " %; charge it, or begin with less by battery=" + has +
+                  " in the transport's address");
 }
 
 void check_build(const Robot& robot, std::uint8_t mode_machine, const std::string& accepted) {

@@ -12,6 +12,8 @@ import pytest
 from robot_rl_deploy.bundle import write_sums
 from robot_rl_deploy.synthetic import write_synthetic_bundle
 
+from .conftest import Robot
+
 
 def phases(commands):
     """The phases in the order in which they were entered."""
@@ -167,6 +169,35 @@ def test_after_a_second_commander_is_gone_the_operator_goes_on(rt, robot, start,
     assert {c.phase for c in robot.commands[since:]} == {"STAND"}
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
+
+
+def test_a_robot_that_another_program_commands_is_refused_before_the_first_command(robot, start):
+    first = start()
+    robot.wait_for(lambda c: c.phase == "POLICY" and c.from_policy)
+    second = start()
+    _, said = second.communicate(timeout=60)
+    assert second.returncode == 2, said
+    assert "robot: another program commands it, or for 10 s the watchdog of a run that was killed" in said
+    assert {c.phase for c in robot.commands[-50:]} == {"POLICY"}
+    first.send_signal(signal.SIGTERM)
+    _, said = first.communicate(timeout=60)
+    assert first.returncode == 0, said
+    since = len(robot.commands)
+    again = start("--seconds", "0.5")  # that one has gone
+    robot.wait_for(lambda c: c.phase == "POLICY", since=since)
+    again.communicate(timeout=60)
+    assert again.returncode == 0
+
+
+def test_states_slightly_faster_than_the_control_rate_lose_no_step(rt, robot, start, report, go2_bundle, free_address):
+    contract = json.loads((go2_bundle / "contract.json").read_text())
+    robot.address = free_address()
+    with Robot(rt, robot.address, contract, period_s=0.018) as slow:
+        process = start("--seconds", "4.0")
+        slow.wait_for(lambda c: c.phase == "POLICY")
+        process.communicate(timeout=60)
+    got = report()
+    assert got["loop"]["steps"] / got["seconds"] > 48  # of 50 a second; every second state would give 28
 
 
 def test_no_states_damp_and_stay_damped(robot, start, report):

@@ -25,7 +25,10 @@ def with_clock(rig, clock):
     [
         (lambda t: t // 1000, "within a second robot_time_ns went on by 0.001 s, as if it counted microseconds"),
         (lambda t: t // MS, "within a second robot_time_ns went on by 1e-06 s, as if it counted milliseconds"),
-        (lambda t: 77, "within a second robot_time_ns went on by 0 s; 0 in every state says that the robot has no clock"),
+        (
+            lambda t: 77,
+            "within a second robot_time_ns went on by 0 s; 0 in every state says that it has no clock",
+        ),
         (lambda t: t // (120 * MS) * 120 * MS, "robot_time_ns jumped 8 times within a second"),
         (lambda t: t + t // (90 * MS) * HOUR, "robot_time_ns jumped 11 times within a second"),
         (lambda t: t - t // (90 * MS) * 10 * MS, "robot_time_ns jumped 11 times within a second"),

@@ -108,7 +108,7 @@ void fuzz_rooms() {
     for (auto& byte : remote) byte = static_cast<std::uint8_t>(draw());
     if (remote.size() > 1) remote[0] = 0x55, remote[1] = 0x51;
     OperatorInput input;
-    gamepad.read(remote, input);
+    gamepad.read(remote, static_cast<std::int64_t>(draw() % 10) * 1'000'000'000, input);
   }
 }
 

@@ -17,7 +17,12 @@ if not rt.has_dds() and os.environ.get("ROBOT_RL_REQUIRE_ALL") != "1":
     pytest.skip("built without CycloneDDS", allow_module_level=True)
 
 GO2 = Path(__file__).parents[3] / "tasks/robot_rl_tasks/go2_flat/policy/contract.json"
-FAMILIES = {"unitree_go2": "unitree_go", "unitree_h1": "unitree_go", "unitree_g1": "unitree_hg"}
+FAMILIES = {
+    "unitree_go2": "unitree_go",
+    "unitree_h1": "unitree_go",
+    "unitree_g1": "unitree_hg",
+    "unitree_g1_23dof": "unitree_hg",
+}
 
 
 def contract_for(robot):
@@ -178,12 +183,18 @@ def test_motor_faults_of_the_g1(domain, tools):
     assert np.count_nonzero(got.motor_fault) == 1
 
 
+def ends(domain, name, robot="", policy=""):
+    """Both ends of a robot with options of their addresses, the contract and the robot's joints."""
+    _, contract = contract_for(name)
+    motors = [joint for joint in rt.unitree_motors(name) if joint]
+    address, feet = f"dds:{FAMILIES[name]}?domain={domain}", 4 if name == "unitree_go2" else 0
+    end = rt.RobotEnd(address + robot, rt.RobotDescription(name, motors, feet))
+    return end, rt.Transport(address + policy, commander=7), contract, motors
+
+
 def g1_ends(domain, robot="", policy=""):
-    """Both ends of a G1 with options of their addresses, the contract and the robot's joints."""
-    _, contract = contract_for("unitree_g1")
-    motors = [name for name in rt.unitree_motors("unitree_g1") if name]
-    end = rt.RobotEnd(f"dds:unitree_hg?domain={domain}{robot}", rt.RobotDescription("unitree_g1", motors))
-    return end, rt.Transport(f"dds:unitree_hg?domain={domain}{policy}", commander=7), contract, motors
+    """Both ends of a G1 of 29 joints."""
+    return ends(domain, "unitree_g1", robot, policy)
 
 
 def refusal(end, client, contract, state):
@@ -215,6 +226,60 @@ def test_another_build_is_refused_before_the_first_command(domain, tools, robot,
 def test_the_build_of_the_table_and_one_that_is_named_are_driven(domain, tools, robot, policy):
     end, client, contract, _ = g1_ends(domain, robot, policy)
     connect(end, client, contract, tools.state(0, joints=29, temperature_c=30), tools)
+
+
+def test_the_smaller_g1_is_a_robot_of_its_own(domain, tools):
+    motors = rt.unitree_motors("unitree_g1_23dof")
+    larger = rt.unitree_motors("unitree_g1")
+    assert [place for place in range(35) if motors[place]] == [*range(13), *range(15, 20), *range(22, 27)]
+    assert all(name in ("", larger[place]) for place, name in enumerate(motors))
+    end, client, contract, _ = ends(domain, "unitree_g1_23dof", "&mode_machine=5")
+    line = refusal(end, client, contract, tools.state(0, joints=23, temperature_c=30))
+    assert line.startswith("robot: it says mode_machine 5, a G1 of 29 joints; the policy drives the 23 joints of")
+
+
+OFF, LOST = 0x40000000, 0x20000000  # motor faults that a simulated robot shows in its messages: switched off, lost
+
+
+def test_motors_that_are_off_are_named_before_the_first_command(domain, tools):
+    end, client, contract, _ = ends(domain, "unitree_go2")
+    state = tools.state(0, joints=12, feet=4, temperature_c=30)
+    state.motor_fault = [OFF, 0, OFF]
+    assert refusal(end, client, contract, state) == (
+        "robot: other motors are on, those of FR_calf_joint, FR_hip_joint are off (mode 0); switch them on"
+    )
+
+
+@pytest.mark.parametrize("bit", [OFF, LOST])
+def test_a_motor_that_goes_off_or_whose_messages_get_lost_has_a_fault(domain, tools, bit):
+    end, client, contract, motors = ends(domain, "unitree_go2")
+    names, _ = contract_for("unitree_go2")
+    state = tools.state(0, joints=12, feet=4, temperature_c=30)
+    connect(end, client, contract, state, tools)
+    drain(end, client)
+
+    def faults(motor_fault, states):
+        state.motor_fault = motor_fault
+        for _ in range(states):
+            state.robot_time_ns += 2_000_000
+            end.send_state(state)
+            got = tools.take_state(client).motor_fault[:12]
+        return dict(zip(names, got, strict=True))
+
+    assert not any(faults([0] * 12, 3).values())
+    assert not any(faults([0, LOST] + [0] * 10, 3).values())  # a few may get lost
+    got = faults([0, bit] + [0] * 10, 30)
+    assert got.pop(motors[1]) == bit
+    assert not any(got.values())
+
+
+def test_an_empty_battery_is_refused_and_may_be_accepted(domain, tools):
+    state = tools.state(0, joints=12, feet=4, temperature_c=30)
+    end, client, contract, _ = ends(domain, "unitree_go2", "&battery=7")
+    line = refusal(end, client, contract, state)
+    assert line == "robot: its battery has 7 %; charge it, or begin with less by battery=7 in the transport's address"
+    client = rt.Transport(f"dds:unitree_go?domain={domain}&battery=7", commander=7)
+    connect(end, client, contract, state, tools)
 
 
 def test_a_motor_that_is_not_there_is_named(domain, tools):
@@ -278,6 +343,65 @@ def test_the_remote_control_is_the_operator_where_none_is_named(pair, tools):
     np.testing.assert_allclose(got.command[:3], [forward, 0.5 * right, 0.0], rtol=1e-6)
 
 
+@pytest.fixture
+def remote(domain, tools):
+    """remote(options): a function that gives what the operator commands, by way of a Go2's remote control."""
+
+    def make(options=""):
+        end, client, contract, _ = ends(domain, "unitree_go2", policy=options)
+        state = tools.state(0, joints=12, feet=4, temperature_c=30, robot_time_ns=5 * 10**9)
+        connect(end, client, contract, state, tools)
+
+        def hear(pushed=None):
+            """The command after one more state; `pushed`: the sticks move to this. None: nobody is heard."""
+            if pushed is not None:
+                end.send_operator(pushed, 1)
+            client.take_operator()
+            state.robot_time_ns += 2_000_000
+            end.send_state(state)
+            tools.take_state(client)
+            got = client.take_operator()
+            return None if got is None else list(got.command[: got.size])
+
+        return hear
+
+    return make
+
+
+def sticks(*command, request=rt.Request.NONE):
+    pushed = rt.OperatorInput()
+    pushed.size, pushed.command, pushed.request = 3, list(command), request
+    return pushed
+
+
+def test_a_remote_control_whose_bytes_stand_still_commands_nothing_and_is_lost(remote):
+    hear = remote()
+    assert hear(sticks(1.0, 0.0, 0.0))[0] > 0
+    begin = time.monotonic()
+    heard = []
+    while time.monotonic() < begin + 3.4:
+        heard.append((time.monotonic() - begin, hear()))
+        time.sleep(0.02)
+    assert all(command[0] > 0 for at, command in heard if at < 0.9)
+    assert all(command == [0.0, 0.0, 0.0] for at, command in heard if 1.1 < at < 2.9)
+    assert all(command is None for at, command in heard if at > 3.1)
+    assert hear(sticks(0.5, 0.0, 0.0))[0] > 0  # a hand moves it
+
+
+def test_a_remote_control_at_rest_may_stand_still(remote):
+    hear = remote()
+    hear(sticks(0.0, 0.0, 0.0))
+    time.sleep(3.2)
+    assert hear() == [0.0, 0.0, 0.0]
+
+
+def test_sticks_count_only_while_the_dead_mans_button_is_held(remote):
+    hear = remote("&dead_man=A")  # the button that a request for the policy presses
+    assert hear(sticks(1.0, 0.0, 0.0)) == [0.0, 0.0, 0.0]
+    assert hear(sticks(1.0, 0.0, 0.0, request=rt.Request.POLICY))[0] > 0
+    assert hear(sticks(1.0, 0.0, 0.0)) == [0.0, 0.0, 0.0]
+
+
 OTHER = """
 import sys, time
 import robot_rl_runtime as rt
@@ -332,6 +456,8 @@ def test_somebody_else_on_the_command_topic_is_a_second_commander(domain, tools,
         ("dds:unitree_go?interface=none0", "'none0' is not a network interface"),
         ("dds:unitree_go?robot=unitree_h1", "the transport leads to 'unitree_h1'"),
         ("dds:unitree_go?robot=spot", "'spot' has no table of motors here"),
+        ("dds:unitree_go?dead_man=Q", "dead_man=Q: must be a button of the remote control: R1, L1, start"),
+        ("dds:unitree_go?battery=101", "battery must be a whole number from 0 to 100"),
         ("dds:unitree_go?domain={domain}", "no state on rt/lowstate within 0.05 s"),
     ],
 )

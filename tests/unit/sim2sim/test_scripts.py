@@ -88,8 +88,12 @@ def test_a_joystick_moves_turns_and_asks(tmp_path):
     assert stick.take_request() == ""
     os.write(keep, EVENT.pack(3, 1, 1, 1) + EVENT.pack(4, 1, 1, 2))
     assert stick.take_request() == "damp"  # whatever was requested after it
+    os.write(keep, EVENT.pack(5, -32767, 2, 1))
+    assert stick.command(0.0)[0] == pytest.approx(1.5)
+    os.close(keep)  # its source has ended
+    assert stick.command(0.0).tolist() == [0, 0, 0]
+    assert stick.take_request() == "damp"
     stick.close()
-    os.close(keep)
 
 
 @pytest.mark.parametrize("text", ["1,2", "a,b,c", "nan,0,0", "nothing"])
