@@ -26,8 +26,14 @@ class TickClock {
     tick_ = tick;
     return time_ms_ * 1'000'000;
   }
+  /// Whether a state with this counter was overtaken; one much further back is of a robot that started again.
+  bool is_old(std::uint32_t tick) const noexcept {
+    const auto ahead = static_cast<std::int32_t>(tick - tick_);
+    return started_ && ahead < 0 && ahead > -kOvertakenMs;
+  }
 
  private:
+  static constexpr std::int32_t kOvertakenMs = 100;
   bool started_ = false;
   std::uint32_t tick_ = 0;
   std::int64_t time_ms_ = 0;
@@ -190,6 +196,10 @@ void DdsTransport::take_messages() noexcept {
   take_measured();
   for (int taken = 0; states_ != 0 && taken < kMaxDrain && take_sample(states_, codec_->state(), nullptr); ++taken) {
     const auto now = now_ns();
+    if (codec_->tick() != 0 && clock_.is_old(codec_->tick())) {
+      count(counters_.old);
+      continue;
+    }
     if (!codec_->read_state(newest_, check_crc_)) {
       count(counters_.damaged);
       continue;

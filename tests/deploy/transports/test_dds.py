@@ -228,6 +228,24 @@ def test_the_build_of_the_table_and_one_that_is_named_are_driven(domain, tools, 
     connect(end, client, contract, tools.state(0, joints=29, temperature_c=30), tools)
 
 
+def test_a_state_that_was_overtaken_is_not_used(domain, tools):
+    end, client, contract, _ = ends(domain, "unitree_go2")
+    state = tools.state(0, joints=12, feet=4, temperature_c=30, robot_time_ns=10**12)
+    connect(end, client, contract, state, tools)
+    drain(end, client)
+    state.robot_time_ns += 20_000_000
+    end.send_state(state)
+    newest = tools.take_state(client).robot_time_ns
+    state.robot_time_ns -= 10_000_000
+    end.send_state(state)
+    client.wait(0.2)
+    assert client.take_state() is None
+    assert client.counters["old"] == 1
+    state.robot_time_ns = 2_000_000  # it started again
+    end.send_state(state)
+    assert tools.take_state(client).robot_time_ns < newest
+
+
 def test_the_smaller_g1_is_a_robot_of_its_own(domain, tools):
     motors = rt.unitree_motors("unitree_g1_23dof")
     larger = rt.unitree_motors("unitree_g1")
