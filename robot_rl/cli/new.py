@@ -153,7 +153,9 @@ def _draft_robot(name: str, options: Options, place: Place) -> int:
         print(f"  {line}")
     robot = make_robot(draft, name, root / folder / "model.xml")
     with listening():
-        problems = _say_findings(robot)
+        problems = _say_findings(robot) + len(draft.problems)
+        for line in draft.problems:
+            print(f"problem: {line}")
         if image is not None:
             missing = draw(image, robot, draft, path)
             print(f"{image} ({missing})" if missing else image)

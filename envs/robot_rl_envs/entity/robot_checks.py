@@ -6,6 +6,7 @@ What is wrong is a problem, with which no scene is built; what is unusual is a n
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,12 +42,20 @@ _PAIRS = [
     ("hl", "hr"),
     ("bl", "br"),
     ("lf", "rf"),
+    ("lm", "rm"),
+    ("ml", "mr"),
     ("lh", "rh"),
+    ("lr", "rr"),
+    ("lb", "rb"),
+    *((f"l{k}", f"r{k}") for k in range(1, 5)),
     ("larm", "rarm"),
     ("lleg", "rleg"),
 ]
-_SIDES = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
-_SIDES |= {change(one): change(other) for one, other in list(_SIDES.items()) for change in (str.upper, str.title)}
+_SIDES: dict[str, list[str]] = {}
+"""The words of the other side: that of "rr" is "rl", or "lr" in names such as lf, lm, lr."""
+for _change in (str, str.upper, str.title):
+    for _one, _other in (pair for one in _PAIRS for pair in (one, one[::-1])):
+        _SIDES.setdefault(_change(_one), []).append(_change(_other))
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,9 +297,11 @@ def _other_side(name: str, taken: set[str]) -> str:
     parts = re.split(r"([_\-. ]|(?<=[a-z])(?=[A-Z]))", name)
     places = [k for k, part in enumerate(parts) if part in _SIDES]
     for changed in (places, *([k] for k in places)):
-        other = "".join(_SIDES[part] if k in changed else part for k, part in enumerate(parts))
-        if other in taken and other != name:
-            return other
+        for words in itertools.product(*(_SIDES[parts[k]] for k in changed)):
+            put = dict(zip(changed, words, strict=True))
+            other = "".join(put.get(k, part) for k, part in enumerate(parts))
+            if other in taken and other != name:
+                return other
     return name
 
 
