@@ -61,8 +61,7 @@ def make_draft(source: Source, collision: str, gains: Gains, *, mirrored: bool =
         _mirror_default(default, names)
     poser = _Poser(model, source.base, default)
     draft.joints = {name: {"default_pos": default[name]} for name in names}
-    _find_wheels(draft, poser, source)
-    _add_feet(draft, poser)
+    _add_feet(draft, poser, _find_wheels(draft, poser, source))
     model = compile_source(source)
     if mirrored:
         _mirror(draft, model)
@@ -199,10 +198,17 @@ class _Poser:
         return CLEARANCE - min(self.lowest(body)[0] for body in range(1, self.model.nbody))
 
 
-def _find_wheels(draft: Draft, poser: _Poser, source: Source) -> None:
-    """Find the wheels that a floating robot stands on: round about an endless level hinge, with nothing below them."""
+def _find_wheels(draft: Draft, poser: _Poser, source: Source) -> set[int]:
+    """Find the wheels that a floating robot stands on: round about an endless level hinge, with nothing below them.
+
+    Returns:
+        The bodies that roll: those of the wheels, and those of castors, which nothing drives and which may be balls.
+    """
+    rolling: set[int] = set()
     if draft.base is None:
-        return
+        return rolling
+    import mujoco
+
     model, ground = poser.model, -poser.height()
     for name in draft.joints:
         joint = model.joint(name)
@@ -212,22 +218,26 @@ def _find_wheels(draft: Draft, poser: _Poser, source: Source) -> None:
         below = [k for k in range(body, model.nbody) if model.body_weldid[k] == body]
         low, geom = min(poser.lowest(k) for k in below)
         found = round_about_joint(model, geom) if geom >= 0 and model.geom_bodyid[geom] == body else None
-        if found is not None and low < ground + HOVERS and name not in source.passive:
+        if name in source.passive:
+            is_ball = geom >= 0 and model.geom_type[geom] == int(mujoco.mjtGeom.mjGEOM_SPHERE)
+            rolling |= {body} if found is not None or (is_ball and not joint.limited[0]) else set()
+        elif found is not None and low < ground + HOVERS:
             draft.wheels[name] = found[0]
+            rolling.add(body)
     if draft.wheels:
         line = "driven by their torque, without a position to hold"
         draft.said.append(f"wheels: {', '.join(draft.wheels)}, {line}; a task needs actions of kind effort")
+    return rolling
 
 
-def _add_feet(draft: Draft, poser: _Poser) -> None:
-    """Propose feet: the ends of limbs that reach the ground in the default pose."""
+def _add_feet(draft: Draft, poser: _Poser, rolling: set[int]) -> None:
+    """Propose feet: the ends of limbs that reach the ground in the default pose, but for bodies that roll."""
     if draft.base is None:
         return
     import mujoco
     from robot_rl_envs.entity.robot_checks import other_side
 
     model, spec = poser.model, draft.spec
-    wheels = {int(model.joint(name).bodyid[0]) for name in draft.wheels}
     ends = [body for body in range(1, model.nbody) if not _has_joints_below(model, body) and _limb(model, body) >= 2]
     # What is fixed to the last link belongs to it.
     reach: dict[int, tuple[float, int]] = {}
@@ -235,11 +245,11 @@ def _add_feet(draft: Draft, poser: _Poser) -> None:
         last = body
         while not model.body_jntnum[last]:
             last = int(model.body_parentid[last])
-        if last not in wheels:
+        if last not in rolling:
             reach[last] = min(reach.get(last, (math.inf, -1)), poser.lowest(body), poser.lowest(last))
     ground = min((height for height, _ in reach.values()), default=math.inf)
     feet = [(body, *found) for body, found in sorted(reach.items()) if found[0] < ground + 0.05]
-    if wheels and (not feet or ground > 0.05 - poser.height()):
+    if rolling and (not feet or ground > 0.05 - poser.height()):
         return
     if not math.isfinite(ground) or not feet:
         draft.said.append("feet: none found, no end of a limb has a shape that touches; name them in robot.py")
