@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+from robot_rl.errors import UserError
 from robot_rl.robots.parts import Limits, Source
 
 
 def note_motors(source: Source) -> list[str]:
     """Take the limits of motors from actuators and joints; return the names of the joints that are driven.
 
-    Several actuators of a joint add up, as their forces do; the joint's own limit is that of their sum.
+    Several actuators of a joint add up, as their forces do; the joint's own limit is that of their sum. What a tendon
+    couples to a driven joint is driven, too: tendons are left out later.
+
+    Raises:
+        UserError: an actuator drives a joint that is not there.
     """
     spec, driven = source.spec, {}
     efforts: dict[str, list[float | None]] = {}
     speeds: dict[str, float] = {}
     for actuator in spec.actuators:
         joints = _driven_joints(spec, actuator)
+        if spec.joints and any(joint is None for joint, _ in joints):
+            line = f"an actuator of '{actuator.target}' drives a joint that is not there"
+            raise UserError(f"from={source.path}: {line}; correct its name")
+        joints = [(joint, coefficient) for joint, coefficient in joints if joint is not None]
         driven |= dict.fromkeys(joint.name for joint, _ in joints)
         for joint, coefficient in joints[:1]:
             effort, speed = _limits(actuator)
@@ -36,19 +45,31 @@ def note_motors(source: Source) -> list[str]:
         if own := _largest(joint.actfrcrange, joint.actfrclimited):
             limits = source.limits.setdefault(joint.name, Limits())
             limits.effort = min(own, limits.effort or own)
+    for tendon in spec.tendons:
+        names = [joint.name for joint, _ in _wrapped(tendon) if joint is not None]
+        driven |= dict.fromkeys(names) if driven.keys() & set(names) else {}
     return list(driven)
 
 
 def _driven_joints(spec: Any, actuator: Any) -> list[tuple[Any, float]]:
-    """Return the joints that an actuator drives, those of a fixed tendon with their coefficients; others drive none."""
+    """Return the joints that an actuator drives, those of a fixed tendon with their coefficients; others drive none.
+
+    None stands for a joint that is not there.
+    """
     import mujoco
 
     transmission = mujoco.mjtTrn
     if actuator.trntype in (transmission.mjTRN_JOINT, transmission.mjTRN_JOINTINPARENT):
-        joint = spec.joint(actuator.target)
-        return [] if joint is None else [(joint, 1.0)]
+        return [(spec.joint(actuator.target), 1.0)]
     if actuator.trntype != transmission.mjTRN_TENDON or (tendon := spec.tendon(actuator.target)) is None:
         return []
+    return _wrapped(tendon)
+
+
+def _wrapped(tendon: Any) -> list[tuple[Any, float]]:
+    """Return the joints of a fixed tendon, with their coefficients; those of another one are none."""
+    import mujoco
+
     wraps = [wrap for wrap in tendon.path if wrap.type == mujoco.mjtWrap.mjWRAP_JOINT and wrap.coef]
     return [(wrap.target, abs(float(wrap.coef))) for wrap in wraps]
 

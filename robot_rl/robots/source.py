@@ -47,6 +47,7 @@ def read_source(path: Path, base: str, collision: str) -> Source:
     spec = source.spec
     if spec.flexes:
         raise UserError(f"from={path}: has a soft body, flex '{spec.flexes[0].name}'; robots are made of rigid ones")
+    _check_names(source)
     _name_all(source)
     _note_keyframe(source)
     _locate_meshes(source)
@@ -213,6 +214,16 @@ def _urdf_line(error: Exception, path: Path) -> str:
     except ValueError as own:
         return _line(own) if re.sub(r", line \d+", "", _line(own)) == plain else plain
     return plain
+
+
+def _check_names(source: Source) -> None:
+    """Refuse names with line breaks, which XML takes for spaces and MuJoCo for what they are."""
+    spec = source.spec
+    for kind in ("bodies", "joints", "geoms", "sites", "meshes", "materials", "textures", "tendons", "keys"):
+        for element in getattr(spec, kind):
+            if not element.name.isprintable():
+                line = f"a name of its {kind} has {element.name[:60]!a}; use letters, digits and _ - . /"
+                raise UserError(f"from={source.path}: {line}")
 
 
 def _name_all(source: Source) -> None:

@@ -319,11 +319,13 @@ def mirror_by_names(
     mujoco.mj_kinematics(model, data)
     for name in names:
         partner = other_side(name, names)
+        if int(model.jnt_type[model.joint(partner).id]) != int(model.jnt_type[model.joint(name).id]):
+            partner = name  # A hinge is no mirror image of a slide.
         one, two = model.joint(name), model.joint(partner)
         axis = data.xaxis[one.id] * _PLANES[plane]
         if int(model.jnt_type[one.id]) == int(mujoco.mjtJoint.mjJNT_HINGE):
             axis = -axis
-        sign = 1.0 if float(axis @ data.xaxis[two.id]) >= 0 else -1.0
+        sign = 1.0 if float(axis @ data.xaxis[two.id]) > -1e-9 else -1.0  # The same of both, whatever is rounded.
         found[name] = (None if partner == name else partner, sign)
     return found
 

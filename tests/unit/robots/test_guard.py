@@ -140,3 +140,11 @@ def test_a_joint_may_have_the_name_of_ours(tmp_path):
     assert [joint.name for joint in read_source(write(tmp_path, text), "floating", "boxes").spec.joints][1:] == [
         "base_joint"
     ]
+
+
+@pytest.mark.parametrize("tag", ["body name='a", "joint name='a", "geom name='a", "site name='a"])
+def test_a_line_break_in_a_name_is_refused_whatever_xml_makes_of_it(tmp_path, tag):
+    inside = "<joint name='a'/><geom name='a' size='1'/><site name='a'/>"
+    text = f"<mujoco><worldbody><body name='a'>{inside}</body></worldbody></mujoco>"
+    with pytest.raises(UserError, match=r"has 'a\\nb'; use letters, digits"):
+        read_source(write(tmp_path, text.replace(tag, f"{tag}\nb"), "a.xml"), "auto", "meshes")

@@ -6,10 +6,13 @@ import struct
 import mujoco
 import numpy as np
 import pytest
+import torch
 from robot_rl_envs.entity.couplings import find_leaders
 from robot_rl_envs.entity.robot_checks import check_robot, other_side
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.task import Actions, Sim
+from robot_rl_envs.make import make_env
+from robot_rl_envs.mdp import events, observations, rewards
+from robot_rl_envs.task import Actions, Event, Observation, ObservationGroup, Reward, Sim, Task
 
 from robot_rl.errors import UserError
 from robot_rl.robots.parts import Gains
@@ -219,6 +222,19 @@ def test_each_actuator_says_what_it_limits(tmp_path):
     assert "effort limit: joint 'FL_hip' has 2 actuators; its limit is 32, the sum of those with a limit" in source.said
 
 
+def test_what_a_tendon_couples_to_a_driven_joint_is_driven_and_a_joint_that_is_not_there_is_refused(tmp_path):
+    motors = "".join(f'<motor joint="{end}{side}_hip"/>' for end in "FR" for side in "LR")
+    joints = '<joint joint="FL_hip" coef="1"/><joint joint="FL_knee" coef="-1"/>'
+    tendon = f'<tendon><fixed name="t">{joints}</fixed></tendon>'
+    more = f"{tendon}<actuator>{motors}</actuator>"
+    source = read_source(write(tmp_path, dog(more=more)), "auto", "meshes")
+    assert source.passive == ["FR_knee", "RL_knee", "RR_knee"]
+    for name in ('motor joint="FR_hip"', 'joint joint="FL_hip"'):
+        text = dog(more=more.replace("<actuator>", '<actuator><motor tendon="t"/>'))
+        text = text.replace(name, name.replace("_hip", "_hop"))
+        assert "drives a joint that is not there; correct its name" in refused(write(tmp_path, text))
+
+
 def test_limits_of_two_sides_that_differ_are_kept_and_said(tmp_path):
     motors = "".join(
         f'<motor joint="{end}{side}_{part}" ctrlrange="-{limit} {limit}"/>'
@@ -290,6 +306,30 @@ def test_a_chain_of_mimics_follows_one_joint_in_any_order(tmp_path, order):
     assert follows["ja"][0] == -1
     pose = {one.name: one.default_pos for one in robot.joints}
     assert (pose["jb"], pose["jc"]) == pytest.approx((0.2 + 2 * pose["ja"], -0.1 - 2 * pose["ja"]))
+
+
+def test_a_reset_keeps_a_chain_of_mimics_together(tmp_path):
+    """Joints are spread by 0.5 rad, and c, which is before b in the file, follows b, which follows a."""
+    text = fingers({"b": mimic("a", 2.0, 0.2), "c": mimic("b", -1.0, 0.1)}, order="cba")
+    _, robot, _ = drafted(write(tmp_path, text.replace('lower="-1" upper="1"', 'lower="-3" upper="3"'), "hand.urdf"))
+    joints = ObservationGroup(terms={"pos": Observation(observations.joint_pos_rel)})
+    task = Task(
+        name="hand",
+        summary="",
+        robot=robot,
+        observations={"actor": joints, "critic": joints},
+        rewards={"alive": Reward(rewards.alive, weight=1.0)},
+        events={"joints": Event(events.reset_joints, position=0.5, velocity=0.5)},
+        episode_length_s=1.0,
+        num_envs=(8, 8),
+    )
+    env = make_env(task, num_envs=8, device="cpu", seed=1)
+    env.reset()
+    pos = dict(zip(robot.joint_names, env.state.joint_pos.T, strict=True))
+    assert float(pos["ja"].abs().max()) > 0.1
+    torch.testing.assert_close(pos["jb"], 0.2 + 2.0 * pos["ja"])
+    torch.testing.assert_close(pos["jc"], 0.1 - pos["jb"])
+    env.close()
 
 
 @pytest.mark.parametrize(
