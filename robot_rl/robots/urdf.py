@@ -17,7 +17,7 @@ TRUNK = 2
 JOINT_KINDS = ("fixed", "revolute", "continuous", "prismatic", "floating")
 AXES = ("xx", "yy", "zz", "xy", "xz", "yz")
 ROUND = ("sphere", "cylinder")
-SHAPES = {"box": "size", "sphere": "radius", "cylinder": "radius length", "capsule": "radius length"}
+SHAPES = {"box": "size", "sphere": "radius", "cylinder": "radius length", "capsule": "radius length", "mesh": "scale"}
 """Attributes with the size of each shape."""
 
 
@@ -29,9 +29,10 @@ def check_urdf(path: Path, root: ET.Element) -> None:
             mimics one that is not there or itself, also through others, or moves a link without inertia.
     """
     joints = root.findall("joint")
-    names = [str(joint.get("name")) for joint in joints]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise UserError(f"from={path}: joint '{twice[0]}' is there twice; names must be unique")
+    for kind in ("link", "joint"):
+        names = [str(element.get("name")) for element in root.findall(kind)]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise UserError(f"from={path}: {kind} '{twice[0]}' is there twice; names must be unique")
     for joint in joints:
         where, kind = f"from={path}: joint '{joint.get('name')}'", joint.get("type")
         if kind not in JOINT_KINDS:

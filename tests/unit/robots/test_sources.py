@@ -472,6 +472,11 @@ def test_the_base_is_the_first_link_with_a_mass(tmp_path, base, first):
     assert (fixed[1].base_body, fixed[2].nv) == (None, 8)
 
 
+def test_a_link_that_is_there_twice(tmp_path):
+    text = urdf(link("base"), link("a"), link("a"), joint("j", "base", "a"))
+    assert "link 'a' is there twice; names must be unique" in refused(write(tmp_path, text, "arm.urdf"))
+
+
 @pytest.mark.parametrize(
     ("kind", "line"),
     [
@@ -487,7 +492,13 @@ def test_joints_of_a_kind_that_we_do_not_have(tmp_path, kind, line):
 
 @pytest.mark.parametrize("kind", ["visual", "collision"])
 @pytest.mark.parametrize(
-    "size", ['<box size="0.1 0 0.1"/>', '<sphere radius="0"/>', '<cylinder radius="0.1" length="0.0"/>']
+    "size",
+    [
+        '<box size="0.1 0 0.1"/>',
+        '<sphere radius="0"/>',
+        '<cylinder radius="0.1" length="0.0"/>',
+        '<mesh filename="a.stl" scale="1 0 1"/>',
+    ],
 )
 def test_shapes_of_size_0_are_left_out(tmp_path, kind, size):
     shape = f"<{kind}><geometry>{size}</geometry></{kind}>"
