@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,8 +32,8 @@ def check_urdf(path: Path, root: ET.Element) -> None:
     """
     joints = root.findall("joint")
     for kind in ("link", "joint"):
-        names = [str(element.get("name")) for element in root.findall(kind)]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        names = Counter(str(element.get("name")) for element in root.findall(kind))
+        if twice := sorted(name for name, count in names.items() if count > 1):
             raise UserError(f"from={path}: {kind} '{twice[0]}' is there twice; names must be unique")
     for joint in joints:
         where, kind = f"from={path}: joint '{joint.get('name')}'", joint.get("type")
@@ -104,33 +106,32 @@ def free_base(root: ET.Element) -> str:
     """
     taken: list[str] = []
     while True:
-        top = first_links(root)[:1]
-        joints = root.findall("joint")
-        below = [j for j in joints if top and name_of(j.find("parent"), "link") == top[0] and _carries(root, j)]
-        if (
-            not top
-            or not is_empty(root, top[0])
-            or len(below) != 1
-            or below[0].get("type") not in ("fixed", "floating")
-        ):
+        top, children = first_links(root)[:1], joints_by_parent(root)
+        below = [joint for joint in children.get(top[0], []) if _carries(children, joint)] if top else []
+        if len(below) != 1 or not is_empty(root, top[0]) or below[0].get("type") not in ("fixed", "floating"):
             return ", ".join(f"'{name}'" for name in taken)
         (joint,) = below
         if top[0] != "world":
             _rename(root, top[0], "world")
             taken.append(top[0])
         child = name_of(joint.find("child"), "link")
-        under = [j for j in joints if name_of(j.find("parent"), "link") == child and _carries(root, j)]
+        under = [other for other in children.get(child, []) if _carries(children, other)]
         if not is_empty(root, child) or len(under) != 1 or under[0].get("type") != "fixed":
             return ", ".join(f"'{name}'" for name in taken)
         _merge(root, joint, under[0], child)
         taken.append(child)
 
 
-def _carries(root: ET.Element, joint: ET.Element) -> bool:
+def joints_by_parent(root: ET.Element) -> dict[str, list[ET.Element]]:
+    """Return the joints below each link, by its name."""
+    found: dict[str, list[ET.Element]] = {}
+    for joint in root.findall("joint"):
+        found.setdefault(name_of(joint.find("parent"), "link"), []).append(joint)
+    return found
+
+
+def _carries(children: Mapping[str, list[ET.Element]], joint: ET.Element) -> bool:
     """Return whether something moves at or below a joint."""
-    children: dict[str, list[ET.Element]] = {}
-    for other in root.findall("joint"):
-        children.setdefault(name_of(other.find("parent"), "link"), []).append(other)
     waiting = [joint]
     while waiting:
         one = waiting.pop()
@@ -287,18 +288,21 @@ def unmotored(root: ET.Element) -> list[str]:
         return [name for name in moving if name not in motored | followers]
     efforts = {name for name in moving if effort_of(joints[name]) > 0.0}
 
+    children = joints_by_parent(root)
+    round_ones = {str(link.get("name")) for link in root.findall("link") if _is_round(link)}
+
+    @functools.cache
     def is_castor(name: str) -> bool:
         child, kind = name_of(joints[name].find("child"), "link"), joints[name].get("type")
-        below = [one for one in joints if name_of(joints[one].find("parent"), "link") == child]
+        below = [str(one.get("name")) for one in children.get(child, [])]
         turns = kind == "fixed" or (kind == "continuous" and name not in efforts)
-        return turns and (all(is_castor(one) for one in below) if below else _is_round(root, child))
+        return turns and (all(is_castor(one) for one in below) if below else child in round_ones)
 
     return [name for name in moving if efforts and name not in followers and is_castor(name)]
 
 
-def _is_round(root: ET.Element, name: str) -> bool:
-    links = [link for link in root.findall("link") if link.get("name") == name]
-    return any(shape.find(f"geometry/{kind}") is not None for link in links for shape in link for kind in ROUND)
+def _is_round(link: ET.Element) -> bool:
+    return any(shape.find(f"geometry/{kind}") is not None for shape in link for kind in ROUND)
 
 
 def effort_of(joint: ET.Element) -> float:

@@ -34,6 +34,7 @@ _SCALARS = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 _PLANES = {"left-right": np.array([1.0, -1.0, 1.0]), "front-back": np.array([-1.0, 1.0, 1.0])}
 
 
+_SET_BY_TASK = ("timestep", "iterations", "ls_iterations", "solver", "cone", "integrator")
 _PAIRS = [
     ("left", "right"),
     ("l", "r"),
@@ -90,7 +91,7 @@ def check_robot(robot: Robot) -> tuple[Finding, ...]:
     found = _check_mirror(robot, pose)
     if not robot.complete:
         found += [*_check_default_pose(robot, model), *_check_height(robot, pose)]
-        found += [*_check_gains(robot, pose), *_check_listed(robot, model)]
+        found += [*_check_gains(robot, pose), *_check_listed(robot, model), *_check_options(robot, model)]
     return tuple(sorted(found, key=lambda finding: not finding.is_problem))
 
 
@@ -170,6 +171,14 @@ def _check_listed(robot: Robot, model: mujoco.MjModel) -> Iterator[Finding]:
     own = {model.joint(i).name for i in range(model.njnt) if model.jnt_type[i] in _SCALARS}
     if left := sorted(own - set(robot.joint_names)):
         yield Finding(False, f"joints: {', '.join(left)} of {robot.model} are not listed: neither driven nor observed")
+
+
+def _check_options(robot: Robot, model: mujoco.MjModel) -> Iterator[Finding]:
+    """Compare the model's options with MuJoCo's own: those that no task sets would hold in all of them."""
+    plain = mujoco.MjModel.from_xml_string("<mujoco/>").opt
+    names = [name for name in dir(plain) if not name.startswith("_") and name not in _SET_BY_TASK]
+    if own := [name for name in names if not np.array_equal(getattr(plain, name), getattr(model.opt, name))]:
+        yield Finding(False, f"option: {robot.model} sets {', '.join(own)} in every task; remove what is of a scene")
 
 
 def lowest_point(model: mujoco.MjModel, data: mujoco.MjData, geoms: Iterable[int]) -> tuple[float, int]:
