@@ -67,7 +67,12 @@ def check_file(path: Path) -> ET.Element:
             _check_chain(path, root)
         folders = dict.fromkeys((path.resolve().parent, file.parent))
         for kind, named in _named_files(root, tuple(folders)):
-            if named.exists() and not named.is_file() and not named.is_dir():
+            try:
+                is_odd = named.exists() and not named.is_file() and not named.is_dir()
+            except OSError as error:  # Such as a name that is too long.
+                line = f"{_shown(named.name)}: {(error.strerror or str(error)).lower()}"
+                raise UserError(f"from={path}: a file that it names cannot be there: {line}") from None
+            if is_odd:
                 raise UserError(f"from={path}: {named} is a pipe or a device, must be a plain file")
             if kind in ("include", "model") and named.is_file():
                 waiting.append((named.resolve(), (*above, file)))
@@ -118,7 +123,7 @@ def _check_element(path: Path, element: ET.Element, inside: str, *, is_urdf: boo
     required = NUMBERS.get(tag, ()) if is_urdf else ()
     for key, text in element.attrib.items():
         numbers = _numbers(text)
-        if key in required and (numbers is None or not numbers):
+        if key in required and (numbers is None or len(numbers) != 1):
             if "${" in text:
                 raise UserError(f"{where}: {key}={text[:80]}: is of xacro; write what it expands to")
             raise UserError(f"{where}: {key}='{_shown(text)}': must be a number")

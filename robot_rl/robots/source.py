@@ -142,6 +142,7 @@ def _read_urdf(path: Path, root: ET.Element, base: str) -> Source:
     """Read a URDF, with its meshes wherever they lie around it."""
     if root.tag != "robot":
         raise UserError(f"from={path}: has <{root.tag}> instead of <robot>")
+    said = urdf.name_joints(root)
     urdf.check_urdf(path, root)
     joints, limbs = root.findall("joint"), urdf.count_limbs(root)
     floats = any(joint.get("type") == "floating" for joint in joints)
@@ -151,7 +152,7 @@ def _read_urdf(path: Path, root: ET.Element, base: str) -> Source:
     for shape in (*root.iter("visual"), *root.iter("collision")):
         shape.attrib.pop("name", None)  # Of no use, and MuJoCo warns of each that is there twice.
     passive = urdf.unmotored(root)
-    said = [*urdf.repair_inertias(root), *urdf.drop_pointless(root)]
+    said += [*urdf.repair_inertias(root), *urdf.drop_pointless(root)]
     if is_floating and (above := urdf.free_base(root)):
         said.append(f"base: the link below {above}, which has no mass")
     spec = _parse_urdf(root, path)

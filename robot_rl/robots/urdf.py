@@ -23,6 +23,14 @@ SHAPES = {"box": "size", "sphere": "radius", "cylinder": "radius length", "capsu
 """Attributes with the size of each shape."""
 
 
+def name_joints(root: ET.Element) -> list[str]:
+    """Give joints without a name one, so that all that is said of them finds them; return what is said of it."""
+    unnamed = [joint for joint in root.findall("joint") if not joint.get("name")]
+    for joint in unnamed:
+        joint.set("name", f"{name_of(joint.find('child'), 'link')}_joint")
+    return [f"names: {len(unnamed)} joints had none and got one, such as '{unnamed[0].get('name')}'"] if unnamed else []
+
+
 def check_urdf(path: Path, root: ET.Element) -> None:
     """Check joints, and the links that they move.
 
@@ -116,7 +124,8 @@ def free_base(root: ET.Element) -> str:
             taken.append(top[0])
         child = name_of(joint.find("child"), "link")
         under = [other for other in children.get(child, []) if _carries(children, other)]
-        if not is_empty(root, child) or len(under) != 1 or under[0].get("type") != "fixed":
+        origins = [_origin(other) for other in (joint, *under[:1])]
+        if not is_empty(root, child) or len(under) != 1 or under[0].get("type") != "fixed" or None in origins:
             return ", ".join(f"'{name}'" for name in taken)
         _merge(root, joint, under[0], child)
         taken.append(child)
@@ -153,7 +162,7 @@ def _rename(root: ET.Element, old: str, new: str) -> None:
 
 def _merge(root: ET.Element, upper: ET.Element, lower: ET.Element, link: str) -> None:
     """Take out the link between two joints, and the upper one; what else is fixed to the link stays with the world."""
-    (one, turn_1), (two, turn_2) = _origin(upper), _origin(lower)
+    (one, turn_1), (two, turn_2) = _frame(upper), _frame(lower)
     for old in lower.findall("origin"):
         lower.remove(old)
     turn = turn_1 @ turn_2
@@ -169,11 +178,20 @@ def _merge(root: ET.Element, upper: ET.Element, lower: ET.Element, link: str) ->
     _rename(root, link, "world")
 
 
-def _origin(joint: ET.Element) -> tuple[np.ndarray, np.ndarray]:
-    """Return where a joint's child is (3,) [m], and how it is turned (3, 3): about x, then y, then z of the parent."""
+def _origin(joint: ET.Element) -> list[list[float]] | None:
+    """Return xyz [m] and rpy [rad] of a joint; None where they are not three numbers each, of which MuJoCo says so."""
     origin = joint.find("origin")
-    texts = ("0 0 0", "0 0 0") if origin is None else (origin.get("xyz", "0 0 0"), origin.get("rpy", "0 0 0"))
-    place, angles = (np.array([float(word) for word in text.split()]) for text in texts)
+    texts = ["0 0 0", "0 0 0"] if origin is None else [origin.get("xyz", "0 0 0"), origin.get("rpy", "0 0 0")]
+    try:
+        found = [[float(word) for word in text.split()] for text in texts]
+    except ValueError:
+        return None
+    return found if [len(values) for values in found] == [3, 3] else None
+
+
+def _frame(joint: ET.Element) -> tuple[np.ndarray, np.ndarray]:
+    """Return where a joint's child is (3,) [m], and how it is turned (3, 3): about x, then y, then z of the parent."""
+    place, angles = (np.array(values) for values in _origin(joint) or [[0.0] * 3] * 2)
     (cr, cp, cy), (sr, sp, sy) = np.cos(angles), np.sin(angles)
     about_x = np.array([[1, 0, 0], [0, cr, -sr], [0, sr, cr]])
     about_y = np.array([[cp, 0, sp], [0, 1, 0], [-sp, 0, cp]])

@@ -472,6 +472,20 @@ def test_the_base_is_the_first_link_with_a_mass(tmp_path, base, first):
     assert (fixed[1].base_body, fixed[2].nv) == (None, 8)
 
 
+def test_a_joint_without_a_name_gets_one_with_its_limits(tmp_path):
+    text = urdf(link("base"), link("a"), link("b"), joint("", "base", "a"), joint("k", "a", "b"))
+    draft, robot, _ = drafted(write(tmp_path, text, "arm.urdf"))
+    assert [(one.name, one.effort_limit) for one in robot.joints] == [("a_joint", 5.0), ("k", 5.0)]
+    assert "names: 1 joints had none and got one, such as 'a_joint'" in draft.said
+
+
+@pytest.mark.parametrize("xyz", ["0 0", "a b c", "0 0 0 0"])
+def test_a_place_of_an_empty_link_that_is_none_is_refused(tmp_path, xyz):
+    base = '<link name="base_link"/>' + joint("root", "base_footprint", "base_link", "fixed", at=xyz)
+    text = four_legs(base + joint("trunk_joint", "base_link", "trunk", "fixed"))
+    assert "XML Error: " in refused(write(tmp_path, text, "dog.urdf"))
+
+
 def test_a_link_that_is_there_twice(tmp_path):
     text = urdf(link("base"), link("a"), link("a"), joint("j", "base", "a"))
     assert "link 'a' is there twice; names must be unique" in refused(write(tmp_path, text, "arm.urdf"))
