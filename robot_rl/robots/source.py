@@ -171,10 +171,9 @@ def _read_urdf(path: Path, root: ET.Element, base: str) -> Source:
             effort, velocity = (float(limit.get(key, 0)) or None for key in ("effort", "velocity"))
             source.limits[str(joint.get("name"))] = Limits(effort, velocity)
     if base == "auto":
-        kind, why = (
-            ("floating" if is_floating else "fixed"),
-            "its joint is" if floats else f"the file has {limbs} limbs",
-        )
+        kind = "floating" if any(_is_free(joint) for joint in spec.joints) else "fixed"
+        why = "its joint is" if floats else f"the file has {limbs} limbs"
+        why = why if is_floating == (kind == "floating") else "its first link moves with a joint"
         source.said.append(f"base: {kind}, since {why}; base= says it otherwise")
     return source
 

@@ -491,6 +491,16 @@ def test_a_link_that_is_there_twice(tmp_path):
     assert "link 'a' is there twice; names must be unique" in refused(write(tmp_path, text, "arm.urdf"))
 
 
+def test_limbs_that_move_against_the_world_have_no_base_that_floats(tmp_path):
+    """Two limbs of two joints on a slide along a rail, which is fixed to the world."""
+    limbs = [part for k in "ab" for part in (link(k), link(f"{k}2"), joint(k, "cart", k), joint(f"{k}2", k, f"{k}2"))]
+    text = urdf('<link name="world"/>', link("cart"), joint("rail", "world", "cart", "prismatic"), *limbs)
+    draft, robot, _ = drafted(write(tmp_path, text, "arms.urdf"))
+    assert robot.base_body is None
+    assert said(draft, "base: fixed, since its first link moves with a joint")
+    assert "base=floating: body 'cart'" in refused(write(tmp_path, text, "arms.urdf"), base="floating")
+
+
 @pytest.mark.parametrize(
     ("kind", "line"),
     [
