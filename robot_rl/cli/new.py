@@ -1,13 +1,13 @@
 """Write the skeleton of a task, a robot or a package of your own, with its tests.
 
-usage: robot-rl new task <name> [robot=<robot>] [kind=velocity|reach|pose]
+usage: robot-rl new task <name> [robot=<robot>] [kind=velocity|drive|reach|pose]
        robot-rl new robot <name> [from=<model.xml or .urdf>]
        robot-rl new project <name>
 
 {Options}
 
-A task is made for its robot: one with feet follows a velocity command, a fixed arm reaches for targets, another holds
-its default pose (kind=).
+A task is made for its robot: one with feet or with wheels follows a velocity command, a fixed arm reaches for targets,
+another holds its default pose (kind=).
 
 With from= a robot is drafted from its own model: joints, limits, gains, default pose, feet and mirror; what was guessed
 is said. Without it a small arm is written, to be replaced.
@@ -44,7 +44,7 @@ class Options:
     """Options of robot-rl new."""
 
     robot: str = option("unitree_go2", "the robot of a new task")
-    kind: str = option("auto", "what a new task is about: velocity, reach, pose, or auto: as the robot can")
+    kind: str = option("auto", "what a new task is about: velocity, drive, reach, pose, or auto: as the robot can")
     from_: str = option("", "a new robot's own model: an .xml of MuJoCo's or a .urdf")
     base: str = option("auto", "floating, fixed, or auto: as the model has it; a URDF with several limbs floats")
     collision: str = option(
@@ -153,7 +153,9 @@ def _draft_robot(name: str, options: Options, place: Place) -> int:
         print(f"  {line}")
     robot = make_robot(draft, name, root / folder / "model.xml")
     with listening():
-        problems = _say_findings(robot)
+        problems = _say_findings(robot) + len(draft.problems)
+        for line in draft.problems:
+            print(f"problem: {line}")
         if image is not None:
             missing = draw(image, robot, draft, path)
             print(f"{image} ({missing})" if missing else image)
@@ -246,20 +248,21 @@ def task_files(name: str, robot_name: str, place: Place, kind: str = "auto") -> 
     """
     from robot_rl_assets.registry import get_robot
 
-    from robot_rl.robots.tasks import choose_kind, reach_words, velocity_words
+    from robot_rl.robots.tasks import choose_kind, drive_words, reach_words, velocity_words
     from robot_rl.robots.writing import quoted
 
     with as_user_error():
         robot = get_robot(robot_name)
     if (kind := choose_kind(kind, robot)) != "pose":
-        words = velocity_words(robot) if kind == "velocity" else reach_words(robot)
+        words = {"velocity": velocity_words, "drive": drive_words, "reach": reach_words}[kind](robot)
         words |= {key: quoted(words[key]) for key in ("base", "hand") if key in words}  # Names of a model's.
         words |= {"name": name, "robot": robot_name}
         return {
             f"{place.folder('task', name)}/__init__.py": fill(f"{kind}.txt", words),
             place.test("task", name): fill(f"test_{kind}.txt", words),
         }
-    driven = any(joint.kp for joint in robot.joints)
+    driven = [joint.kp > 0.0 for joint in robot.joints if not joint.passive]  # A wheel has no position to go to.
+    driven = bool(driven) and all(driven)
     return _task_files(name, robot_name, place, is_driven=driven, has_base=robot.base_body is not None)
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import quoteattr
+from xml.sax.saxutils import quoteattr, unescape
 
 import numpy as np
 
 from robot_rl.errors import UserError
-from robot_rl.robots.shapes import COLLISION, compile_source, replace_shapes, state_inertias
-from robot_rl.robots.source import Limits, Source, positions
+from robot_rl.robots.parts import Draft, Gains, Limits, Source
+from robot_rl.robots.shapes import COLLISION, compile_source, replace_shapes, round_about_joint, state_inertias
+from robot_rl.robots.source import positions
+from robot_rl.robots.standing import rounded, settle, turn_base
 
 FOOT_RADIUS = 0.02
 """Radius of a foot's sphere where the source has none [m]."""
@@ -28,41 +30,6 @@ HELD = 3.0
 """Effort limit where the source says nothing, in efforts that hold the default pose."""
 HELD_BY_LEGS = 8.0
 """The same of a robot with feet: in a trot two of four carry it, and throw it up. Unitree's Go1 has 8 to 13."""
-
-
-@dataclass(slots=True)
-class Gains:
-    """How stiff a joint is: its natural frequency [Hz] and damping ratio with the inertia that it moves."""
-
-    frequency: float
-    damping: float
-
-
-@dataclass(slots=True)
-class Draft:
-    """A robot in the form of ours.
-
-    Attributes:
-        spec: its model.
-        joints: by name the fields of `robot_rl_assets.robot.Joint`.
-        base: name of the base's body; None for a fixed one.
-        height: of the base in the default pose [m].
-        feet: names, in pairs where there are two sides.
-        radius: of a foot [m].
-        foot_mirror: index of each foot on the other side.
-        imu: name of the site of the IMU; None for a fixed base.
-        said: what was guessed, left out or replaced, in lines.
-    """
-
-    spec: Any
-    joints: dict[str, dict[str, Any]]
-    base: str | None
-    height: float = 0.0
-    feet: list[str] = field(default_factory=list)
-    radius: float = 0.0
-    foot_mirror: list[int] = field(default_factory=list)
-    imu: str | None = None
-    said: list[str] = field(default_factory=list)
 
 
 def make_draft(source: Source, collision: str, gains: Gains, *, mirrored: bool = True) -> Draft:
@@ -81,31 +48,66 @@ def make_draft(source: Source, collision: str, gains: Gains, *, mirrored: bool =
     model = compile_source(source, without_meshes=collision == "boxes")
     state_inertias(spec, model)
     replace_shapes(source, model, collision)
+    turn = turn_base(source, model)
     names = [joint.name for joint in spec.joints if int(joint.type) in (2, 3)]
     model = compile_source(source)
-    ranges = {name: _range(model, name) for name in names}
-    draft = Draft(spec, {}, source.base, said=source.said)
+    ranges = _ranges(source, model, names)
+    draft = Draft(spec, {}, source.base, turn=turn, said=source.said)
     default = positions(source, names, ranges)
+    _couple(source, model, default)
     if source.middle:
         _bend(source, model, default, ranges)
     if mirrored:
         _mirror_default(default, names)
     poser = _Poser(model, source.base, default)
     draft.joints = {name: {"default_pos": default[name]} for name in names}
-    _add_feet(draft, poser)
+    _add_feet(draft, poser, _find_wheels(draft, poser, source))
     model = compile_source(source)
-    poser = _Poser(model, source.base, default)
     if mirrored:
         _mirror(draft, model)
     if not any(joint.get("mirror") for joint in draft.joints.values()):
         draft.foot_mirror = list(range(len(draft.feet)))
-    poser = _Poser(model, source.base, {name: joint["default_pos"] for name, joint in draft.joints.items()})
+    default = {name: joint["default_pos"] for name, joint in draft.joints.items()}
+    _couple(source, model, default)
+    for name, joint in draft.joints.items():
+        joint["default_pos"] = default[name]
+    poser = _Poser(model, source.base, default)
     draft.height = _base_height(source, poser) if source.base else 0.0
     _drive(draft, poser, source, gains)
-    _mount_imu(draft)
+    _mount_imu(draft, model)
     _add_hand(draft, poser, source)
-    _settle(draft, source)
+    settle(draft, source)
     return draft
+
+
+def _couple(source: Source, model: Any, default: dict[str, float]) -> None:
+    """Put joints that follow others where these have them; an equality counts from where the model is at rest."""
+    rest = {name: float(model.qpos0[model.joint(name).qposadr[0]]) for name in default}
+    for name, (leader, factor, offset) in source.coupled.items():
+        default[name] = float(np.round(rest[name] + offset + factor * (default[leader] - rest[leader]), 9))
+
+
+def _ranges(source: Source, model: Any, names: list[str]) -> dict[str, tuple[float, float]]:
+    """Return the ranges of joints, those that lead others narrowed to where these can follow.
+
+    Raises:
+        UserError: a joint cannot follow its leader anywhere.
+    """
+    ranges = {name: _range(model, name) for name in names}
+    rest = {name: float(model.qpos0[model.joint(name).qposadr[0]]) for name in names}
+    for name, (leader, factor, offset) in source.coupled.items():
+        ends = sorted(rest[leader] + (end - rest[name] - offset) / factor for end in ranges[name])
+        low, high = max(ends[0], ranges[leader][0]), min(ends[1], ranges[leader][1])
+        if low > high:
+            line = f"joint '{name}' follows '{leader}' and is out of its range wherever that is"
+            raise UserError(f"from={source.path}: {line}; correct one of the ranges or the coupling")
+        if max(low - ranges[leader][0], ranges[leader][1] - high) <= 1e-6:
+            continue
+        ranges[leader], joint = (low, high), source.spec.joint(leader)
+        unit = math.degrees(1.0) if joint.compiler.degree and int(joint.type) == 3 else 1.0
+        joint.limited, joint.range = True, [low * unit, high * unit]
+        source.said.append(f"range: that of '{leader}' is {low:.4g} to {high:.4g}, in which '{name}' can follow")
+    return ranges
 
 
 def _base_height(source: Source, poser: _Poser) -> float:
@@ -196,8 +198,40 @@ class _Poser:
         return CLEARANCE - min(self.lowest(body)[0] for body in range(1, self.model.nbody))
 
 
-def _add_feet(draft: Draft, poser: _Poser) -> None:
-    """Propose feet: the ends of limbs that reach the ground in the default pose."""
+def _find_wheels(draft: Draft, poser: _Poser, source: Source) -> set[int]:
+    """Find the wheels that a floating robot stands on: round about an endless level hinge, with nothing below them.
+
+    Returns:
+        The bodies that roll: those of the wheels, and those of castors, which nothing drives and which may be balls.
+    """
+    rolling: set[int] = set()
+    if draft.base is None:
+        return rolling
+    import mujoco
+
+    model, ground = poser.model, -poser.height()
+    for name in draft.joints:
+        joint = model.joint(name)
+        body = int(joint.bodyid[0])
+        if _has_joints_below(model, body) or abs(float(poser.data.xaxis[joint.id][2])) > 0.5 or name in source.coupled:
+            continue
+        below = [k for k in range(body, model.nbody) if model.body_weldid[k] == body]
+        low, geom = min(poser.lowest(k) for k in below)
+        found = round_about_joint(model, geom) if geom >= 0 and model.geom_bodyid[geom] == body else None
+        if name in source.passive:
+            is_ball = geom >= 0 and model.geom_type[geom] == int(mujoco.mjtGeom.mjGEOM_SPHERE)
+            rolling |= {body} if found is not None or (is_ball and not joint.limited[0]) else set()
+        elif found is not None and low < ground + HOVERS:
+            draft.wheels[name] = found[0]
+            rolling.add(body)
+    if draft.wheels:
+        line = "driven by their torque, without a position to hold"
+        draft.said.append(f"wheels: {', '.join(draft.wheels)}, {line}; a task needs actions of kind effort")
+    return rolling
+
+
+def _add_feet(draft: Draft, poser: _Poser, rolling: set[int]) -> None:
+    """Propose feet: the ends of limbs that reach the ground in the default pose, but for bodies that roll."""
     if draft.base is None:
         return
     import mujoco
@@ -211,9 +245,12 @@ def _add_feet(draft: Draft, poser: _Poser) -> None:
         last = body
         while not model.body_jntnum[last]:
             last = int(model.body_parentid[last])
-        reach[last] = min(reach.get(last, (math.inf, -1)), poser.lowest(body), poser.lowest(last))
+        if last not in rolling:
+            reach[last] = min(reach.get(last, (math.inf, -1)), poser.lowest(body), poser.lowest(last))
     ground = min((height for height, _ in reach.values()), default=math.inf)
     feet = [(body, *found) for body, found in sorted(reach.items()) if found[0] < ground + 0.05]
+    if rolling and (not feet or ground > 0.05 - poser.height()):
+        return
     if not math.isfinite(ground) or not feet:
         draft.said.append("feet: none found, no end of a limb has a shape that touches; name them in robot.py")
         return
@@ -335,36 +372,57 @@ def _drive(draft: Draft, poser: _Poser, source: Source, gains: Gains) -> None:
     model, data = poser.model, poser.data
     moved = moved_inertia(model, data)
     loads = np.maximum(np.abs(data.qfrc_bias), _standing_load(draft, poser))
-    guessed: dict[str, list[str]] = {"effort": [], "velocity": []}
+    limits = {name: replace(source.limits.get(name, Limits())) for name in draft.joints}
+    limits |= {name: Limits(0.0, limits[name].velocity) for name in (*source.passive, *source.coupled)}
+    _take_from_partners(draft, limits)
     held = HELD_BY_LEGS if draft.feet else HELD
+    omega = 2.0 * math.pi * gains.frequency
     for name, joint in draft.joints.items():
         dof = int(model.joint(name).dofadr[0])
-        inertia, weight = float(moved[dof]), float(loads[dof])
-        limits = source.limits.get(name, Limits())
-        if limits.effort is None:
-            guessed["effort"].append(name)
-        if limits.velocity is None:
-            guessed["velocity"].append(name)
-        effort = limits.effort or max(held * weight, held * inertia * (2 * math.pi * gains.frequency) ** 2 * 0.1)
-        omega = 2.0 * math.pi * gains.frequency
+        inertia, weight, known = float(moved[dof]), float(loads[dof]), limits[name].effort
+        effort = max(held * weight, held * inertia * omega**2 * 0.1) if known is None else known
         kp = max(inertia * omega**2, weight / 0.1)
         kd = max(0.0, 2.0 * gains.damping * math.sqrt(kp * inertia) - float(np.ravel(model.dof_damping[dof])[0]))
-        joint |= {"effort_limit": _round(effort), "velocity_limit": _round(limits.velocity or SPEED)}
         # An action of 1 takes a quarter of the effort, where that is known.
-        scale = 0.25 * limits.effort / kp if limits.effort else 0.25
-        joint |= {"kp": _round(kp), "kd": _round(kd), "action_scale": _round(scale)}
-    _share(draft)
-    for name in source.coupled:
-        draft.joints[name] |= {"effort_limit": 0.0, "kp": 0.0, "kd": 0.0}
-        guessed["effort"] = [other for other in guessed["effort"] if other != name]
-    for what, names in guessed.items():
+        scale = 0.25 * known / kp if known else 0.25
+        if name in draft.wheels:  # A wheel's action is its torque.
+            kp, kd, scale = 0.0, 0.0, 1.0
+            grip = 9.81 * float(model.body_mass.sum()) * draft.wheels[name] / len(draft.wheels)
+            effort = max(effort, grip) if known is None else known
+        elif known == 0.0:
+            kp, kd = 0.0, 0.0
+        joint |= {"effort_limit": rounded(effort), "velocity_limit": rounded(limits[name].velocity or SPEED)}
+        joint |= {"kp": rounded(kp), "kd": rounded(kd), "action_scale": rounded(scale)}
+    _share(draft, limits)
+    passive = {name for name, joint in draft.joints.items() if not joint["effort_limit"]}
+    for what, rule in (("effort", f"{held:g} times what holds the default pose"), ("velocity", f"{SPEED:g}")):
+        names = [name for name in draft.joints if getattr(limits[name], what) is None and name not in passive]
         if names:
             which = "all joints" if len(names) == len(draft.joints) else ", ".join(names)
-            rule = f"{held:g} times what holds the default pose" if what == "effort" else f"{SPEED:g}"
             draft.said.append(f"{what} limit: the file has none for {which}; guessed as {rule}; put the motor's there")
     draft.said.append(
         f"gains: {gains.frequency:g} Hz and a damping ratio of {gains.damping:g} with the inertia of each joint"
     )
+
+
+def _take_from_partners(draft: Draft, limits: dict[str, Limits]) -> None:
+    """Give a joint without a limit in the file that of the other side; say where those of two sides differ."""
+    taken: dict[str, list[str]] = {"effort": [], "velocity": []}
+    for name, joint in draft.joints.items():
+        partner = joint.get("mirror") or name
+        for what in ("effort", "velocity"):
+            own, other = getattr(limits[name], what), getattr(limits[partner], what)
+            if own is None and other:
+                setattr(limits[name], what, other)
+                taken[what].append(name)
+            elif own and other and name < partner and abs(own - other) > 1e-3 * max(own, other):
+                line = f"'{name}' has {own:g} and '{partner}' {other:g}, as in the file"
+                draft.said.append(f"{what} limit: two sides differ: {line}; correct one that is wrong")
+    for what, names in taken.items():
+        if names:
+            draft.said.append(
+                f"{what} limit: the file has none for {', '.join(names)}; that of the other side is there"
+            )
 
 
 def _standing_load(draft: Draft, poser: _Poser) -> np.ndarray:
@@ -378,77 +436,33 @@ def _standing_load(draft: Draft, poser: _Poser) -> np.ndarray:
     return load
 
 
-def _share(draft: Draft) -> None:
-    """Give both of a pair the mean of their limits and gains, which differ by small asymmetries of the model."""
+def _share(draft: Draft, limits: dict[str, Limits]) -> None:
+    """Give both of a pair the mean of gains and guessed limits, which differ by small asymmetries of the model."""
     for name, joint in draft.joints.items():
         partner = draft.joints.get(joint.get("mirror") or name, joint)
+        if not (joint["effort_limit"] and partner["effort_limit"]):
+            continue
+        known = [key for key in ("effort", "velocity") if getattr(limits[name], key) is not None]
         for key in ("effort_limit", "velocity_limit", "kp", "kd", "action_scale"):
-            joint[key] = partner[key] = _round(0.5 * (joint[key] + partner[key]))
+            if key.removesuffix("_limit") not in known:
+                joint[key] = partner[key] = rounded(0.5 * (joint[key] + partner[key]))
 
 
-def _round(value: float) -> float:
-    return float(f"{value:.4g}")
-
-
-def _settle(draft: Draft, source: Source) -> None:
-    """Let a floating robot stand on a floor in its default pose; stiffen it if it sinks far, and say how far."""
-    if draft.base is None:
-        return
-    sunk = math.inf
-    for _ in range(4):
-        sunk, tilt = _stand(draft, source)
-        if sunk < 0.1 * draft.height:
-            break
-        if tilt > 0.5:
-            break
-        for name, joint in draft.joints.items():
-            joint["kp"], joint["kd"] = _round(2.0 * joint["kp"]), _round(math.sqrt(2.0) * joint["kd"])
-            if name in source.limits and source.limits[name].effort:
-                joint["action_scale"] = _round(0.5 * joint["action_scale"])
-    else:
-        tilt = 0.0
-    if tilt > 0.5:
-        draft.said.append("standing: it falls within a second in its default pose; a policy has to balance it")
-    else:
-        draft.said.append(f"standing: it holds its default pose and sinks by {100 * sunk:.1f} cm with its gains")
-
-
-def _stand(draft: Draft, source: Source) -> tuple[float, float]:
-    """Return how far the base sinks in a second [m], and how far it tilts [rad]."""
+def _mount_imu(draft: Draft, model: Any) -> None:
     import mujoco
 
-    spec = source.spec.copy()
-    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], contype=1, conaffinity=0)
-    spec.option.timestep = 0.001
-    spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
-    model = spec.compile()
-    data = mujoco.MjData(model)
-    base = int(model.jnt_qposadr[model.body_jntadr[model.body(draft.base).id]])
-    ids = [model.joint(name).id for name in draft.joints]
-    at, dofs = model.jnt_qposadr[ids], model.jnt_dofadr[ids]
-    column = {
-        key: np.array([joint[key] for joint in draft.joints.values()])
-        for key in ("default_pos", "kp", "kd", "effort_limit")
-    }
-    data.qpos[at] = column["default_pos"]
-    data.qpos[base : base + 7] = [0, 0, draft.height, 1, 0, 0, 0]
-    for _ in range(1000):
-        effort = column["kp"] * (column["default_pos"] - data.qpos[at]) - column["kd"] * data.qvel[dofs]
-        data.qfrc_applied[dofs] = np.clip(effort, -column["effort_limit"], column["effort_limit"])
-        mujoco.mj_step(model, data)
-        if not np.isfinite(data.qpos).all():
-            return math.inf, math.pi
-    up = 1.0 - 2.0 * (data.qpos[base + 4] ** 2 + data.qpos[base + 5] ** 2)
-    return draft.height - float(data.qpos[base + 2]), math.acos(min(1.0, max(-1.0, float(up))))
-
-
-def _mount_imu(draft: Draft) -> None:
     if draft.base is None:
         return
     body = draft.spec.body(draft.base)
     own = next((site for site in body.sites if "imu" in site.name.lower()), None)
     if own is not None:
-        draft.imu, own.quat = own.name, [1, 0, 0, 0]
+        own.set_frame(body.add_frame())  # Its place is that in the body, and it is not turned, whatever it was in.
+        own.pos, own.quat, own.alt.type = (
+            model.site(own.name).pos,
+            [1, 0, 0, 0],
+            mujoco.mjtOrientation.mjORIENTATION_QUAT,
+        )
+        draft.imu = own.name
         return
     draft.imu = "imu"
     _free_name(draft.spec.sites, "imu")
@@ -496,6 +510,10 @@ def write_model(draft: Draft, name: str) -> tuple[str, dict[str, bytes]]:
                 short = f"{own.stem}_{count}{own.suffix}"
             meshes[f"meshes/{short}"], moved[mesh.file] = own.read_bytes(), short
     text = spec.to_xml()
-    for file, short in moved.items():
-        text = text.replace(f"file={quoteattr(file)}", f"file={quoteattr(short)}")
+
+    def in_folder(found: re.Match[str]) -> str:
+        file = unescape(found[1], {"&quot;": '"', "&apos;": "'"})
+        return f" file={quoteattr(moved.get(file, file))}"
+
+    text = re.sub(r' file="([^"]*)"', in_folder, text)
     return (text.replace("<compiler ", '<compiler meshdir="meshes" ', 1) if meshes else text), meshes

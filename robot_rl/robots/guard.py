@@ -38,16 +38,18 @@ NUMBERS = {
 }
 """Attributes of a URDF that we read as numbers, by element; of the others MuJoCo says in which line one is none."""
 XACRO = "xacro"
+WIDE = (b"\xff\xfe", b"\xfe\xff")
+"""Marks at the beginning of UTF-16, in which zeros belong to the text."""
 
 
-def check_file(path: Path) -> None:
-    """Check a model of MuJoCo's or a URDF, and every file that it names.
+def check_file(path: Path) -> ET.Element:
+    """Check a model of MuJoCo's or a URDF, and every file that it names; return the root of the file itself.
 
     Raises:
         UserError: A file is no plain one, too large, no XML or nested too deeply, or includes itself; a number is none,
             infinite or beyond all measure; a name has quotes, a backslash or control characters.
     """
-    count = 0
+    count, first = 0, None
     waiting: list[tuple[Path, tuple[Path, ...]]] = [(path.resolve(), ())]
     while waiting:
         file, above = waiting.pop()
@@ -57,6 +59,7 @@ def check_file(path: Path) -> None:
         if file in above:
             raise UserError(f"from={path}: {file} includes itself")
         root = _parse(path, file)
+        first = root if first is None else first
         for parent in root.iter():
             for element in parent:
                 _check_element(path, element, _called(parent), is_urdf=root.tag == "robot")
@@ -64,16 +67,25 @@ def check_file(path: Path) -> None:
             _check_chain(path, root)
         folders = dict.fromkeys((path.resolve().parent, file.parent))
         for kind, named in _named_files(root, tuple(folders)):
-            if named.exists() and not named.is_file() and not named.is_dir():
+            try:
+                is_odd = named.exists() and not named.is_file() and not named.is_dir()
+            except OSError as error:  # Such as a name that is too long.
+                line = f"{_shown(named.name)}: {(error.strerror or str(error)).lower()}"
+                raise UserError(f"from={path}: a file that it names cannot be there: {line}") from None
+            if is_odd:
                 raise UserError(f"from={path}: {named} is a pipe or a device, must be a plain file")
             if kind in ("include", "model") and named.is_file():
                 waiting.append((named.resolve(), (*above, file)))
+    assert first is not None
+    return first
 
 
 def _parse(path: Path, file: Path) -> ET.Element:
     """Return the root of an XML file that is not nested too deeply."""
     depth, root = 0, None
-    content = read_plain(file, MOST_BYTES).strip(b" \t\r\n\0")
+    content = read_plain(file, MOST_BYTES)
+    if not content.startswith(WIDE):
+        content = content.strip(b" \t\r\n\0")
     try:
         for event, element in ET.iterparse(io.BytesIO(content), ("start", "end")):
             depth += 1 if event == "start" else -1
@@ -85,7 +97,17 @@ def _parse(path: Path, file: Path) -> ET.Element:
         raise UserError(f"from={path}: XML parse error{where}: {' '.join(str(error).split())}") from None
     if root is None:
         raise UserError(f"from={path}: {file.name} is empty")
+    if root.tag != "robot":
+        _require_utf8(path, file, content)
     return root
+
+
+def _require_utf8(path: Path, file: Path, content: bytes) -> None:
+    """Refuse what MuJoCo would read as other letters than those meant; a URDF is written again before it reads it."""
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"from={path}: {file.name} is not UTF-8, which MuJoCo needs; write it as UTF-8") from None
 
 
 def _check_element(path: Path, element: ET.Element, inside: str, *, is_urdf: bool) -> None:
@@ -101,7 +123,7 @@ def _check_element(path: Path, element: ET.Element, inside: str, *, is_urdf: boo
     required = NUMBERS.get(tag, ()) if is_urdf else ()
     for key, text in element.attrib.items():
         numbers = _numbers(text)
-        if key in required and (numbers is None or not numbers):
+        if key in required and (numbers is None or len(numbers) != 1):
             if "${" in text:
                 raise UserError(f"{where}: {key}={text[:80]}: is of xacro; write what it expands to")
             raise UserError(f"{where}: {key}='{_shown(text)}': must be a number")

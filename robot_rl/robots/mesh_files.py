@@ -1,4 +1,4 @@
-"""Finds the mesh files of a URDF in the package that it belongs to."""
+"""Finds the mesh files of a URDF in the package that it belongs to, and says which files MuJoCo does not read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+MESHES = (".obj", ".stl", ".msh")
+"""Files of meshes that MuJoCo reads."""
+LFS = b"version https://git-lfs"
+"""What a file begins with of which Git has only the name."""
+MOST_FACES = 200_000
+"""Most triangles of an .stl that MuJoCo reads."""
 MODEL_FOLDERS = ("urdf", "xacro", "robots", "xml", "mjcf", "model", "models", "description")
 """Names of folders that hold the models of a package; its meshes are in folders next to them."""
 DEEPEST, MOST_ENTRIES = 6, 20_000
@@ -31,6 +37,33 @@ def number_meshes(root: ET.Element, path: Path) -> dict[str, str]:
             names[own], files[short] = short, str(_find_mesh(own, path))
         mesh.set("filename", names[own])
     return files
+
+
+def mesh_fault(path: Path) -> str:
+    """Return why MuJoCo would not read a mesh, and what would be right; empty for one that it reads or that is missing.
+
+    An .stl is 80 bytes, the number of triangles, and 50 bytes for each; one in letters begins with `solid`.
+    """
+    kind = path.suffix.lower()
+    if kind not in MESHES:
+        return f"is a {kind or 'file without a suffix'}, which MuJoCo does not read; make it an .obj or .stl"
+    if not path.is_file():
+        return ""
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        head = stream.read(84)
+    if not size:
+        return "is an empty file; put the mesh there"
+    if head.startswith(LFS):
+        return "is a pointer of Git LFS, not the mesh; fetch it with git lfs pull"
+    if kind != ".stl":
+        return ""
+    faces = int.from_bytes(head[80:84], "little")
+    if head.lstrip()[:5].lower() == b"solid" and size != 84 + 50 * faces:
+        return "is an .stl in letters, which MuJoCo does not read; save it as a binary .stl"
+    if faces > MOST_FACES:
+        return f"has {faces} triangles, {MOST_FACES} are the most; reduce it"
+    return ""
 
 
 def _find_mesh(name: str, path: Path) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from robot_rl.errors import UserError
-from robot_rl.robots.source import Source
+from robot_rl.robots.parts import Source
 
 VISUAL, COLLISION = 2, 3
 STRETCH = 1.5
@@ -52,6 +52,7 @@ def state_inertias(spec: Any, model: Any) -> None:
         one = model.body(body.name)
         body.explicitinertial = True
         body.mass, body.ipos, body.iquat = float(one.mass[0]), one.ipos, one.iquat
+        body.ialt.type = mujoco.mjtOrientation.mjORIENTATION_QUAT
         # A file has six digits: the triangle inequality must hold after rounding, too.
         inertia = np.array(one.inertia)
         most = inertia.sum() - inertia.max()
@@ -106,7 +107,7 @@ def _add_inertia_box(default: Any, body: Any, *, group: int) -> None:
 
 
 def _fit(geom: Any, model: Any, index: int) -> None:
-    """Make a mesh's shape the box around it, or a capsule where it is long."""
+    """Make a mesh's shape the box around it, a capsule where it is long, or a cylinder where it turns as one."""
     import mujoco
 
     turn = np.zeros(9)
@@ -117,7 +118,15 @@ def _fit(geom: Any, model: Any, index: int) -> None:
     others = np.delete(half, longest)
     geom.meshname = ""
     geom.fromto = [math.nan, 0, 0, 0, 0, 0]
-    if half[longest] > STRETCH * others.max() and others.max() < STRETCH * others.min():
+    geom.alt.type = mujoco.mjtOrientation.mjORIENTATION_QUAT
+    if geom.frame is not None:  # What was compiled is in the frame of the body.
+        geom.set_frame(geom.parent.add_frame())
+    if (wheel := round_about_joint(model, index)) is not None:
+        radius, low, high, axis, anchor = wheel
+        geom.type, geom.size = mujoco.mjtGeom.mjGEOM_CYLINDER, [radius, max(0.5 * (high - low), 0.002), 0.0]
+        pos, quat = anchor + 0.5 * (low + high) * axis, np.zeros(4)
+        mujoco.mju_quatZ2Vec(quat, axis)
+    elif half[longest] > STRETCH * others.max() and others.max() < STRETCH * others.min():
         radius = float(others.mean())
         to_z = np.array([[0.70710678, 0.0, -0.70710678, 0.0], [0.70710678, 0.70710678, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]])
         turned = np.zeros(4)
@@ -126,3 +135,39 @@ def _fit(geom: Any, model: Any, index: int) -> None:
     else:
         geom.type, geom.size = mujoco.mjtGeom.mjGEOM_BOX, half.tolist()
     geom.pos, geom.quat = pos, quat
+
+
+def round_about_joint(model: Any, geom: int) -> tuple[float, float, float, np.ndarray, np.ndarray] | None:
+    """Return (radius, low, high, axis, anchor) of a shape that is round about the endless hinge of its own body.
+
+    low and high are its ends along the axis from the anchor [m], all in the frame of the body. A mesh is round where it
+    reaches as far in every direction across the axis, to 5 %. None of a shape that is not, or does not turn.
+    """
+    import mujoco
+
+    body, mesh = int(model.geom_bodyid[geom]), int(model.geom_dataid[geom])
+    joint = int(model.body_jntadr[body])
+    is_hinge = model.body_jntnum[body] == 1 and model.jnt_type[joint] == int(mujoco.mjtJoint.mjJNT_HINGE)
+    if not is_hinge or model.jnt_limited[joint]:
+        return None
+    axis, anchor = model.jnt_axis[joint], model.jnt_pos[joint]
+    turn = np.zeros(9)
+    mujoco.mju_quat2Mat(turn, model.geom_quat[geom])
+    turn, pos = turn.reshape(3, 3), model.geom_pos[geom] - anchor
+    if model.geom_type[geom] == int(mujoco.mjtGeom.mjGEOM_CYLINDER):
+        radius, length = (float(value) for value in model.geom_size[geom, :2])
+        along = float(pos @ axis)
+        aside = float(np.linalg.norm(pos - along * axis))
+        is_round = abs(float(turn[:, 2] @ axis)) > 0.99 and aside < 0.05 * radius
+        return (radius, along - length, along + length, axis, anchor) if is_round else None
+    if model.geom_type[geom] != int(mujoco.mjtGeom.mjGEOM_MESH):
+        return None
+    first = int(model.mesh_vertadr[mesh])
+    points = model.mesh_vert[first : first + int(model.mesh_vertnum[mesh])] @ turn.T + pos
+    across = np.linalg.svd(axis[None])[2][1:]
+    angles = np.linspace(0.0, 2.0 * math.pi, 32, endpoint=False)
+    reach = (points @ across.T @ np.array([np.cos(angles), np.sin(angles)])).max(0)
+    along = points @ axis
+    if reach.max() - reach.min() > 0.05 * reach.mean():
+        return None
+    return float(reach.mean()), float(along.min()), float(along.max()), axis, anchor

@@ -7,57 +7,22 @@ import re
 import tempfile
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from robot_rl.errors import UserError, suggest
+from robot_rl.robots import urdf
 from robot_rl.robots.guard import check_file
-from robot_rl.robots.mesh_files import number_meshes
+from robot_rl.robots.mesh_files import mesh_fault, number_meshes
+from robot_rl.robots.motors import note_motors
+from robot_rl.robots.parts import Limits, Source
 
 BASES = ("auto", "floating", "fixed")
-MESHES = (".obj", ".stl", ".msh")
-"""Files of meshes that MuJoCo reads."""
 COLLISIONS = ("meshes", "primitives", "boxes")
-BALL_M = 0.01
-"""Radius of the ball that stands for the inertia of a fixed link without a valid one [m]."""
-TRUNK = 2
-"""Most joints between a floating base and where its limbs begin; an arm has more before its fingers."""
-
-
-@dataclass(slots=True)
-class Limits:
-    """What a source says of a joint's motor; None where it says nothing."""
-
-    effort: float | None = None
-    velocity: float | None = None
-
-
-@dataclass(slots=True)
-class Source:
-    """A robot that was read.
-
-    Attributes:
-        path: its file.
-        spec: the `mujoco.MjSpec`, with nothing in it but the robot.
-        limits: by joint.
-        default: positions of joints in the source's first keyframe; empty without one.
-        base: name of the floating base's body; None for a fixed one.
-        coupled: joint -> the joint that it follows, by an equality of the model, and its factor and offset.
-        middle: joints that the default pose has in the middle of their range, since it has no zero.
-        said: what was left out or guessed, in lines.
-    """
-
-    path: Path
-    spec: Any
-    limits: dict[str, Limits] = field(default_factory=dict)
-    default: dict[str, float] = field(default_factory=dict)
-    base: str | None = None
-    coupled: dict[str, tuple[str, float, float]] = field(default_factory=dict)
-    middle: list[str] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+TAKEN = {"geoms": ("floor",), "hfields": ("floor",), "textures": ("sky", "terrain"), "materials": ("terrain",)}
+"""Names that a scene gives to its own ground and sky, by the list of the `mujoco.MjSpec`."""
 
 
 def read_source(path: Path, base: str, collision: str) -> Source:
@@ -73,25 +38,36 @@ def read_source(path: Path, base: str, collision: str) -> Source:
     """
     if not path.exists():
         raise UserError(f"from={path}: no such file")
-    if path.suffix not in (".xml", ".urdf", ".mjcf"):
+    kind = path.suffix.lower()
+    if kind not in (".xml", ".urdf", ".mjcf"):
         raise UserError(f"from={path}: must be an .xml of MuJoCo's or a .urdf")
-    check_file(path)
-    source = _read_urdf(path, base) if path.suffix == ".urdf" else _read_mjcf(path)
+    root = check_file(path)
+    is_urdf = kind == ".urdf" or root.tag == "robot"
+    source = _read_urdf(path, root, base) if is_urdf else _read_mjcf(path)
     spec = source.spec
     if spec.flexes:
         raise UserError(f"from={path}: has a soft body, flex '{spec.flexes[0].name}'; robots are made of rigid ones")
+    _check_names(source)
     _name_all(source)
+    _note_keyframe(source)
     _locate_meshes(source)
     _check_meshes(source, collision)
-    _note_motors(source)
-    driven = {joint.name for actuator in spec.actuators if (joint := _driven_joint(spec, actuator)) is not None}
+    driven = note_motors(source)
     root = _leave_the_robot(source, driven)
+    if driven:
+        kept = [joint.name for joint in spec.joints if int(joint.type) in (2, 3)]
+        source.passive = [name for name in kept if name not in {*driven, *source.coupled}]
+    source.passive = [name for name in source.passive if name not in source.coupled]
+    if source.passive:
+        source.said.append(f"passive: {', '.join(source.passive)}, which no motor drives")
     _leave_plain(spec)
+    _leave_options(source)
+    _rename_taken(source)
     _set_base(source, root, base)
     return source
 
 
-def _leave_one(source: Source, driven: set[str]) -> Any:
+def _leave_one(source: Source, driven: list[str]) -> Any:
     """Leave the one thing that is a robot: what motors drive, else what has hinges or slides; return its root."""
     spec, path = source.spec, source.path
     roots = [body for body in spec.worldbody.bodies if _moves(body)]
@@ -130,20 +106,26 @@ def _read_mjcf(path: Path) -> Source:
             line = "is a fragment (<mujocoinclude>), no model; take the file that includes it"
             raise UserError(f"from={path}: {line}") from None
         raise UserError(f"from={path}: {_line(error)}") from None
-    source = Source(path, spec)
-    if spec.keys:
-        model = _compile_bare(spec, path)
-        if model is not None and len(spec.keys[0].qpos) == model.nq:
-            source.default = {
-                model.joint(i).name: float(spec.keys[0].qpos[model.jnt_qposadr[i]])
-                for i in range(model.njnt)
-                if model.jnt_type[i] in (2, 3)
-            }
-            source.said.append(f"default pose: that of the keyframe '{spec.keys[0].name}'")
-    return source
+    return Source(path, spec)
 
 
-def _compile_bare(spec: Any, path: Path) -> Any:
+def _note_keyframe(source: Source) -> None:
+    """Take positions of joints, and how bases are turned, from the first keyframe."""
+    spec, found = source.spec, source.default
+    model = _compile_bare(spec) if spec.keys else None
+    if model is None or len(spec.keys[0].qpos) != model.nq:
+        return
+    qpos = np.array(list(spec.keys[0].qpos))
+    for i in range(model.njnt):
+        at = int(model.jnt_qposadr[i])
+        if model.jnt_type[i] in (2, 3):
+            found[model.joint(i).name] = float(qpos[at])
+        elif model.jnt_type[i] == 0 and np.linalg.norm(qpos[at + 3 : at + 7]) > 1e-6:
+            source.turned[model.body(int(model.jnt_bodyid[i])).name] = qpos[at + 3 : at + 7]
+    source.said.append(f"default pose: that of the keyframe '{spec.keys[0].name}'")
+
+
+def _compile_bare(spec: Any) -> Any:
     """Return the model without its meshes, for the addresses of its joints; None where it does not compile."""
     copy = spec.copy()
     for geom in [geom for geom in copy.geoms if geom.meshname]:
@@ -156,32 +138,56 @@ def _compile_bare(spec: Any, path: Path) -> Any:
         return None
 
 
-def _read_urdf(path: Path, base: str) -> Source:
+def _read_urdf(path: Path, root: ET.Element, base: str) -> Source:
     """Read a URDF, with its meshes wherever they lie around it."""
-    import mujoco
-
-    try:
-        root = ET.fromstring(path.read_bytes().strip(b" \t\r\n\0"))
-    except ET.ParseError as error:
-        raise UserError(f"from={path}: {_line(error)}") from None
     if root.tag != "robot":
         raise UserError(f"from={path}: has <{root.tag}> instead of <robot>")
-    _check_urdf(path, root)
-    joints = root.findall("joint")
-    limbs = _count_limbs(root)
-    is_floating = base == "floating" or (base == "auto" and limbs >= 2)
+    said = urdf.name_joints(root)
+    urdf.check_urdf(path, root)
+    joints, limbs = root.findall("joint"), urdf.count_limbs(root)
+    floats = any(joint.get("type") == "floating" for joint in joints)
+    is_floating = base == "floating" or (base == "auto" and (floats or limbs >= 2))
     for old in root.findall("mujoco"):
         root.remove(old)
     for shape in (*root.iter("visual"), *root.iter("collision")):
         shape.attrib.pop("name", None)  # Of no use, and MuJoCo warns of each that is there twice.
-    said = _round_inertias(root)
+    passive = urdf.unmotored(root)
+    said += [*urdf.repair_inertias(root), *urdf.drop_pointless(root)]
+    if is_floating and (above := urdf.free_base(root)):
+        said.append(f"base: the link below {above}, which has no mass")
+    spec = _parse_urdf(root, path)
+    source = Source(path, spec, said=said, passive=passive, is_urdf=True)
+    for geom in spec.geoms:  # A link without an inertia weighs nothing, whatever its shape.
+        if geom.parent.name != "world" and not geom.parent.explicitinertial:
+            geom.mass = 0.0
+    tops = [body for body in spec.worldbody.bodies if _moves(body)] or spec.worldbody.bodies[:1]
+    if is_floating and len(tops) == 1 and not tops[0].joints:
+        tops[0].add_freejoint(name=_new_joint(spec))
+    for joint in joints:
+        if (limit := joint.find("limit")) is not None and joint.get("type") != "floating":
+            low, high = (float(limit.get(key, 0)) for key in ("lower", "upper"))
+            if low > high:
+                raise UserError(f"from={path}: joint '{joint.get('name')}': lower={low:g} is above upper={high:g}")
+            effort, velocity = (float(limit.get(key, 0)) or None for key in ("effort", "velocity"))
+            source.limits[str(joint.get("name"))] = Limits(effort, velocity)
+    if base == "auto":
+        kind = "floating" if any(_is_free(joint) for joint in spec.joints) else "fixed"
+        why = "its joint is" if floats else f"the file has {limbs} limbs"
+        why = why if is_floating == (kind == "floating") else "its first link moves with a joint"
+        source.said.append(f"base: {kind}, since {why}; base= says it otherwise")
+    return source
+
+
+def _parse_urdf(root: ET.Element, path: Path) -> Any:
+    """Return a prepared URDF as a `mujoco.MjSpec`, with the paths of its meshes."""
+    import mujoco
+
     files = number_meshes(root, path)
     compiler = ET.SubElement(ET.SubElement(root, "mujoco"), "compiler")
-    compiler.attrib |= {"strippath": "true", "discardvisual": "false"}
-    compiler.attrib |= {"fusestatic": "false", "balanceinertia": "true"}
+    compiler.attrib |= {"strippath": "true", "discardvisual": "false", "fusestatic": "false"}
     with tempfile.TemporaryDirectory() as temporary:
-        copy = Path(temporary) / path.name
-        copy.write_text(ET.tostring(root, encoding="unicode"))
+        copy = Path(temporary) / "robot.urdf"
+        copy.write_text(ET.tostring(root, encoding="unicode"), encoding="utf-8")
         try:
             spec = mujoco.MjSpec.from_file(str(copy))
         except ValueError as error:
@@ -189,32 +195,7 @@ def _read_urdf(path: Path, base: str) -> Source:
     for mesh in spec.meshes:
         mesh.file = files[mesh.file]
         mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL  # Of no use, but flat meshes have one.
-    source = Source(path, spec, said=said)
-    _leave_pointless(source)
-    if is_floating:
-        spec.worldbody.bodies[0].add_freejoint(name=_new_joint(spec))
-    for joint in joints:
-        if (limit := joint.find("limit")) is not None:
-            low, high = (float(limit.get(key, 0)) for key in ("lower", "upper"))
-            if low > high:
-                raise UserError(f"from={path}: joint '{joint.get('name')}': lower={low:g} is above upper={high:g}")
-            effort, velocity = (float(limit.get(key, 0)) or None for key in ("effort", "velocity"))
-            source.limits[str(joint.get("name"))] = Limits(effort, velocity)
-    for joint in joints:
-        if (mimic := joint.find("mimic")) is not None:
-            factor, offset = float(mimic.get("multiplier", 1.0)), float(mimic.get("offset", 0.0))
-            pair = {"name1": str(joint.get("name")), "name2": str(mimic.get("joint"))}
-            if pair["name2"] not in [str(other.get("name")) for other in joints]:
-                line = f"joint '{pair['name1']}' mimics '{pair['name2']}', which is not there"
-                raise UserError(f"from={path}: {line}")
-            data = [offset, factor, *[0.0] * (len(spec.add_equality().data) - 2)]
-            equality = spec.equalities[-1]
-            equality.type, equality.data = mujoco.mjtEq.mjEQ_JOINT, data
-            equality.name1, equality.name2 = pair["name1"], pair["name2"]
-    if base == "auto":
-        kind = "floating" if is_floating else "fixed"
-        source.said.append(f"base: {kind}, since the file has {limbs} limbs; base= says it otherwise")
-    return source
+    return spec
 
 
 def _new_joint(spec: Any) -> str:
@@ -227,96 +208,22 @@ def _urdf_line(error: Exception, path: Path) -> str:
     """Return what MuJoCo says of a URDF, with the line in the file itself, whose copy has others."""
     import mujoco
 
+    plain = re.sub(r", line \d+", "", _line(error))
     try:
         mujoco.MjSpec.from_file(str(path))
     except ValueError as own:
-        return _line(own)
-    return re.sub(r", line \d+", "", _line(error))
+        return _line(own) if re.sub(r", line \d+", "", _line(own)) == plain else plain
+    return plain
 
 
-def _round_inertias(root: ET.Element) -> list[str]:
-    """Give links that are fixed to another, whose inertia is invalid, that of a ball; return what is said of it.
-
-    MuJoCo refuses an inertia that is not positive, and frames of sensors have any. Their mass is what counts.
-    """
-    moving, changed = _moving_links(root), []
-    for link in root.findall("link"):
-        inertial = link.find("inertial")
-        inertia = None if inertial is None else inertial.find("inertia")
-        if inertial is None or inertia is None or link.get("name") in moving:
-            continue
-        own = {axes: float(inertia.get(f"i{axes}", 0)) for axes in ("xx", "yy", "zz", "xy", "xz", "yz")}
-        matrix = np.array([[own["".join(sorted(row + column))] for column in "xyz"] for row in "xyz"])
-        if np.linalg.eigvalsh(matrix).min() > 0.0:
-            continue
-        mass = inertial.find("mass")
-        weight = 0.0 if mass is None else float(mass.get("value", 0))
-        if weight <= 0.0:
-            link.remove(inertial)
-            continue
-        ball = max(float(np.trace(matrix)) / 3.0, 0.4 * weight * BALL_M**2)
-        inertia.attrib |= {f"i{axes}": repr(ball if axes[0] == axes[1] else 0.0) for axes in own}
-        changed.append(str(link.get("name")))
-    which = ", ".join(changed if len(changed) <= 5 else [*changed[:5], "..."])
-    return [f"inertia: that of {which} is invalid, a ball's of the same mass is there"] if changed else []
-
-
-def _leave_pointless(source: Source) -> None:
-    """Take out shapes of size 0 that are only seen; a link without an inertia weighs nothing, whatever its shape."""
+def _check_names(source: Source) -> None:
+    """Refuse names with line breaks, which XML takes for spaces and MuJoCo for what they are."""
     spec = source.spec
-    for geom in list(spec.geoms):
-        if geom.parent.name != "world" and not geom.parent.explicitinertial:
-            geom.mass = 0.0
-        if not (geom.meshname or geom.contype or geom.conaffinity or geom.size[0] > 0.0):
-            source.said.append(f"left out: a shape of size 0 of link '{geom.parent.name}'")
-            spec.delete(geom)
-
-
-def _moving_links(root: ET.Element) -> set[str]:
-    return {_name(joint.find("child"), "link") for joint in root.findall("joint") if joint.get("type") != "fixed"}
-
-
-def _count_limbs(root: ET.Element) -> int:
-    """Return how many chains of two moving joints or more begin at the first link that branches; fingers are none."""
-    below: dict[str, list[tuple[str, bool]]] = {}
-    for joint in root.findall("joint"):
-        parent, child = _name(joint.find("parent"), "link"), _name(joint.find("child"), "link")
-        below.setdefault(parent, []).append((child, joint.get("type") != "fixed"))
-    children = {child for pairs in below.values() for child, _ in pairs}
-
-    def depth(link: str, seen: tuple[str, ...] = ()) -> int:
-        pairs = [] if link in seen else below.get(link, [])
-        return max((moves + depth(child, (*seen, link)) for child, moves in pairs), default=0)
-
-    links, before = [link for link in below if link not in children][:1], 0
-    while links and before <= TRUNK:
-        chains = [(child, moves + depth(child)) for child, moves in _branches(links[0], below)]
-        if len([length for _, length in chains if length]) > 1:
-            return sum(length >= 2 for _, length in chains)
-        links, before = [child for child, length in chains if length], before + 1
-    return 1
-
-
-def _branches(link: str, below: Mapping[str, list[tuple[str, bool]]]) -> list[tuple[str, bool]]:
-    """Return the links below one and whether each moves, through what is fixed to it."""
-    found = []
-    for child, moves in below.get(link, []):
-        found += [(child, True)] if moves else _branches(child, below)
-    return found
-
-
-def _check_urdf(path: Path, root: ET.Element) -> None:
-    names = [str(joint.get("name")) for joint in root.findall("joint")]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise UserError(f"from={path}: joint '{twice[0]}' is there twice; names must be unique")
-    moving = _moving_links(root)
-    for link in root.findall("link"):
-        if link.get("name") in moving and link.find("inertial") is None:
-            raise UserError(f"from={path}: link '{link.get('name')}' moves and has no <inertial>; give it one")
-
-
-def _name(element: ET.Element | None, key: str) -> str:
-    return "" if element is None else str(element.get(key))
+    for kind in ("bodies", "joints", "geoms", "sites", "meshes", "materials", "textures", "tendons", "keys"):
+        for element in getattr(spec, kind):
+            if not element.name.isprintable():
+                line = f"a name of its {kind} has {element.name[:60]!a}; use letters, digits and _ - . /"
+                raise UserError(f"from={source.path}: {line}")
 
 
 def _name_all(source: Source) -> None:
@@ -341,7 +248,7 @@ def _locate_meshes(source: Source) -> None:
     A mesh of an attached model is in that model's folder.
     """
     spec = source.spec
-    folders = [source.path.parent, *_attached_folders(source.path)] if source.path.suffix != ".urdf" else []
+    folders = [] if source.is_urdf else [source.path.parent, *_attached_folders(source.path)]
     for mesh in spec.meshes:
         if mesh.file:
             mesh.name = mesh.name or Path(mesh.file).stem
@@ -352,16 +259,16 @@ def _locate_meshes(source: Source) -> None:
                 raise UserError(f"from={source.path}: {line}; give the files different names")
             mesh.file = str(next(iter(there.values()), paths[0]))
     spec.meshdir, spec.strippath = "", False
-    unread = {mesh.name for mesh in spec.meshes if mesh.file and Path(mesh.file).suffix.lower() not in MESHES}
-    seen_only = unread - {geom.meshname for geom in spec.geoms if geom.contype or geom.conaffinity}
+    touching = {geom.meshname for geom in spec.geoms if geom.contype or geom.conaffinity}
+    faults = {mesh.name: mesh_fault(Path(mesh.file)) for mesh in spec.meshes if mesh.file}
+    seen_only = {name: fault for name, fault in faults.items() if fault and name not in touching}
     for geom in [geom for geom in spec.geoms if geom.meshname in seen_only]:
         spec.delete(geom)
     for mesh in [mesh for mesh in spec.meshes if mesh.name in seen_only]:
         spec.delete(mesh)
-    if seen_only:
-        source.said.append(
-            f"left out: {len(seen_only)} meshes that are only seen, in a format that MuJoCo does not read"
-        )
+    for fault in dict.fromkeys(seen_only.values()):
+        count = list(seen_only.values()).count(fault)
+        source.said.append(f"left out: {count} meshes that are only seen: each {fault}")
 
 
 def _attached_folders(path: Path, seen: tuple[Path, ...] = ()) -> list[Path]:
@@ -390,10 +297,8 @@ def _check_meshes(source: Source, collision: str) -> None:
         where = f"from={source.path}: mesh '{mesh.name}'"
         if mesh.file and not Path(mesh.file).is_file():
             raise UserError(f"{where} is missing: {mesh.file}; put it there, {right}")
-        if mesh.file and Path(mesh.file).suffix.lower() not in MESHES:
-            raise UserError(
-                f"{where} is a {Path(mesh.file).suffix}, which MuJoCo does not read; make it an .obj or .stl, {right}"
-            )
+        if mesh.file and (fault := mesh_fault(Path(mesh.file))):
+            raise UserError(f"{where} {fault}, {right}")
 
 
 def _leave_plain(spec: Any) -> None:
@@ -422,58 +327,69 @@ def _leave_plain(spec: Any) -> None:
     spec.nkey = 0
 
 
-def _note_motors(source: Source) -> None:
-    """Take the limits of the motors from actuators and joints."""
-    spec = source.spec
-    for actuator in spec.actuators:
-        joint = _driven_joint(spec, actuator)
-        if joint is None:
-            continue
-        gear = abs(float(actuator.gear[0])) or 1.0
-        found: float | None = None
-        if actuator.forcerange[1] > 0:
-            found = float(actuator.forcerange[1]) * gear
-        elif actuator.ctrlrange[1] > 0 and not actuator.biasprm[1]:
-            found = float(actuator.ctrlrange[1]) * gear * (float(actuator.gainprm[0]) or 1.0)
-        if found:
-            source.limits.setdefault(joint.name, Limits()).effort = found
-    for joint in spec.joints:
-        if joint.actfrcrange[1] > 0:
-            limits = source.limits.setdefault(joint.name, Limits())
-            limits.effort = limits.effort or float(joint.actfrcrange[1])
-
-
-def _driven_joint(spec: Any, actuator: Any) -> Any:
-    """Return the joint that an actuator drives, of a fixed tendon its first; None where there is none."""
+def _leave_options(source: Source) -> None:
+    """Reset the options of the source's own scene, such as its gravity or that nothing touches; a task has its own."""
     import mujoco
 
-    if actuator.trntype != mujoco.mjtTrn.mjTRN_TENDON:
-        return spec.joint(actuator.target) if actuator.target else None
-    tendon = spec.tendon(actuator.target)
-    wraps = [wrap for wrap in tendon.path if wrap.type == mujoco.mjtWrap.mjWRAP_JOINT] if tendon else []
-    return wraps[0].target if wraps else None
+    spec, plain = source.spec, mujoco.MjSpec()
+    found = []
+    for name in (name for name in dir(plain.option) if not name.startswith("_")):
+        value = getattr(plain.option, name)
+        if not np.array_equal(value, getattr(spec.option, name)):
+            setattr(spec.option, name, value)
+            found.append(name)
+    for name in ("memory", "njmax", "nconmax", "nstack"):
+        if getattr(spec, name) != getattr(plain, name):
+            setattr(spec, name, getattr(plain, name))
+            found.append(name)
+    if found:
+        source.said.append(f"left out: {', '.join(found)}: options of the source's scene; a task sets its own")
+    if carried := [body.name for body in spec.bodies if body.gravcomp]:
+        names = ", ".join(carried if len(carried) <= 5 else [*carried[:5], "..."])
+        source.said.append(f"gravity compensation: kept, MuJoCo carries the weight of {names} (gravcomp in model.xml)")
 
 
-def _note_couplings(source: Source) -> None:
-    """Take which joint follows which from the model's equalities; a driven one is followed, not a follower."""
-    import mujoco
-
+def _rename_taken(source: Source) -> None:
+    """Rename what has a name of the scene's own ground and sky."""
     spec = source.spec
-    names = [joint.name for joint in spec.joints]
-    for equality in list(spec.equalities):
-        if equality.type != mujoco.mjtEq.mjEQ_JOINT or equality.name1 not in names or equality.name2 not in names:
-            continue
+    for kind, names in TAKEN.items():
+        elements = list(getattr(spec, kind))
+        for element in [element for element in elements if element.name in names]:
+            old, taken = element.name, {*(other.name for other in elements), *names}
+            new = next(name for k in range(1, 10_000) if (name := f"robot_{old}_{k}") not in taken)
+            for user in (*spec.geoms, *spec.sites) if kind == "materials" else ():
+                user.material = new if user.material == old else user.material
+            for material in spec.materials if kind == "textures" else ():
+                material.textures = [new if name == old else name for name in material.textures]
+            element.name = new
+            source.said.append(f"names: '{old}' of the {kind} is now '{new}'; the scene has its own '{old}'")
+
+
+def _note_couplings(source: Source, driven: list[str]) -> list[set[str]]:
+    """Take which joint follows which from the model's equalities; return the pairs of joints that stay coupled.
+
+    Raises:
+        UserError: they follow each other in a circle.
+    """
+    import mujoco
+    from robot_rl_envs.entity.couplings import find_leaders
+
+    names, found = {joint.name for joint in source.spec.joints}, []
+    for equality in source.spec.equalities:
         offset, factor, *higher = (float(value) for value in equality.data[:5])
-        if any(higher) or not factor:
-            continue
-        follower, leader = equality.name1, equality.name2
-        if follower in source.limits and leader not in source.limits:
-            follower, leader, offset, factor = leader, follower, -offset / factor, 1.0 / factor
-        source.coupled[follower] = (leader, factor, offset)
+        is_pair = equality.type == mujoco.mjtEq.mjEQ_JOINT and {equality.name1, equality.name2} <= names
+        if is_pair and equality.active and factor and not any(higher):
+            found.append((equality.name1, equality.name2, factor, offset))
+    try:
+        source.coupled = find_leaders(found, driven)
+    except ValueError as error:
+        raise UserError(f"from={source.path}: {error}") from None
+    for follower, (leader, *_) in source.coupled.items():
         source.said.append(f"coupled: joint '{follower}' follows '{leader}'; one action drives both")
+    return [{one, two} for one, two, *_ in found]
 
 
-def _leave_the_robot(source: Source, driven: set[str]) -> Any:
+def _leave_the_robot(source: Source, driven: list[str]) -> Any:
     """Take out actuators, sensors, keyframes, lights, cameras, contacts, and what is beside the robot; return its root.
 
     Args:
@@ -491,8 +407,7 @@ def _leave_the_robot(source: Source, driven: set[str]) -> Any:
         source.said.append(f"left out: body '{body.name}', which does not move")
         spec.delete(body)
     root = _leave_one(source, driven)
-    _note_couplings(source)
-    pairs = [{follower, leader} for follower, (leader, *_) in source.coupled.items()]
+    pairs = _note_couplings(source, driven)
     for kind in ("tendons", "equalities"):
         elements = [
             e for e in getattr(spec, kind, ()) if {getattr(e, "name1", ""), getattr(e, "name2", "")} not in pairs
@@ -555,8 +470,7 @@ def positions(source: Source, names: list[str], ranges: Mapping[str, tuple[float
         value = source.default.get(name, 0.0)
         if not low <= value <= high:
             value = 0.5 * (low + high)
-            source.middle.append(name)
+            if name not in source.coupled:
+                source.middle.append(name)
         found[name] = float(np.round(value, 6))
-    for name, (leader, factor, offset) in source.coupled.items():
-        found[name] = offset + factor * found[leader]
     return found

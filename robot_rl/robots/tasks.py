@@ -1,4 +1,4 @@
-"""What a first task of a robot needs to know of it: whether it walks or reaches, how fast, with what, and where."""
+"""What a first task of a robot needs to know of it: whether it walks, drives or reaches, how fast, and where."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError
+from robot_rl.robots.shapes import round_about_joint
 from robot_rl.robots.source import require_choice
 
 if TYPE_CHECKING:
     from robot_rl_assets.robot import Robot
 
-TASK_KINDS = ("auto", "pose", "velocity", "reach")
+TASK_KINDS = ("auto", "pose", "velocity", "reach", "drive")
 TURN = 0.6
 """How far from the default pose joints are turned to see where a hand gets [rad or m]."""
 SIZE_M = 0.3
@@ -19,7 +20,7 @@ SIZE_M = 0.3
 
 
 def choose_kind(kind: str, robot: Robot) -> str:
-    """Return what a task of a robot is about: "velocity" with feet, "reach" for a fixed arm, else "pose".
+    """Return what a task of a robot is about: "velocity" with feet, "drive" on wheels, "reach" for an arm, else "pose".
 
     Raises:
         UserError: the robot cannot do what is requested.
@@ -28,6 +29,10 @@ def choose_kind(kind: str, robot: Robot) -> str:
     walks = bool(robot.feet) and robot.base_body is not None
     driven = [joint for joint in robot.joints if joint.kp]
     reaches = robot.base_body is None and len(driven) >= 3
+    drives = len(wheel_radii(robot)) >= 2
+    if kind == "drive" and not drives:
+        line = "does not drive: it needs a floating base and 2 wheels or more, with no other driven joint"
+        raise UserError(f"kind=drive: robot '{robot.name}' {line}; write kind=pose")
     if kind == "velocity" and not walks:
         raise UserError(f"kind=velocity: robot '{robot.name}' has no feet to walk on; write kind=pose or kind=reach")
     if kind == "reach" and not reaches:
@@ -36,7 +41,36 @@ def choose_kind(kind: str, robot: Robot) -> str:
         )
     if kind != "auto":
         return kind
-    return "velocity" if walks and driven else "reach" if reaches else "pose"
+    return "velocity" if walks and driven else "drive" if drives else "reach" if reaches else "pose"
+
+
+def wheel_radii(robot: Robot) -> dict[str, float]:
+    """Return the radius [m] of each driven wheel; none where another joint is driven, or nothing floats.
+
+    A wheel is driven by its torque, and has a shape that is round about its endless hinge.
+    """
+    import mujoco
+
+    driven = [joint for joint in robot.joints if not joint.passive]
+    if robot.base_body is None or robot.complete or any(joint.kp or joint.kd for joint in driven):
+        return {}
+    model, found = mujoco.MjModel.from_xml_path(str(robot.model)), {}
+    for joint in driven:
+        geoms = [k for k in range(model.ngeom) if model.geom_bodyid[k] == model.joint(joint.name).bodyid[0]]
+        shapes = [round_about_joint(model, k) for k in geoms if model.geom_conaffinity[k]]
+        found.update((joint.name, shape[0]) for shape in shapes if shape is not None)
+    return found if len(found) == len(driven) else {}
+
+
+def drive_words(robot: Robot) -> dict[str, str]:
+    """Return what the template of a driving task needs: speeds that fit the robot's size and its wheels."""
+    import mujoco
+
+    words = {key: value for key, value in velocity_words(robot).items() if key in ("base", "load", "com", "mirror")}
+    limits = {joint.name: joint.velocity_limit for joint in robot.joints}
+    wheels = min(0.5 * limits[name] * radius for name, radius in wheel_radii(robot).items())
+    size = float(mujoco.MjModel.from_xml_path(str(robot.model)).stat.extent)
+    return words | {"fast": f"{min(wheels, 1.5 * math.sqrt(size / SIZE_M)):.2g}"}
 
 
 def velocity_words(robot: Robot) -> dict[str, str]:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError
-from robot_rl.robots.draft import Draft, Gains, make_draft, write_model
+from robot_rl.robots.draft import make_draft, write_model
+from robot_rl.robots.parts import Draft, Gains
 from robot_rl.robots.source import COLLISIONS, read_source, require_choice
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def draw(path: Path, robot: Robot, draft: Draft, source: Path) -> str:
         for name, joint in draft.joints.items():
             data.joint(name).qpos[0] = joint["default_pos"]
         if draft.base is not None and model.jnt_type[0] == int(mujoco.mjtJoint.mjJNT_FREE):
-            data.qpos[:7] = [0.0, 0.0, draft.height, 1.0, 0.0, 0.0, 0.0]
+            data.qpos[:7] = [0.0, 0.0, draft.height, *draft.turn]
         views.insert(0, (model, data.qpos.copy()))
     except (ValueError, KeyError) as error:
         missing = f"the source is not in the image: {' '.join(str(error).split())}"

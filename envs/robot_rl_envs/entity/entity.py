@@ -9,6 +9,7 @@ import mujoco
 import numpy as np
 from robot_rl_assets.robot import Robot
 
+from robot_rl_envs.entity.couplings import find_leaders
 from robot_rl_envs.entity.objects import chain_path, columns
 from robot_rl_envs.entity.sensing import Sensing
 from robot_rl_envs.terms.checks import nearest
@@ -75,16 +76,21 @@ class Entity:
     def _followed(self) -> np.ndarray:
         """Find the driven joints that passive ones follow: q = offset + factor * q_driven."""
         model, found = self._model, np.tile([-1.0, 0.0, 0.0], (len(self.joint_ids), 1))
-        places = {int(joint): k for k, joint in enumerate(self.joint_ids)}
-        is_driven = [not joint.passive for joint in self.robot.joints]
+        places = {name: k for k, name in enumerate(self.robot.joint_names)}
+        names = {int(joint): name for joint, name in zip(self.joint_ids, places, strict=True)}
+        pairs = []
         for k in np.flatnonzero(model.eq_type == int(mujoco.mjtEq.mjEQ_JOINT)):
-            one, two = places.get(int(model.eq_obj1id[k])), places.get(int(model.eq_obj2id[k]))
-            offset, factor, *higher = model.eq_data[k, :5]
-            if one is None or two is None or any(higher) or not factor:
-                continue
-            if is_driven[one]:
-                one, two, offset, factor = two, one, -offset / factor, 1.0 / factor
-            rest = model.qpos0[self.joint_qpos]
+            one, two = names.get(int(model.eq_obj1id[k])), names.get(int(model.eq_obj2id[k]))
+            offset, factor, *higher = (float(value) for value in model.eq_data[k, :5])
+            if one is not None and two is not None and factor and not any(higher):
+                pairs.append((one, two, factor, offset))
+        try:
+            leaders = find_leaders(pairs, self.actuated)
+        except ValueError as error:
+            raise ValueError(f"robot {self.robot.name!r}: {error}") from None
+        rest = model.qpos0[self.joint_qpos]
+        for name, (leader, factor, offset) in leaders.items():
+            one, two = places[name], places[leader]
             found[one] = two, factor, offset + rest[one] - factor * rest[two]
         return found
 

@@ -6,6 +6,7 @@ What is wrong is a problem, with which no scene is built; what is unusual is a n
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,6 +34,7 @@ _SCALARS = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 _PLANES = {"left-right": np.array([1.0, -1.0, 1.0]), "front-back": np.array([-1.0, 1.0, 1.0])}
 
 
+_SET_BY_TASK = ("timestep", "iterations", "ls_iterations", "solver", "cone", "integrator")
 _PAIRS = [
     ("left", "right"),
     ("l", "r"),
@@ -41,12 +43,20 @@ _PAIRS = [
     ("hl", "hr"),
     ("bl", "br"),
     ("lf", "rf"),
+    ("lm", "rm"),
+    ("ml", "mr"),
     ("lh", "rh"),
+    ("lr", "rr"),
+    ("lb", "rb"),
+    *((f"l{k}", f"r{k}") for k in range(1, 5)),
     ("larm", "rarm"),
     ("lleg", "rleg"),
 ]
-_SIDES = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
-_SIDES |= {change(one): change(other) for one, other in list(_SIDES.items()) for change in (str.upper, str.title)}
+_SIDES: dict[str, list[str]] = {}
+"""The words of the other side: that of "rr" is "rl", or "lr" in names such as lf, lm, lr."""
+for _change in (str, str.upper, str.title):
+    for _one, _other in (pair for one in _PAIRS for pair in (one, one[::-1])):
+        _SIDES.setdefault(_change(_one), []).append(_change(_other))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +91,7 @@ def check_robot(robot: Robot) -> tuple[Finding, ...]:
     found = _check_mirror(robot, pose)
     if not robot.complete:
         found += [*_check_default_pose(robot, model), *_check_height(robot, pose)]
-        found += [*_check_gains(robot, pose), *_check_listed(robot, model)]
+        found += [*_check_gains(robot, pose), *_check_listed(robot, model), *_check_options(robot, model)]
     return tuple(sorted(found, key=lambda finding: not finding.is_problem))
 
 
@@ -161,6 +171,14 @@ def _check_listed(robot: Robot, model: mujoco.MjModel) -> Iterator[Finding]:
     own = {model.joint(i).name for i in range(model.njnt) if model.jnt_type[i] in _SCALARS}
     if left := sorted(own - set(robot.joint_names)):
         yield Finding(False, f"joints: {', '.join(left)} of {robot.model} are not listed: neither driven nor observed")
+
+
+def _check_options(robot: Robot, model: mujoco.MjModel) -> Iterator[Finding]:
+    """Compare the model's options with MuJoCo's own: those that no task sets would hold in all of them."""
+    plain = mujoco.MjModel.from_xml_string("<mujoco/>").opt
+    names = [name for name in dir(plain) if not name.startswith("_") and name not in _SET_BY_TASK]
+    if own := [name for name in names if not np.array_equal(getattr(plain, name), getattr(model.opt, name))]:
+        yield Finding(False, f"option: {robot.model} sets {', '.join(own)} in every task; remove what is of a scene")
 
 
 def lowest_point(model: mujoco.MjModel, data: mujoco.MjData, geoms: Iterable[int]) -> tuple[float, int]:
@@ -288,9 +306,11 @@ def _other_side(name: str, taken: set[str]) -> str:
     parts = re.split(r"([_\-. ]|(?<=[a-z])(?=[A-Z]))", name)
     places = [k for k, part in enumerate(parts) if part in _SIDES]
     for changed in (places, *([k] for k in places)):
-        other = "".join(_SIDES[part] if k in changed else part for k, part in enumerate(parts))
-        if other in taken and other != name:
-            return other
+        for words in itertools.product(*(_SIDES[parts[k]] for k in changed)):
+            put = dict(zip(changed, words, strict=True))
+            other = "".join(put.get(k, part) for k, part in enumerate(parts))
+            if other in taken and other != name:
+                return other
     return name
 
 
@@ -308,11 +328,13 @@ def mirror_by_names(
     mujoco.mj_kinematics(model, data)
     for name in names:
         partner = other_side(name, names)
+        if int(model.jnt_type[model.joint(partner).id]) != int(model.jnt_type[model.joint(name).id]):
+            partner = name  # A hinge is no mirror image of a slide.
         one, two = model.joint(name), model.joint(partner)
         axis = data.xaxis[one.id] * _PLANES[plane]
         if int(model.jnt_type[one.id]) == int(mujoco.mjtJoint.mjJNT_HINGE):
             axis = -axis
-        sign = 1.0 if float(axis @ data.xaxis[two.id]) >= 0 else -1.0
+        sign = 1.0 if float(axis @ data.xaxis[two.id]) > -1e-9 else -1.0  # The same of both, whatever is rounded.
         found[name] = (None if partner == name else partner, sign)
     return found
 

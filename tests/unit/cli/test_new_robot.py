@@ -40,7 +40,7 @@ MODEL = """
     </body>
   </worldbody>
   <actuator><motor joint="FL_hip" ctrllimited="true" ctrlrange="-2 2" gear="6"/>
-    <position joint="FL_knee" kp="30" forcerange="-9 9"/></actuator>
+    <position joint="FL_knee" kp="30" forcerange="-9 9"/>{motors}</actuator>
   <sensor><gyro site="none"/></sensor>
 </mujoco>
 """
@@ -82,7 +82,9 @@ def write_quadruped(folder, foot='type="sphere" size="0.025"'):
     (folder / "parts").mkdir()
     (folder / "parts" / "bar.obj").write_text(BAR)
     path = folder / "dog.xml"
-    path.write_text(MODEL.format(legs=legs).replace('<sensor><gyro site="none"/></sensor>', ""))
+    others = [f"{end}{side}_{part}" for end in "FR" for side in "LR" for part in ("hip", "knee")][2:]
+    motors = "".join(f'<motor joint="{name}"/>' for name in others)  # Without a limit.
+    path.write_text(MODEL.format(legs=legs, motors=motors).replace('<sensor><gyro site="none"/></sensor>', ""))
     return path
 
 
@@ -136,7 +138,7 @@ def test_feet_pose_and_mirror(quadruped, tmp_path):
 def test_limits_are_taken_and_what_is_missing_is_said(quadruped, tmp_path):
     draft, robot = drafted(quadruped, tmp_path / "new")
     joints = {joint.name: joint for joint in robot.joints}
-    # A motor's control range times its gear; the force range of a position actuator; both of a pair get the mean.
+    # A motor's control range times its gear; the force range of a position actuator; the other side has none.
     assert joints["FL_hip"].effort_limit == joints["FR_hip"].effort_limit
     efforts = {name: limits.effort for name, limits in read_source(quadruped, "auto", "keep").limits.items()}
     assert efforts == {"FL_hip": 12.0, "FL_knee": 9.0}

@@ -111,6 +111,14 @@ def test_an_arm_needs_no_mirror_and_a_joint_that_is_not_listed_is_noted(tmp_path
     assert text.startswith("joints: shoulder of ")
 
 
+def test_options_that_a_model_sets_in_every_task_are_noted(tmp_path):
+    robot = arm(tmp_path, driven("shoulder"), driven("elbow"))
+    option = '<option timestep="0.001" density="3"><flag contact="disable"/></option>'
+    robot.model.write_text(robot.model.read_text().replace("<worldbody>", f"{option}<worldbody>", 1))
+    (text,) = notes(replace(robot, name="heavy"))  # Another robot than the one that is remembered.
+    assert text == f"option: {robot.model} sets density, disableflags in every task; remove what is of a scene"
+
+
 def test_a_planar_arm_in_the_middle_has_a_mirror(tmp_path):
     """A shoulder about the vertical turns the other way in the mirror, the elbow the same way."""
     assert problems(arm(tmp_path, driven("shoulder", mirror_sign=-1.0), driven("elbow"))) == []

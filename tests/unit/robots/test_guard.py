@@ -72,7 +72,7 @@ def test_a_name_that_no_file_of_ours_may_have(tmp_path, name):
         check_file(write(tmp_path, arm(joint=name)))
 
 
-@pytest.mark.parametrize("lower", ["nan", "-inf", "1e400", "-1e308", "", "one", "1 x"])
+@pytest.mark.parametrize("lower", ["nan", "-inf", "1e400", "-1e308", "", "one", "1 x", "0 1"])
 def test_a_limit_that_is_no_number(tmp_path, lower):
     with pytest.raises(UserError, match=r"<limit> of 'elbow': lower='.*': must be "):
         check_file(write(tmp_path, arm(lower=lower)))
@@ -140,3 +140,18 @@ def test_a_joint_may_have_the_name_of_ours(tmp_path):
     assert [joint.name for joint in read_source(write(tmp_path, text), "floating", "boxes").spec.joints][1:] == [
         "base_joint"
     ]
+
+
+@pytest.mark.parametrize("tag", ["body name='a", "joint name='a", "geom name='a", "site name='a"])
+def test_a_line_break_in_a_name_is_refused_whatever_xml_makes_of_it(tmp_path, tag):
+    inside = "<joint name='a'/><geom name='a' size='1'/><site name='a'/>"
+    text = f"<mujoco><worldbody><body name='a'>{inside}</body></worldbody></mujoco>"
+    with pytest.raises(UserError, match=r"has 'a\\nb'; use letters, digits"):
+        read_source(write(tmp_path, text.replace(tag, f"{tag}\nb"), "a.xml"), "auto", "meshes")
+
+
+@pytest.mark.parametrize("name", ["x" * 300 + ".obj", "a/" * 3000 + "x.obj"], ids=["a long name", "a long path"])
+def test_a_name_of_a_file_that_is_too_long(tmp_path, name):
+    text = f'<mujoco><asset><mesh name="m" file="{name}"/></asset></mujoco>'
+    with pytest.raises(UserError, match="a file that it names cannot be there: x.*: file name too long"):
+        check_file(write(tmp_path, text, "a.xml"))

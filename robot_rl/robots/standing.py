@@ -1,0 +1,124 @@
+"""How a drafted robot stands: turned as its source is, and whether it holds its default pose on a floor."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from robot_rl.robots.parts import Draft, Source
+
+LEVEL = 0.05
+"""A base that leans by less stands level [rad]."""
+UPRIGHT = math.pi / 4
+"""A base that leans by less has its own up and its own heading; it is turned about the vertical as it likes [rad]."""
+
+
+def turn_base(source: Source, model: Any) -> tuple[float, ...]:
+    """Turn what is in a floating base so that it stands, with the base itself not turned, as in its source.
+
+    In our robots the base is level in the default pose. That of the source is turned by its first keyframe, else by its
+    body. A turn about the vertical only, such as that of where it stands in a scene, is left out.
+
+    Args:
+        source: what was read; shapes and inertias are those of the model.
+        model: the source, compiled.
+
+    Returns:
+        By how much its elements are turned, a quaternion w x y z.
+    """
+    import mujoco
+
+    level = (1.0, 0.0, 0.0, 0.0)
+    if source.base is None:
+        return level
+    body, own = source.spec.body(source.base), model.body(source.base)
+    quat = np.array(source.turned.get(source.base, own.quat), dtype=float)
+    mujoco.mju_normalize4(quat)
+    body.set_frame(source.spec.worldbody.add_frame())
+    body.pos, body.quat, body.alt.type = own.pos, level, mujoco.mjtOrientation.mjORIENTATION_QUAT
+    turn = np.zeros(9)
+    mujoco.mju_quat2Mat(turn, quat)
+    turn = turn.reshape(3, 3)
+    lean = math.acos(min(1.0, max(-1.0, float(turn[2, 2]))))
+    if lean < LEVEL:
+        return level
+    if lean < UPRIGHT:
+        heading = 0.5 * math.atan2(turn[1, 0], turn[0, 0])
+        back, straight = np.array([math.cos(heading), 0.0, 0.0, -math.sin(heading)]), np.zeros(4)
+        mujoco.mju_mulQuat(straight, back, quat)
+        quat = straight
+    place, inertia = np.zeros(3), np.zeros(4)
+    mujoco.mju_rotVecQuat(place, body.ipos, quat)
+    mujoco.mju_mulQuat(inertia, quat, body.iquat)
+    body.ipos, body.iquat = place, inertia
+    inside = [*body.bodies, *body.geoms, *body.sites, *body.frames]
+    frame = body.add_frame(quat=quat)
+    for element in inside:
+        if element.frame is None:
+            element.set_frame(frame)
+    source.said.append(f"base: leans by {math.degrees(lean):.0f} degrees in the file; '{source.base}' is level here")
+    return tuple(float(value) for value in quat)
+
+
+def settle(draft: Draft, source: Source) -> None:
+    """Let a floating robot stand on a floor in its default pose; stiffen it if it sinks far, and say how far."""
+    if draft.base is None:
+        return
+    sunk = tilt = math.inf
+    for _ in range(4):
+        sunk, tilt = _stand(draft, source)
+        if sunk < 0.1 * draft.height or tilt > 0.5:
+            break
+        for name, joint in draft.joints.items():
+            joint["kp"], joint["kd"] = rounded(2.0 * joint["kp"]), rounded(math.sqrt(2.0) * joint["kd"])
+            if joint["kp"] and name in source.limits and source.limits[name].effort:
+                joint["action_scale"] = rounded(0.5 * joint["action_scale"])
+    else:
+        tilt = 0.0
+    if abs(sunk) > draft.height:
+        way = f"sinks by {100 * sunk:.1f} cm" if sunk > 0 else f"rises by {-100 * sunk:.1f} cm"
+        way = way if math.isfinite(sunk) else "has no finite place"
+        line = (
+            f"base '{draft.base}' {way} in a second in its default pose, with a height of {100 * draft.height:.1f} cm"
+        )
+        draft.problems.append(f"standing: {line}; check its shapes, masses and limits in the file")
+    elif tilt > 0.5:
+        draft.said.append("standing: it falls within a second in its default pose; a policy has to balance it")
+    else:
+        draft.said.append(f"standing: it holds its default pose and sinks by {100 * sunk:.1f} cm with its gains")
+
+
+def _stand(draft: Draft, source: Source) -> tuple[float, float]:
+    """Return how far the base sinks in a second [m], and how far it tilts [rad]."""
+    import mujoco
+
+    spec = source.spec.copy()
+    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], contype=1, conaffinity=0)
+    spec.option.timestep = 0.001
+    spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    model = spec.compile()
+    data = mujoco.MjData(model)
+    base = int(model.jnt_qposadr[model.body_jntadr[model.body(draft.base).id]])
+    ids = [model.joint(name).id for name in draft.joints]
+    at, dofs = model.jnt_qposadr[ids], model.jnt_dofadr[ids]
+    column = {
+        key: np.array([joint[key] for joint in draft.joints.values()])
+        for key in ("default_pos", "kp", "kd", "effort_limit")
+    }
+    data.qpos[at] = column["default_pos"]
+    data.qpos[base : base + 7] = [0, 0, draft.height, 1, 0, 0, 0]
+    for _ in range(1000):
+        effort = column["kp"] * (column["default_pos"] - data.qpos[at]) - column["kd"] * data.qvel[dofs]
+        data.qfrc_applied[dofs] = np.clip(effort, -column["effort_limit"], column["effort_limit"])
+        mujoco.mj_step(model, data)
+        if not np.isfinite(data.qpos).all():
+            return math.inf, math.pi
+    up = 1.0 - 2.0 * (data.qpos[base + 4] ** 2 + data.qpos[base + 5] ** 2)
+    return draft.height - float(data.qpos[base + 2]), math.acos(min(1.0, max(-1.0, float(up))))
+
+
+def rounded(value: float) -> float:
+    """Return a number with four digits."""
+    return float(f"{value:.4g}")
