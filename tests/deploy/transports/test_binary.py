@@ -44,6 +44,10 @@ def test_it_stands_and_walks_and_allocates_nothing(robot, start, report):
     for thread in got["threads"].values():
         assert thread["allocations"] == 0
         assert thread["major_faults"] == 0
+    # CycloneDDS calls malloc for each message, in threads that the two do not wait for.
+    commands = got["loop"]["policy_commands"] + got["loop"]["writer_commands"]
+    allocations = got["transport_counters"]["allocations"]
+    assert allocations >= commands if robot.address.startswith("dds") else allocations == 0
     print(json.dumps({"transport": robot.address, "threads": got["threads"], "latencies": got["latencies"]}))
 
 
