@@ -57,6 +57,5 @@ int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) {
   *memory = found;
   return 0;
 }
-
 }
 #pragma GCC visibility pop

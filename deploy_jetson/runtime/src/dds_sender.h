@@ -1,5 +1,6 @@
 // The thread that writes commands to CycloneDDS. The library allocates memory and takes locks without priority
-// inheritance in every write, so the loop's threads, which hold a lock of their own meanwhile, only hand a command over.
+// inheritance in every write, so the loop's threads, which hold a lock of their own meanwhile, only hand a command
+// over.
 #pragma once
 
 #include <semaphore.h>
@@ -25,8 +26,8 @@ class DdsSender {
   DdsSender(const DdsSender&) = delete;
   DdsSender& operator=(const DdsSender&) = delete;
   /// Hand a command over; callers ensure that one thread does at a time. False: the library refused the last one that
-  /// it finished. Waits only if kSlots commands are pending: the library hangs then, and the caller has to hang with it,
-  /// so that the watchdog takes over.
+  /// it finished. Waits only if kSlots commands are pending: the library hangs then, and the caller has to hang with
+  /// it, so that the watchdog takes over.
   bool pass(const LowCommand& command) noexcept;
 
  private:
@@ -39,7 +40,7 @@ class DdsSender {
   std::uint64_t commander_;
   AtomicCounters& counters_;
   std::array<LowCommand, kSlots> slots_{};  // one without joints ends the thread
-  unsigned passed_ = 0, written_ = 0;  // each belongs to one thread
+  unsigned passed_ = 0, written_ = 0;       // each belongs to one thread
   sem_t free_, pending_;
   std::atomic<bool> accepted_{true};
   std::thread thread_;

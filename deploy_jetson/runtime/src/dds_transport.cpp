@@ -1,6 +1,6 @@
 // The policy's end on DDS: rt/lowstate in, rt/lowcmd out, as Unitree's robots speak them. The library allocates memory
-// and takes locks without priority inheritance when it reads and writes: two threads of this end do both, and the loop's
-// threads only exchange copies with them.
+// and takes locks without priority inheritance when it reads and writes. So two threads of this end do both, and the
+// loop's threads only exchange copies with them.
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -261,8 +261,8 @@ void DdsTransport::take_messages() noexcept {
   }
 }
 
-/// The loop's threads take the newest state. The remote control is the operator if no other one is configured; its button
-/// for damping always works.
+/// The loop's threads take the newest state. The remote control is the operator if no other one is configured; its
+/// button for damping always works.
 void DdsTransport::pass_on(std::int64_t now) noexcept {
   OperatorInput input;
   const bool heard = gamepad_->read(codec_->remote(), input);

@@ -133,9 +133,9 @@ def test_a_full_disk_stops_the_log_and_nothing_else(rt, go2_bundle, tmp_path):
 class Heap(ctypes.Structure):
     """What glibc's mallinfo2() returns; uordblks: bytes that are in use."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_size_t)
-        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
+    _fields_ = (
+        *((name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks")),
+        *((name, ctypes.c_size_t) for name in ("uordblks", "fordblks", "keepcost")),
     )
 
 
