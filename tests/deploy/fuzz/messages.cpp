@@ -1,5 +1,6 @@
 // Targets: what comes from other programs and robots, and what the loop passes to the logger.
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <optional>
 
@@ -127,6 +128,45 @@ Target frame_target() {
            frame_of([&](auto room) { return write_bye(7, room); })},
           read_frame,
           repair_frame};
+}
+
+// ---- A segment of shared memory into which another process writes anything.
+
+std::unique_ptr<ServerChannel> server;
+std::unique_ptr<ClientChannel> client;
+std::string segment_path;
+
+/// Write the bytes at a place that the first of them give, most often at the beginning of a ring; then read both ends.
+void read_segment(std::span<const std::byte> data) {
+  constexpr std::size_t kSegmentHead = 16;
+  if (data.size() < 4) return;
+  std::fstream file(segment_path, std::ios::binary | std::ios::in | std::ios::out | std::ios::ate);
+  const std::size_t rings = 2 * kMaxPeers, size = static_cast<std::size_t>(file.tellp());
+  const std::size_t ring = std::to_integer<std::size_t>(data[0]) % rings, reach = data[3] < std::byte{32} ? 4096 : 64;
+  const auto at = kSegmentHead + ring * ((size - kSegmentHead) / rings) + number_at<std::uint16_t>(data, 1) % reach;
+  file.seekp(static_cast<std::streamoff>(at));
+  file.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
+  file.close();
+  std::vector<std::byte> frame(kMaxFrame);
+  int peer = -1;
+  for (int k = 0; k < 3; ++k) {
+    if (server->receive(frame, peer) > 0 && peer < 0) peer = server->adopt();
+    if (peer >= 0) server->send(peer, data);
+    client->send(data);
+    client->receive(frame);
+  }
+  server->wait(0);
+  client->wait(0, -1);
+}
+
+Target segment_target() {
+  const std::string name = "fuzz-" + place().ports[0];
+  const auto address = parse_address("shm:" + name, "transport");
+  segment_path = "/dev/shm/robot_rl." + name;
+  server = make_shm_server(address);
+  client = make_shm_client(address);
+  client->open();
+  return {{FuzzBytes(16), FuzzBytes(64, std::byte{0xff}), FuzzBytes(200, std::byte{1})}, read_segment};
 }
 
 // ---- The messages of a team, as they come over UDP.
@@ -312,6 +352,7 @@ Target address_target() {
 
 void add_message_targets(Targets& targets) {
   targets["frame"] = frame_target;
+  targets["segment"] = segment_target;
   targets["team"] = team_target;
   targets["remote"] = remote_target;
   targets["record"] = record_target;

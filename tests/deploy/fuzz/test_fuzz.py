@@ -28,7 +28,10 @@ PARTS = (
     *("team_link", "transport", "types", "udp", "unavailable", "unitree"),
 )
 BUNDLE_TARGETS = ("contract", "golden", "model", "sums")
-TARGETS = ("address", "cdr", "engine", "frame", "key", "log", "record", "remote", "sample", "settings", "team")
+TARGETS = (
+    *("address", "cdr", "engine", "frame", "key", "log", "record", "remote", "sample", "segment", "settings"),
+    "team",
+)
 COUNTS = {"golden": 300, "team": 10_000}
 """Inputs of a short run; where nothing is said 3000."""
 # The header of an Ed25519 key in SubjectPublicKeyInfo (RFC 8410), and a point.
