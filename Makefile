@@ -94,8 +94,8 @@ long-cluster: $(DEV)
 long-isaac: $(ISAAC)
 	ROBOT_RL_REQUIRE_ALL=1 $(ISAAC_VENV)/bin/python -m pytest $(TESTS)
 
-fuzz: $(DEV)  ## damaged files and settings without end against every loader; FUZZ says how many to a test
-	FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/unit/fuzz
+fuzz: $(RUNTIME)  ## damaged files, settings and messages against every reader, the robot's too; FUZZ says how many to a test
+	FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/unit/fuzz tests/deploy/fuzz
 
 check: $(DEV)  ## lint, format, types, direction of imports
 	$(BIN)/ruff check .

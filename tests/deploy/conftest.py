@@ -26,6 +26,7 @@ REALTIME = (
     *("transports/test_dds.py", "transports/test_ends.py", "transports/test_operator.py"),
 )
 """The tests that keep time with the binary: they need the machine for themselves."""
+SANITIZERS = ("-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all")
 WITHOUT_TYPES = ("golden",)
 """Sources that use a class which is not part of a sanitized program."""
 
@@ -65,27 +66,29 @@ def shared():
 
 @pytest.fixture(scope="session")
 def sanitized(tmp_path_factory):
-    """sanitized(main, parts): a program of a file and sources of the runtime, with the address and UB sanitizers.
+    """sanitized(mains, parts): a program of files and sources of the runtime, with the address and UB sanitizers.
 
-    Sources are compiled once, a core each; nothing is optimized, since the compiler takes longer than the program.
+    `flags` are more options of the compiler, `objects` more of the linker. Sources are compiled once, a core each;
+    nothing is optimized, since the compiler takes longer than the program.
     """
     if shutil.which("g++") is None:
         lacking("no g++")
     folder, sources = tmp_path_factory.mktemp("sanitized"), ROOT / "deploy_jetson/runtime/src"
-    flags = ["-std=c++20", "-O0", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{sources}"]
+    always = ["-std=c++20", "-O0", "-g1", *SANITIZERS, f"-I{sources}"]
 
-    def compile_one(source):
+    def compile_one(source, flags):
         target = folder / f"{source.parent.name}_{source.stem}.o"
         if not target.exists():
             more = ["-fno-sanitize=vptr"] if source.stem in WITHOUT_TYPES else []
-            subprocess.run(["g++", *flags, *more, "-c", source, "-o", target], check=True)
+            subprocess.run(["g++", *always, *flags, *more, "-c", source, "-o", target], check=True)
         return target
 
-    def build(main, parts):
+    def build(mains, parts, flags=(), objects=()):
+        every = [*mains, *(sources / f"{part}.cpp" for part in parts)]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            objects = list(pool.map(compile_one, [main, *(sources / f"{part}.cpp" for part in parts)]))
-        program = folder / main.parent.name
-        subprocess.run(["g++", "-fsanitize=address,undefined", *objects, "-o", program, "-lpthread"], check=True)
+            made = list(pool.map(lambda source: compile_one(source, flags), every))
+        program = folder / mains[0].parent.name
+        subprocess.run(["g++", *SANITIZERS, *made, "-o", program, *objects, "-lpthread"], check=True)
         return program
 
     return build

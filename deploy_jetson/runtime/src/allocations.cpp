@@ -1,29 +1,21 @@
-// operator new that counts, so that a run can prove that its real-time threads allocate nothing.
+// The C library's allocation functions with a count for each thread, so that a run can prove that its real-time threads
+// allocate nothing, in no library either. Part of the executable only: its symbols come before those of all libraries.
+#include <cerrno>
 #include <cstdlib>
-#include <new>
 
 #include "rt.h"
+
+extern "C" {
+// glibc's own names for its functions.
+void* __libc_malloc(std::size_t bytes);
+void* __libc_calloc(std::size_t count, std::size_t bytes);
+void* __libc_realloc(void* memory, std::size_t bytes);
+void* __libc_memalign(std::size_t alignment, std::size_t bytes);
+}
 
 namespace {
 
 thread_local std::uint64_t counted = 0;
-
-void* counted_alloc(std::size_t bytes) noexcept {
-  ++counted;
-  return std::malloc(bytes ? bytes : 1);
-}
-
-void* counted_alloc(std::size_t bytes, std::align_val_t alignment) noexcept {
-  ++counted;
-  const auto align = static_cast<std::size_t>(alignment);
-  return std::aligned_alloc(align, (bytes + align) / align * align);
-}
-
-template <class... Args>
-void* or_throw(Args... args) {
-  if (void* memory = counted_alloc(args...)) return memory;
-  throw std::bad_alloc();
-}
 
 }  // namespace
 
@@ -33,10 +25,37 @@ std::uint64_t allocations() noexcept { return counted; }
 
 }  // namespace robot_rl
 
-// The array and nothrow forms of the standard library end here.
-void* operator new(std::size_t bytes) { return or_throw(bytes); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) { return or_throw(bytes, alignment); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+#pragma GCC visibility push(default)
+extern "C" {
+
+void* malloc(std::size_t bytes) {
+  ++counted;
+  return __libc_malloc(bytes);
+}
+
+void* calloc(std::size_t count, std::size_t bytes) {
+  ++counted;
+  return __libc_calloc(count, bytes);
+}
+
+void* realloc(void* memory, std::size_t bytes) {
+  ++counted;
+  return __libc_realloc(memory, bytes);
+}
+
+void* memalign(std::size_t alignment, std::size_t bytes) {
+  ++counted;
+  return __libc_memalign(alignment, bytes);
+}
+
+void* aligned_alloc(std::size_t alignment, std::size_t bytes) { return memalign(alignment, bytes); }
+
+int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) {
+  if (alignment % sizeof(void*) != 0 || alignment == 0 || (alignment & (alignment - 1)) != 0) return EINVAL;
+  void* const found = memalign(alignment, bytes);
+  if (!found) return ENOMEM;
+  *memory = found;
+  return 0;
+}
+}
+#pragma GCC visibility pop

@@ -111,6 +111,28 @@ void bind_log(nb::module_& module) {
             return push_call(ring, order, time_ns, static_cast<EventKind>(kind));
           },
           nb::arg("order"), nb::arg("time_ns"), nb::arg("kind"));
+  nb::class_<McapWriter>(module, "McapWriter", "A log's file, with one channel of texts.")
+      .def(
+          "__init__",
+          [](McapWriter* self, const std::filesystem::path& path) {
+            new (self) McapWriter(path, "", "robot-rl-runtime");
+            self->add_channel("/text", "", "", "", "text");
+          },
+          nb::arg("path"))
+      .def(
+          "message",
+          [](McapWriter& self, std::uint64_t time_ns, const nb::bytes& data) {
+            self.message(1, 0, time_ns, from_bytes(data));
+          },
+          nb::arg("time_ns"), nb::arg("data"))
+      .def(
+          "attachment",
+          [](McapWriter& self, const std::string& name, std::uint64_t time_ns, const nb::bytes& data) {
+            self.attachment(name, "text/plain", time_ns, from_bytes(data));
+          },
+          nb::arg("name"), nb::arg("time_ns"), nb::arg("data"))
+      .def("flush", &McapWriter::flush)
+      .def("finish", &McapWriter::finish);
   module.def("log_times", &log_times, nb::arg("path"),
              "The times and sequence numbers in a log, by \"<topic>.<field>\": each the bytes of an int64 array.");
   module.def("log_about", &log_about, nb::arg("path"), "Metadata, contract, and how many messages of each topic.");

@@ -41,6 +41,7 @@ nb::dict as_dict(const TransportCounters& counters) {
   result["damaged"] = counters.damaged;
   result["foreign"] = counters.foreign;
   result["send_failed"] = counters.send_failed;
+  result["allocations"] = counters.allocations;
   return result;
 }
 
@@ -288,14 +289,7 @@ void bind_client(nb::module_& module) {
              OperatorInput input;
              return self.take_operator(input) ? std::optional(input) : std::nullopt;
            })
-      .def(
-          "send",
-          [](Transport& self, const LowCommand& command) {
-            const bool sent = self.send(command);
-            self.follow(command);
-            return sent;
-          },
-          "command"_a)
+      .def("send", &Transport::send, "command"_a)
       .def_prop_ro("second_commander", &Transport::second_commander)
       .def_prop_ro("counters", [](const Transport& self) { return as_dict(self.counters()); })
       .def_prop_ro("identity", &Transport::identity);

@@ -12,6 +12,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "types.h"
+
 namespace robot_rl {
 
 /// ROS's name of a number's type.
@@ -113,8 +115,8 @@ class CdrWriter {
   std::vector<std::byte> bytes_;
 };
 
-/// Reads a message; `good()` is false if the bytes are not such a message. A second `list` of the same count must be
-/// as long as the first.
+/// Reads a message; `good()` is false if the bytes are not such a message. Numbers of 64 bits with a sign are times. A
+/// second `list` of the same count must be as long as the first.
 class CdrReader {
  public:
   explicit CdrReader(std::span<const std::byte> bytes) : bytes_(bytes) {
@@ -129,6 +131,7 @@ class CdrReader {
       value = byte == 1;
     } else {
       get(&value, sizeof(T), sizeof(T), 1);
+      if constexpr (std::is_same_v<T, std::int64_t>) good_ = good_ && is_time(value);
     }
   }
   template <class T, std::size_t N>

@@ -97,11 +97,7 @@ void close_domain(int id) {
   domains().erase(id);
 }
 
-void on_data(dds_entity_t, void* node_event) {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written =
-      write(static_cast<int>(reinterpret_cast<std::intptr_t>(node_event)), &one, sizeof(one));
-}
+void on_data(dds_entity_t, void* bell) { static_cast<Bell*>(bell)->ring(); }
 
 /// Only the newest data matter: no writer waits for a reader, and a late reader gets no old data.
 dds_qos_t* make_qos(bool reliable, int depth) {
@@ -115,21 +111,43 @@ dds_qos_t* make_qos(bool reliable, int depth) {
 
 }  // namespace
 
+Bell::Bell() : event_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (event_ < 0) throw UserError("transport: DDS: no file descriptor is left for an event");
+}
+
+Bell::~Bell() { close(event_); }
+
+void Bell::ring() noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = write(event_, &one, sizeof(one));
+}
+
+bool Bell::wait(std::int64_t deadline_ns, int also_fd) noexcept {
+  std::array<pollfd, 2> list = {pollfd{event_, POLLIN, 0}, pollfd{also_fd, POLLIN, 0}};
+  for (;;) {
+    const auto left = std::max<std::int64_t>(0, deadline_ns - now_ns());
+    const timespec time = {static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
+    const int ready = ppoll(list.data(), list.size(), &time, nullptr);
+    if (ready > 0) {
+      std::uint64_t rings;
+      [[maybe_unused]] const auto got = read(event_, &rings, sizeof(rings));
+      return true;
+    }
+    if (ready == 0 || errno != EINTR || now_ns() >= deadline_ns) return false;
+  }
+}
+
 DdsNode::DdsNode(const Address& address, int priority) : domain_(std::stoi(address.option("domain", "0"))) {
   open_domain(domain_, address.option("interface", "lo"), priority);
   participant_ = dds_create_participant(static_cast<dds_domainid_t>(domain_), nullptr, nullptr);
-  event_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (participant_ < 0 || event_ < 0) {
-    if (event_ >= 0) close(event_);
+  if (participant_ < 0) {
     close_domain(domain_);
     checked(participant_, "participant");
-    throw UserError("transport: DDS: no file descriptor is left for an event");
   }
 }
 
 DdsNode::~DdsNode() {
   dds_delete(participant_);
-  close(event_);
   close_domain(domain_);
 }
 
@@ -144,27 +162,12 @@ dds_entity_t DdsNode::make_writer(const dds_topic_descriptor_t& type, const char
 dds_entity_t DdsNode::make_reader(const dds_topic_descriptor_t& type, const char* name, bool wakes) {
   const auto topic = checked(dds_create_topic(participant_, &type, name, nullptr, nullptr), name);
   dds_qos_t* qos = make_qos(false, 64);
-  dds_listener_t* listener = dds_create_listener(reinterpret_cast<void*>(static_cast<std::intptr_t>(event_)));
+  dds_listener_t* listener = dds_create_listener(&bell_);
   if (wakes) dds_lset_data_available(listener, on_data);
   const auto reader = dds_create_reader(participant_, topic, qos, listener);
   dds_delete_listener(listener);
   dds_delete_qos(qos);
   return checked(reader, name);
-}
-
-bool DdsNode::wait(std::int64_t deadline_ns, int also_fd) noexcept {
-  std::array<pollfd, 2> list = {pollfd{event_, POLLIN, 0}, pollfd{also_fd, POLLIN, 0}};
-  for (;;) {
-    const auto left = std::max<std::int64_t>(0, deadline_ns - now_ns());
-    const timespec time = {static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
-    const int ready = ppoll(list.data(), list.size(), &time, nullptr);
-    if (ready > 0) {
-      std::uint64_t rings;
-      [[maybe_unused]] const auto got = read(event_, &rings, sizeof(rings));
-      return true;
-    }
-    if (ready == 0 || errno != EINTR || now_ns() >= deadline_ns) return false;
-  }
 }
 
 bool take_sample(dds_entity_t reader, void* message, std::uint64_t* writer) noexcept {

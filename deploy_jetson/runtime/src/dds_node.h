@@ -10,8 +10,25 @@
 
 namespace robot_rl {
 
-inline constexpr int kPolicyReceiver = 75;  // between the policy's thread and the writer's
+inline constexpr int kPolicyReceiver = 75;  // between the policy's thread and the writer's; of our own DDS threads, too
 inline constexpr int kRobotReceiver = 60;   // a simulated robot never delays a policy on the same machine
+
+/// What one thread sleeps on until others ring.
+class Bell {
+ public:
+  /// Throws UserError.
+  Bell();
+  ~Bell();
+  Bell(const Bell&) = delete;
+  Bell& operator=(const Bell&) = delete;
+  void ring() noexcept;
+  /// Sleep until it was rung since the last call, `also_fd` (-1: none) can be read, or the deadline (CLOCK_MONOTONIC)
+  /// passed; returns whether it did not pass.
+  bool wait(std::int64_t deadline_ns, int also_fd) noexcept;
+
+ private:
+  int event_;  // eventfd
+};
 
 /// A domain of this process, on one network interface; created with its first node and deleted with its last.
 class DdsNode {
@@ -24,15 +41,14 @@ class DdsNode {
   DdsNode& operator=(const DdsNode&) = delete;
 
   dds_entity_t make_writer(const dds_topic_descriptor_t& type, const char* name);
-  /// `wakes`: new data end `wait`. A node does not receive the data of its own writers.
+  /// `wakes`: new data ring `bell()`. A node does not receive the data of its own writers.
   dds_entity_t make_reader(const dds_topic_descriptor_t& type, const char* name, bool wakes);
-  /// Sleep until new data came since the last call, `also_fd` can be read, or the deadline (CLOCK_MONOTONIC) passed.
-  bool wait(std::int64_t deadline_ns, int also_fd) noexcept;
+  Bell& bell() noexcept { return bell_; }
 
  private:
   int domain_;
   dds_entity_t participant_ = 0;
-  int event_ = -1;  // eventfd that the library's receiving thread writes to
+  Bell bell_;
 };
 
 /// Take the next sample into `message`; false: none. `writer`: its writer.

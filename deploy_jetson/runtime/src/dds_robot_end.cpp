@@ -53,8 +53,8 @@ class DdsRobotEnd final : public RobotEnd {
 
   bool wait(std::int64_t deadline_ns) noexcept override {
     if (waiting_) return true;
-    if (!held_) return node_.wait(deadline_ns, -1);
-    node_.wait(std::min(deadline_ns, held_until_ns_), -1);
+    if (!held_) return node_.bell().wait(deadline_ns, -1);
+    node_.bell().wait(std::min(deadline_ns, held_until_ns_), -1);
     return true;
   }
 

@@ -1,10 +1,19 @@
-// The policy's end on DDS: rt/lowstate in, rt/lowcmd out, as Unitree's robots speak them.
+// The policy's end on DDS: rt/lowstate in, rt/lowcmd out, as Unitree's robots speak them. The library allocates memory
+// and takes locks without priority inheritance when it reads and writes. So two threads of this end do both, and the
+// loop's threads only exchange copies with them.
+#include <sys/prctl.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
+#include <mutex>
 #include <optional>
+#include <system_error>
+#include <thread>
 
 #include "dds_codec.h"
 #include "dds_node.h"
+#include "dds_sender.h"
 #include "receiver.h"
 #include "robot_rl.h"
 #include "rt.h"
@@ -47,33 +56,48 @@ class DdsTransport final : public Receiver {
         check_crc_(address.flag("crc", true)),
         gamepad_commands_(operator_address.empty() || operator_address == "robot") {}
 
+  ~DdsTransport() override { stop_receiving(); }
   RobotDescription connect(const Contract& contract, double timeout_s) override;
   bool send(const LowCommand& command) noexcept override;
-  void follow(const LowCommand& command) noexcept override;
 
  private:
   bool wait_for_data(std::int64_t deadline_ns, int also_fd) noexcept override {
-    return node_->wait(deadline_ns, also_fd);
+    return arrived_.wait(deadline_ns, also_fd);
   }
   void drain_robot() noexcept override;
+  void start_receiving();
+  void stop_receiving() noexcept;
+  void run() noexcept;
+  // The receiving thread, and `connect` before it runs.
   void check_robot(const unitree::Robot& robot, const Contract& contract);
   void take_messages() noexcept;
   void take_measured() noexcept;
-  void take_gamepad(std::int64_t now) noexcept;
+  void pass_on(std::int64_t now) noexcept;
 
   Address address_;
   bool check_crc_, gamepad_commands_;
   std::optional<unitree::Gamepad> gamepad_;
   std::optional<DdsNode> node_;
   std::unique_ptr<Codec> codec_, other_;  // `other_`: buffer for the commands of others
-  dds_entity_t states_ = 0, commands_ = 0, others_ = 0, infos_ = 0, measured_ = 0;
+  dds_entity_t states_ = 0, others_ = 0, measured_ = 0;
   robot_rl_dds_Measured sample_{};
   std::int64_t measured_ns_ = 0;  // when the newest measured values arrived; 0: never
+  LowState read_;  // the newest
+  bool has_read_ = false;
   TickClock clock_;
   std::uint64_t sequence_ = 0;
   std::uint32_t lost_ = 0;
   std::uint8_t build_ = 0;  // the robot's mode_machine at the beginning
   bool is_checked_ = false;
+  std::thread receiving_;
+  std::atomic<bool> stopping_{false};
+  Bell arrived_;
+  PiMutex mutex_;
+  // Under the lock: what was not yet taken.
+  LowState inbox_;
+  bool inbox_fresh_ = false;
+  OperatorBox remote_;
+  std::optional<DdsSender> sender_;
 };
 
 RobotDescription DdsTransport::connect(const Contract& contract, double timeout_s) {
@@ -88,11 +112,14 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
     throw ContractError("foot_force: the policy reads forces in N, the robot's feet give readings without a unit");
   }
   const auto end = now_ns() + static_cast<std::int64_t>(timeout_s * 1e9);
+  stop_receiving();
+  sender_.reset();
+  has_read_ = false;
   node_.emplace(address_, kPolicyReceiver);
   const auto listened = now_ns() + kListenNs;
   if (address_.flag("states", true) && contract.measured_size > contract.received_size) {
     measured_ = node_->make_reader(robot_rl_dds_Measured_desc, "rt/robot_rl/measured", true);
-    for (take_measured(); measured_ns_ == 0 && now_ns() < end; take_measured()) node_->wait(end, -1);
+    for (take_measured(); measured_ns_ == 0 && now_ns() < end; take_measured()) node_->bell().wait(end, -1);
     if (measured_ns_ == 0) {
       throw UserError("transport: the policy reads measured values, and none came on rt/robot_rl/measured (" +
                       address_.text + "); start what measures them");
@@ -107,9 +134,9 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
   gamepad_.emplace(contract, address_.option("dead_man", ""));
   states_ = node_->make_reader(codec_->state_type(), "rt/lowstate", true);
   others_ = node_->make_reader(other_->command_type(), "rt/lowcmd", false);
-  while (!fresh_) {
+  while (!has_read_) {
     take_messages();
-    if (fresh_) break;
+    if (has_read_) break;
     if (now_ns() >= end) {
       char line[160];
       std::snprintf(line, sizeof(line), "transport: no state on rt/lowstate within %g s (%s)%s", timeout_s,
@@ -117,22 +144,22 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
                     counters_.damaged > 0 ? ", only some with a wrong checksum" : "; is this the right interface?");
       throw UserError(line);
     }
-    node_->wait(end, -1);
+    node_->bell().wait(end, -1);
   }
   check_robot(robot, contract);
-  commands_ = node_->make_writer(codec_->command_type(), "rt/lowcmd");
-  infos_ = node_->make_writer(robot_rl_dds_CommandInfo_desc, "rt/robot_rl/command");
+  newest_ = read_;
+  const auto commands = node_->make_writer(codec_->command_type(), "rt/lowcmd");
+  const auto infos = node_->make_writer(robot_rl_dds_CommandInfo_desc, "rt/robot_rl/command");
+  sender_.emplace(*codec_, commands, infos, commander_, counters_);
   if (address_.flag("states", true)) {
-    while (now_ns() < listened) {
-      node_->wait(listened, -1);
-      drain_robot();
-    }
+    start_receiving();
+    sleep_until(listened);
   } else {
     dds_delete(others_);
     others_ = 0;
     dds_delete(states_);
     states_ = 0;
-    fresh_ = false;
+    inbox_fresh_ = false;
   }
   return description;
 }
@@ -152,7 +179,7 @@ void DdsTransport::check_robot(const unitree::Robot& robot, const Contract& cont
       if (!answers[joint]) missing += (missing.empty() ? "" : ", ") + contract.joints[joint].name;
     }
     if (missing.empty() || now_ns() >= end) break;
-    node_->wait(end, -1);
+    node_->bell().wait(end, -1);
     take_messages();
   }
   std::string off;
@@ -171,10 +198,44 @@ void DdsTransport::check_robot(const unitree::Robot& robot, const Contract& cont
   is_checked_ = true;
 }
 
+void DdsTransport::start_receiving() {
+  try {
+    receiving_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    throw UserError(std::string("transport: DDS: a thread cannot be started: ") + error.what());
+  }
+}
+
+void DdsTransport::stop_receiving() noexcept {
+  if (!receiving_.joinable()) return;
+  stopping_ = true;
+  node_->bell().ring();
+  receiving_.join();
+  stopping_ = false;
+}
+
+void DdsTransport::run() noexcept {
+  prctl(PR_SET_NAME, "dds-receive", 0, 0, 0);
+  std::string why;
+  set_fifo(kPolicyReceiver, why);  // that it is not permitted is said of the loop's threads
+  prefault_stack();
+  while (!stopping_) {
+    const auto before = allocations();
+    take_messages();
+    std::uint64_t writer;
+    while (take_sample(others_, other_->command(), &writer)) watch_.found(now_ns());
+    counters_.allocations.fetch_add(allocations() - before, std::memory_order_relaxed);
+    node_->bell().wait(INT64_MAX, -1);
+  }
+}
+
 void DdsTransport::drain_robot() noexcept {
-  take_messages();
-  std::uint64_t writer;
-  while (others_ != 0 && take_sample(others_, other_->command(), &writer)) watch_.found(now_ns());
+  const std::lock_guard lock(mutex_);
+  if (inbox_fresh_) newest_ = inbox_;
+  fresh_ = fresh_ || inbox_fresh_;
+  inbox_fresh_ = false;
+  OperatorInput input;
+  if (remote_.take(input)) box_.put(input, kGamepad, input.receive_time_ns);
 }
 
 /// The newest values of what is measured around the robot; they belong to every state until newer ones come.
@@ -185,11 +246,11 @@ void DdsTransport::take_measured() noexcept {
       continue;
     }
     measured_ns_ = now_ns();
-    newest_.measured_count = static_cast<std::int32_t>(sample_.count);
-    std::copy_n(sample_.values, sample_.count, newest_.measured);
+    read_.measured_count = static_cast<std::int32_t>(sample_.count);
+    std::copy_n(sample_.values, sample_.count, read_.measured);
   }
   // The safety layer refuses a state that lacks them.
-  if (measured_ != 0 && now_ns() - measured_ns_ > kMeasuredNs) newest_.measured_count = 0;
+  if (measured_ != 0 && now_ns() - measured_ns_ > kMeasuredNs) read_.measured_count = 0;
 }
 
 void DdsTransport::take_messages() noexcept {
@@ -200,23 +261,23 @@ void DdsTransport::take_messages() noexcept {
       count(counters_.old);
       continue;
     }
-    if (!codec_->read_state(newest_, check_crc_)) {
+    if (!codec_->read_state(read_, check_crc_)) {
       count(counters_.damaged);
       continue;
     }
     if (is_checked_ && codec_->mode_machine() != build_) {  // It is another robot now: every motor has a fault.
-      std::fill_n(newest_.motor_fault, newest_.joints, ~std::uint32_t{0});
+      std::fill_n(read_.motor_fault, read_.joints, ~std::uint32_t{0});
     }
     // Without a counter of milliseconds the time of arrival is used; a state with an unchanged counter keeps its
     // number, so that a frozen counter is detected.
-    const auto before = newest_.robot_time_ns;
-    newest_.robot_time_ns = codec_->tick() == 0 ? now : clock_.extend(codec_->tick());
-    if (sequence_ == 0 || newest_.robot_time_ns != before) ++sequence_;
-    newest_.sequence = sequence_;
-    newest_.receive_time_ns = now;
-    fresh_ = true;
+    const auto before = read_.robot_time_ns;
+    read_.robot_time_ns = codec_->tick() == 0 ? now : clock_.extend(codec_->tick());
+    if (sequence_ == 0 || read_.robot_time_ns != before) ++sequence_;
+    read_.sequence = sequence_;
+    read_.receive_time_ns = now;
+    has_read_ = true;
     count(counters_.states);
-    take_gamepad(now);
+    pass_on(now);
   }
   dds_sample_lost_status_t lost;
   if (states_ != 0 && dds_get_sample_lost_status(states_, &lost) == DDS_RETCODE_OK && lost.total_count != lost_) {
@@ -225,37 +286,26 @@ void DdsTransport::take_messages() noexcept {
   }
 }
 
-/// The remote control is the operator if no other one is configured; its button for damping always works.
-void DdsTransport::take_gamepad(std::int64_t now) noexcept {
+/// The loop's threads take the newest state. The remote control is the operator if no other one is configured; its
+/// button for damping always works.
+void DdsTransport::pass_on(std::int64_t now) noexcept {
   OperatorInput input;
-  if (!gamepad_->read(codec_->remote(), now, input)) return;
-  if (gamepad_commands_ || input.request == Request::kDamp) box_.put(input, kGamepad, now);
+  const bool heard = gamepad_->read(codec_->remote(), now, input);
+  {
+    const std::lock_guard lock(mutex_);
+    inbox_ = read_;
+    inbox_fresh_ = true;
+    if (heard && (gamepad_commands_ || input.request == Request::kDamp)) remote_.put(input, kGamepad, now);
+  }
+  arrived_.ring();
 }
 
 bool DdsTransport::send(const LowCommand& command) noexcept {
-  if (commands_ == 0 || command.joints != newest_.joints) {
+  if (!sender_ || command.joints != newest_.joints) {
     count(counters_.send_failed);
     return false;
   }
-  codec_->write_command(command);
-  const bool sent = dds_write(commands_, codec_->command()) == DDS_RETCODE_OK;
-  count(sent ? counters_.commands : counters_.send_failed);
-  return sent;
-}
-
-void DdsTransport::follow(const LowCommand& command) noexcept {
-  if (infos_ == 0 || command.joints != newest_.joints) return;
-  const robot_rl_dds_CommandInfo info = {command.sequence,
-                                         commander_,
-                                         command.state_sequence,
-                                         command.state_robot_time_ns,
-                                         command.state_age_ns,
-                                         command.send_time_ns,
-                                         codec_->command_crc(),
-                                         static_cast<std::uint8_t>(command.phase),
-                                         static_cast<std::uint8_t>(command.fault),
-                                         static_cast<std::uint8_t>(command.from_policy)};
-  dds_write(infos_, &info);
+  return sender_->pass(command);
 }
 
 }  // namespace

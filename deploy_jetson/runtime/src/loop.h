@@ -33,7 +33,7 @@ struct LoopOptions {
 
 /// Resources that a thread used between start and stop.
 struct ThreadUse {
-  std::uint64_t allocations = 0;          // calls of operator new, those inside the network left out
+  std::uint64_t allocations = 0;          // of any library, those inside the network left out
   std::uint64_t network_allocations = 0;  // those inside the network's library
   long minor_faults = 0, major_faults = 0;
 };

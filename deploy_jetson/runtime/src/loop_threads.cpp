@@ -258,7 +258,6 @@ std::int64_t Loop::send(bool from_policy, LowCommand& command, EventRing* ring) 
   commander_.command(now, from_policy, command);
   const bool sent = transport_->send(command);
   const std::int64_t done = now_ns();
-  transport_->follow(command);
   if (watchdog_) watchdog_->beat(done, command.sequence);
   if (!sent) ++counters_.send_failed;
   if (ring) push_command(*ring, order_++, now, command);

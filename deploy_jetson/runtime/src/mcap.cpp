@@ -14,6 +14,7 @@ namespace robot_rl {
 namespace {
 
 constexpr std::size_t kChunkBytes = std::size_t{1} << 19;
+constexpr std::size_t kPieceBytes = std::size_t{1} << 16;
 constexpr std::size_t kRecordHead = 9;  // operation and length
 
 std::span<const std::byte> as_bytes(std::string_view text) {
@@ -28,7 +29,41 @@ std::string record(McapOp op, std::string_view content) {
   return bytes.text();
 }
 
+void write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const auto count = ::write(file, text.data(), text.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw std::system_error(errno, std::generic_category());
+    text.remove_prefix(static_cast<std::size_t>(count));
+  }
+}
+
 }  // namespace
+
+McapSpill::McapSpill(const std::filesystem::path& beside) {
+  std::string name = beside.string() + ".XXXXXX";
+  file_ = ::mkostemp(name.data(), O_CLOEXEC);
+  if (file_ < 0) throw std::system_error(errno, std::generic_category());
+  ::unlink(name.c_str());
+}
+
+McapSpill::~McapSpill() { ::close(file_); }
+
+void McapSpill::add(McapOp op, std::string_view content) {
+  const auto text = record(op, content);
+  write_all(file_, text);
+  bytes_ += text.size();
+  ++count_;
+}
+
+std::string_view McapSpill::read_piece(std::uint64_t at, std::string& piece) const {
+  piece.resize(std::min<std::uint64_t>(bytes_ - at, kPieceBytes));
+  auto count = ::pread(file_, piece.data(), piece.size(), static_cast<off_t>(at));
+  while (count < 0 && errno == EINTR) count = ::pread(file_, piece.data(), piece.size(), static_cast<off_t>(at));
+  if (count <= 0) throw std::system_error(count < 0 ? errno : EIO, std::generic_category());
+  piece.resize(static_cast<std::size_t>(count));
+  return piece;
+}
 
 void McapBytes::string(std::string_view value) {
   number(static_cast<std::uint32_t>(value.size()));
@@ -48,7 +83,8 @@ void McapBytes::raw(std::span<const std::byte> value) {
   text_.append(reinterpret_cast<const char*>(value.data()), value.size());
 }
 
-McapWriter::McapWriter(const std::filesystem::path& path, std::string_view profile, std::string_view library) {
+McapWriter::McapWriter(const std::filesystem::path& path, std::string_view profile, std::string_view library)
+    : chunk_index_(path), metadata_index_(path), attachment_index_(path) {
   file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file_ < 0) throw std::system_error(errno, std::generic_category());
   chunk_.reserve(kChunkBytes + (std::size_t{1} << 17));
@@ -71,13 +107,8 @@ McapWriter::~McapWriter() {
 
 void McapWriter::write(std::string_view text) {
   crc_ = crc32(as_bytes(text), crc_);
-  while (!text.empty()) {
-    const auto count = ::write(file_, text.data(), text.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw std::system_error(errno, std::generic_category());
-    text.remove_prefix(static_cast<std::size_t>(count));
-    at_ += static_cast<std::uint64_t>(count);
-  }
+  write_all(file_, text);
+  at_ += text.size();
 }
 
 McapWriter::Place McapWriter::write_record(McapOp op, std::string_view content) {
@@ -118,7 +149,7 @@ void McapWriter::metadata(std::string_view name, const McapMap& values) {
   index.number(place.at);
   index.number(place.length);
   index.string(name);
-  metadata_index_.push_back(index.text());
+  metadata_index_.add(McapOp::kMetadataIndex, index.text());
 }
 
 void McapWriter::attachment(std::string_view name, std::string_view media_type, std::uint64_t time_ns,
@@ -140,7 +171,7 @@ void McapWriter::attachment(std::string_view name, std::string_view media_type, 
   index.number<std::uint64_t>(data.size());
   index.string(name);
   index.string(media_type);
-  attachment_index_.push_back(index.text());
+  attachment_index_.add(McapOp::kAttachmentIndex, index.text());
 }
 
 void McapWriter::message(std::uint16_t channel, std::uint32_t sequence, std::uint64_t time_ns,
@@ -207,62 +238,61 @@ void McapWriter::flush() {
   index.string("");
   index.number<std::uint64_t>(chunk_.size());
   index.number<std::uint64_t>(chunk_.size());
-  chunk_index_.push_back(index.text());
+  chunk_index_.add(McapOp::kChunkIndex, index.text());
   chunk_.clear();
 }
 
-void McapWriter::write_group(McapOp op, const std::vector<std::string>& records, std::string& summary,
-                             McapBytes& offsets) {
-  if (records.empty()) return;
-  const auto start = at_ + summary.size();
-  for (const auto& text : records) summary += text;
+/// Note where a group of records of one kind is, which ends here.
+void McapWriter::add_offset(McapOp op, std::uint64_t start, McapBytes& offsets) const {
+  if (start == at_) return;
   McapBytes content;
   content.number(static_cast<std::uint8_t>(op));
   content.number(start);
-  content.number<std::uint64_t>(at_ + summary.size() - start);
+  content.number<std::uint64_t>(at_ - start);
   offsets.raw(record(McapOp::kSummaryOffset, content.text()));
 }
 
+void McapWriter::write_group(McapOp op, const McapSpill& records, McapBytes& offsets) {
+  const auto start = at_;
+  records.read([this](std::string_view piece) { write(piece); });
+  add_offset(op, start, offsets);
+}
+
 void McapWriter::write_summary() {
-  const auto wrapped = [](McapOp op, const std::vector<std::string>& contents) {
-    std::vector<std::string> records;
-    for (const auto& content : contents) records.push_back(record(op, content));
-    return records;
-  };
-  std::vector<std::string> schemas, channels;
   McapBytes counts, statistics, offsets, footer;
+  const auto summary_at = at_;
+  crc_ = 0;
+  for (const auto& channel : channels_) write(channel.schema_record);
+  add_offset(McapOp::kSchema, summary_at, offsets);
+  const auto channels_at = at_;
   for (std::size_t k = 0; k < channels_.size(); ++k) {
-    schemas.push_back(channels_[k].schema_record);
-    channels.push_back(channels_[k].channel_record);
+    write(channels_[k].channel_record);
     counts.number(static_cast<std::uint16_t>(k + 1));
     counts.number(channels_[k].messages);
   }
+  add_offset(McapOp::kChannel, channels_at, offsets);
   statistics.number(messages_);
-  statistics.number(static_cast<std::uint16_t>(schemas.size()));
-  statistics.number(static_cast<std::uint32_t>(channels.size()));
-  statistics.number(static_cast<std::uint32_t>(attachment_index_.size()));
-  statistics.number(static_cast<std::uint32_t>(metadata_index_.size()));
-  statistics.number(static_cast<std::uint32_t>(chunk_index_.size()));
+  statistics.number(static_cast<std::uint16_t>(channels_.size()));
+  statistics.number(static_cast<std::uint32_t>(channels_.size()));
+  statistics.number(attachment_index_.count());
+  statistics.number(metadata_index_.count());
+  statistics.number(chunk_index_.count());
   statistics.number(first_ns_);
   statistics.number(last_ns_);
   statistics.string(counts.text());
-  const auto summary_at = at_;
-  std::string summary;
-  write_group(McapOp::kSchema, schemas, summary, offsets);
-  write_group(McapOp::kChannel, channels, summary, offsets);
-  write_group(McapOp::kStatistics, wrapped(McapOp::kStatistics, {statistics.text()}), summary, offsets);
-  write_group(McapOp::kChunkIndex, wrapped(McapOp::kChunkIndex, chunk_index_), summary, offsets);
-  write_group(McapOp::kAttachmentIndex, wrapped(McapOp::kAttachmentIndex, attachment_index_), summary, offsets);
-  write_group(McapOp::kMetadataIndex, wrapped(McapOp::kMetadataIndex, metadata_index_), summary, offsets);
-  const auto offsets_at = summary_at + summary.size();
-  summary += offsets.text();
+  const auto statistics_at = write_record(McapOp::kStatistics, statistics.text()).at;
+  add_offset(McapOp::kStatistics, statistics_at, offsets);
+  write_group(McapOp::kChunkIndex, chunk_index_, offsets);
+  write_group(McapOp::kAttachmentIndex, attachment_index_, offsets);
+  write_group(McapOp::kMetadataIndex, metadata_index_, offsets);
+  const auto offsets_at = at_;
+  write(offsets.text());
   // The footer's checksum covers everything from the start of the summary to itself.
   footer.number(static_cast<std::uint8_t>(McapOp::kFooter));
   footer.number<std::uint64_t>(20);
   footer.number(summary_at);
   footer.number(offsets_at);
-  footer.number(crc32(as_bytes(footer.text()), crc32(as_bytes(summary))));
-  write(summary);
+  footer.number(crc32(as_bytes(footer.text()), crc_));
   write(footer.text());
 }
 

@@ -54,6 +54,33 @@ class McapBytes {
   std::string text_;
 };
 
+/// Records of the summary, kept in a file without a name until the summary is written: memory does not grow with their
+/// number. Every call may throw std::system_error.
+class McapSpill {
+ public:
+  /// Create the file in the folder of `beside`.
+  explicit McapSpill(const std::filesystem::path& beside);
+  ~McapSpill();
+  McapSpill(const McapSpill&) = delete;
+  McapSpill& operator=(const McapSpill&) = delete;
+  void add(McapOp op, std::string_view content);
+  std::uint32_t count() const { return count_; }
+  std::uint64_t bytes() const { return bytes_; }
+  /// Call `use(text)` with all records, piece by piece.
+  template <class Use>
+  void read(Use&& use) const {
+    std::string piece;
+    for (std::uint64_t at = 0; at < bytes_; at += piece.size()) use(read_piece(at, piece));
+  }
+
+ private:
+  std::string_view read_piece(std::uint64_t at, std::string& piece) const;
+
+  int file_ = -1;
+  std::uint32_t count_ = 0;
+  std::uint64_t bytes_ = 0;
+};
+
 /// One file being written. Every call may throw std::system_error if writing fails.
 class McapWriter {
  public:
@@ -94,13 +121,14 @@ class McapWriter {
   Place write_record(McapOp op, std::string_view content);
   void write(std::string_view text);
   void write_summary();
-  void write_group(McapOp op, const std::vector<std::string>& records, std::string& summary, McapBytes& offsets);
+  void add_offset(McapOp op, std::uint64_t start, McapBytes& offsets) const;
+  void write_group(McapOp op, const McapSpill& records, McapBytes& offsets);
 
   int file_ = -1;
   std::uint64_t at_ = 0;
-  std::uint32_t crc_ = 0;
+  std::uint32_t crc_ = 0;  // of the data section, then of the summary
   std::vector<Channel> channels_;
-  std::vector<std::string> chunk_index_, metadata_index_, attachment_index_;
+  McapSpill chunk_index_, metadata_index_, attachment_index_;
   std::string chunk_;
   std::uint64_t chunk_first_ns_ = 0, chunk_last_ns_ = 0, first_ns_ = 0, last_ns_ = 0, messages_ = 0;
 };

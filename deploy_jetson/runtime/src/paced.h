@@ -22,7 +22,7 @@ struct PacedLatency {
   double p50_us = 0, p99_us = 0, p999_us = 0, max_us = 0;
   double rehearsal_p50_us = 0;              // duration of the warming before a run
   double late_p50_us = 0, late_p99_us = 0;  // from the scheduled to the actual start of a run
-  double allocations_per_run = 0;  // calls of operator new inside the network's library
+  double allocations_per_run = 0;  // inside the network's library
   long page_faults = 0;            // of the measuring thread, over all runs
   std::string refused;  // why priority or core were not permitted; empty: permitted, or not requested
 };

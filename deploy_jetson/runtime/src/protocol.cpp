@@ -67,6 +67,7 @@ class Unpacker {
   T get() {
     T value{};
     get_bytes(&value, sizeof(T));
+    if constexpr (std::is_same_v<T, std::int64_t>) fail_ = fail_ || !is_time(value);
     return value;
   }
   template <class T>

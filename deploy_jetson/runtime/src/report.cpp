@@ -56,6 +56,7 @@ std::string transport_counters(const TransportCounters& counters) {
       .add("damaged", counters.damaged)
       .add("foreign", counters.foreign)
       .add("send_failed", counters.send_failed)
+      .add("allocations", counters.allocations)
       .str();
 }
 

@@ -57,7 +57,8 @@ struct PageFaults {
   long minor = 0, major = 0;
 };
 PageFaults page_faults() noexcept;
-/// Calls of operator new by the calling thread so far (counted in every program that links this core).
+/// Calls of malloc, calloc, realloc and so on by the calling thread so far, in any library (counted in robot-rl-infer;
+/// 0 in other programs).
 std::uint64_t allocations() noexcept;
 
 /// A value with one writer and any number of readers, none of which waits for another.

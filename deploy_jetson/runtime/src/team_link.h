@@ -35,7 +35,6 @@ class TeamLink final : public Transport {
   bool take_state(LowState& state) noexcept override;
   bool take_operator(OperatorInput& input) noexcept override { return inner_->take_operator(input); }
   bool send(const LowCommand& command) noexcept override { return inner_->send(command); }
-  void follow(const LowCommand& command) noexcept override { inner_->follow(command); }
   bool second_commander() const noexcept override { return inner_->second_commander(); }
   TransportCounters counters() const noexcept override { return inner_->counters(); }
   std::string identity() const override { return inner_->identity(); }

@@ -10,7 +10,8 @@ namespace robot_rl {
 TransportCounters AtomicCounters::get() const noexcept {
   constexpr auto kOrder = std::memory_order_relaxed;
   return {states.load(kOrder), commands.load(kOrder), lost.load(kOrder),    duplicate.load(kOrder),
-          old.load(kOrder),    damaged.load(kOrder),  foreign.load(kOrder), send_failed.load(kOrder)};
+          old.load(kOrder),    damaged.load(kOrder),  foreign.load(kOrder), send_failed.load(kOrder),
+          allocations.load(kOrder)};
 }
 
 std::vector<int> fit_robot(const Contract& contract, const RobotDescription& robot) {

@@ -21,6 +21,7 @@ struct RobotDescription {
 
 struct TransportCounters {
   std::uint64_t states = 0, commands = 0, lost = 0, duplicate = 0, old = 0, damaged = 0, foreign = 0, send_failed = 0;
+  std::uint64_t allocations = 0;  // by a thread that sends, for which the caller of `send` does not wait
 };
 
 /// One end at the policy's side. Nothing is allocated after `connect`.
@@ -38,11 +39,9 @@ class Transport {
   /// Take the newest message of the operator, if it was not taken before; a request to damp is never replaced by a
   /// later message.
   virtual bool take_operator(OperatorInput& input) noexcept = 0;
-  /// Send; callers ensure that one thread sends at a time. False if the system refused.
+  /// Send, or hand over to a thread that sends; callers ensure that one thread sends at a time. False if the system
+  /// refused: of what is handed over, the last one that was sent.
   virtual bool send(const LowCommand& command) noexcept = 0;
-  /// Right after `send`, with the same command: send the information that its message has no field for; the motors do
-  /// not wait for that.
-  virtual void follow(const LowCommand&) noexcept {}
   /// Whether another program commanded the robot within the last half second.
   virtual bool second_commander() const noexcept = 0;
   virtual TransportCounters counters() const noexcept = 0;

@@ -14,7 +14,7 @@ namespace robot_rl {
 /// TransportCounters that one thread counts and others read.
 struct AtomicCounters {
   std::atomic<std::uint64_t> states{0}, commands{0}, lost{0}, duplicate{0}, old{0}, damaged{0}, foreign{0},
-      send_failed{0};
+      send_failed{0}, allocations{0};
   TransportCounters get() const noexcept;
 };
 

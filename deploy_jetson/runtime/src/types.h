@@ -11,6 +11,12 @@ inline constexpr int kMaxHeights = 1024;
 inline constexpr int kMaxMeasured = 1024;
 inline constexpr int kMaxCommand = 96;
 
+/// Whether a time from outside [ns] may be used: no difference of two overflows. Unix time may be, until 2116.
+inline constexpr bool is_time(std::int64_t time_ns) {
+  constexpr std::int64_t kEnd = std::int64_t{1} << 62;
+  return time_ns > -kEnd && time_ns < kEnd;
+}
+
 /// One state of the robot. Joints are in the contract's order; a transport resolves them by name.
 struct LowState {
   std::uint64_t sequence = 0;         // of the robot, one more with each state

@@ -2,6 +2,7 @@
 #include "backend.h"
 #include "bundle.h"
 #include "options.h"
+#include "rt.h"
 #include "safety.h"
 #include "transport.h"
 
@@ -17,6 +18,7 @@ namespace {
 
 }  // namespace
 
+ROBOT_RL_STAND_IN std::uint64_t allocations() noexcept { return 0; }
 ROBOT_RL_STAND_IN int run_robot(const Options&) { unavailable("running a robot"); }
 ROBOT_RL_STAND_IN int run_bench(const Options&) { unavailable("--bench"); }
 ROBOT_RL_STAND_IN int run_replay(const Options&) { unavailable("--replay"); }

@@ -153,7 +153,6 @@ class Guard {
     command_.send_time_ns = now;
     command_.fault = dead_ ? Fault::kInternal : Fault::kStalled;
     transport_->send(command_);
-    transport_->follow(command_);
   }
 
   void drain(std::int64_t now) {

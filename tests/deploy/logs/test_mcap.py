@@ -1,6 +1,8 @@
 """The log as others read it: MCAP by its own library, messages by their ROS definitions, and nothing lost."""
 
+import ctypes
 import json
+import struct
 import subprocess
 import sys
 
@@ -126,3 +128,37 @@ def test_a_full_disk_stops_the_log_and_nothing_else(rt, go2_bundle, tmp_path):
     assert "full.mcap: File too large" in done.stdout
     about = rt.log_about(path)
     assert about["cut"] is True
+
+
+class Heap(ctypes.Structure):
+    """What glibc's mallinfo2() returns; uordblks: bytes that are in use."""
+
+    _fields_ = (
+        *((name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks")),
+        *((name, ctypes.c_size_t) for name in ("uordblks", "fordblks", "keepcost")),
+    )
+
+
+def test_the_memory_of_a_writer_does_not_grow_with_its_chunks_and_attachments(rt, tmp_path):
+    """A log of hours has its index of chunks in locked memory otherwise; the finished file has all of it."""
+    used = ctypes.CDLL(None).mallinfo2
+    used.restype = Heap
+    path, count = tmp_path / "long.mcap", 5000
+    writer = rt.McapWriter(path)
+    begin = 0
+    for k in range(count):
+        if k == 100:
+            begin = used().uordblks
+        writer.message(k, struct.pack("<I", k))
+        writer.attachment(f"file.{k}", k, b"x")
+    grown = used().uordblks - begin
+    writer.finish()
+    assert grown < 20_000
+    assert [item.name for item in tmp_path.iterdir()] == ["long.mcap"]
+    with path.open("rb") as file:
+        reader = mcap_reader.make_reader(file, validate_crcs=True)
+        summary = reader.get_summary()
+        assert len(summary.chunk_indexes) == summary.statistics.chunk_count == count
+        assert len(summary.attachment_indexes) == summary.statistics.attachment_count == count
+        found = [struct.unpack("<I", message.data)[0] for _, _, message in reader.iter_messages(start_time=4000)]
+    assert found == list(range(4000, count))

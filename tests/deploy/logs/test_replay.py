@@ -1,6 +1,7 @@
 """A log played back gives every command again, bit for bit; one changed bit is found, and damage is said in a line."""
 
 import math
+import struct
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -34,6 +35,14 @@ def test_faults_and_missed_deadlines_are_played_back(rt, record):
     result = rt.replay_log(record(after=hurt))
     assert result["difference"] == ""
     assert result["commands"] == 665
+
+
+@pytest.mark.parametrize("time_ns", [2**62, -(2**63)])
+def test_a_time_of_which_no_difference_can_be_taken_is_damage(rt, record, change, time_ns):
+    path = record(ticks=20)
+    change(path, lambda channel, message: message[:12] + struct.pack("<q", time_ns) + message[20:])
+    with pytest.raises(rt.UserError, match="damaged: a message of /event .* cannot be read"):
+        rt.replay_log(path)
 
 
 @pytest.fixture(scope="module")

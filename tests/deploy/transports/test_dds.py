@@ -369,6 +369,7 @@ def remote(domain, tools):
         end, client, contract, _ = ends(domain, "unitree_go2", policy=options)
         state = tools.state(0, joints=12, feet=4, temperature_c=30, robot_time_ns=5 * 10**9)
         connect(end, client, contract, state, tools)
+        drain(end, client)
 
         def hear(pushed=None):
             """The command after one more state; `pushed`: the sticks move to this. None: nobody is heard."""

@@ -111,6 +111,17 @@ def test_not_a_number_is_carried_as_it_is():
     assert np.isposinf(back.joint_pos[1])
 
 
+@pytest.mark.parametrize("time_ns", [2**62, -(2**62), 2**63 - 1, -(2**63)])
+def test_a_time_of_which_no_difference_can_be_taken_is_refused(time_ns):
+    state, command = rt.LowState(), rt.LowCommand()
+    state.joints = command.joints = command.commander = 1
+    inside = time_ns // abs(time_ns) * (2**62 - 1)
+    for robot_time_ns, is_read in ((inside, True), (time_ns, False)):
+        state.robot_time_ns = command.state_robot_time_ns = robot_time_ns
+        assert (rt.read_state(rt.write_state(state, 1)) is not None) is is_read
+        assert (rt.read_command(rt.write_command(command, 1)) is not None) is is_read
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("joints", 65), ("joints", -1), ("feet", 9), ("heights", 1025), ("measured_count", 1025)]
 )
