@@ -60,6 +60,15 @@ def pair(request, domain, tools):
     return end, client, names, motors
 
 
+def drain(end, client):
+    """Take what is still on its way."""
+    while end.wait(0.05):
+        while end.take_command() is not None:
+            pass
+    while client.wait(0.05):
+        client.take_state()
+
+
 def connect(end, client, contract, state, tools):
     """Connect while the robot sends states."""
     import threading
@@ -72,6 +81,7 @@ def connect(end, client, contract, state, tools):
         end.send_state(state)
         thread.join(0.01)
     assert result
+    drain(end, client)
 
 
 @pytest.fixture
@@ -89,16 +99,8 @@ def meet(end, client, state, command, tools):
         client.wait(0.005)
         client.take_state()
         if end.take_command() is not None:
-            return
+            return drain(end, client)
     raise AssertionError("no command arrived")
-
-
-def drain(end, client):
-    while end.wait(0.05):
-        while end.take_command() is not None:
-            pass
-    while client.wait(0.05):
-        client.take_state()
 
 
 def test_states_and_commands_by_name(pair, tools):
@@ -106,7 +108,6 @@ def test_states_and_commands_by_name(pair, tools):
     count = len(names)
     state = tools.state(0, joints=count, robot_time_ns=10**12, feet=4 if "FL_hip_joint" in motors else 0)
     meet(end, client, state, tools.command(1, joints=count), tools)
-    drain(end, client)
     values = np.arange(count) + 1.0
     state.joint_pos, state.joint_vel, state.joint_effort = values, -values, 10 * values
     state.temperature_c = 20 + values
@@ -145,7 +146,6 @@ def test_equal_commands_keep_their_own_numbers(pair, tools):
     end, client, names, motors = pair
     state = tools.state(0, joints=len(names), feet=4 if "FL_hip_joint" in motors else 0, robot_time_ns=10**12)
     meet(end, client, state, tools.command(1, joints=len(names)), tools)
-    drain(end, client)
     for sequence in (11, 12, 13):
         client.send(tools.command(sequence, joints=len(names)))
     client.send(tools.command(14, joints=len(names), tau=[1.0]))
@@ -157,7 +157,6 @@ def test_a_state_with_a_bit_turned_is_damaged(pair, tools):
     end, client, names, motors = pair
     state = tools.state(0, joints=len(names), feet=4 if "FL_hip_joint" in motors else 0, robot_time_ns=10**12)
     meet(end, client, state, tools.command(1, joints=len(names)), tools)
-    drain(end, client)
     before = client.counters
     for bit in (0, 31, 32 * len(names) + 5):
         state.robot_time_ns += 2_000_000
@@ -178,6 +177,8 @@ def test_motor_faults_of_the_g1(domain, tools):
     state = tools.state(0, joints=29)
     state.motor_fault = [0, 5]
     connect(end, client, contract, state, tools)
+    state.robot_time_ns += 2_000_000
+    end.send_state(state)
     got = tools.take_state(client)
     assert got.motor_fault[names.index(motors[1])] == 5
     assert np.count_nonzero(got.motor_fault) == 1
@@ -232,7 +233,6 @@ def test_a_state_that_was_overtaken_is_not_used(domain, tools):
     end, client, contract, _ = ends(domain, "unitree_go2")
     state = tools.state(0, joints=12, feet=4, temperature_c=30, robot_time_ns=10**12)
     connect(end, client, contract, state, tools)
-    drain(end, client)
     state.robot_time_ns += 20_000_000
     end.send_state(state)
     newest = tools.take_state(client).robot_time_ns
@@ -274,7 +274,6 @@ def test_a_motor_that_goes_off_or_whose_messages_get_lost_has_a_fault(domain, to
     names, _ = contract_for("unitree_go2")
     state = tools.state(0, joints=12, feet=4, temperature_c=30)
     connect(end, client, contract, state, tools)
-    drain(end, client)
 
     def faults(motor_fault, states):
         state.motor_fault = motor_fault
@@ -313,7 +312,6 @@ def test_a_robot_that_becomes_another_one_has_motor_faults(domain, tools):
     names, _ = contract_for("unitree_g1")
     state = tools.state(0, joints=29, temperature_c=30)
     connect(end, client, contract, state, tools)
-    drain(end, client)
 
     def faults(robot):
         state.robot_time_ns += 2_000_000
@@ -334,7 +332,6 @@ def test_a_counter_that_stands_still_keeps_its_number(pair, tools):
     end, client, names, motors = pair
     state = tools.state(0, joints=len(names), feet=4 if "FL_hip_joint" in motors else 0, robot_time_ns=5 * 10**9)
     meet(end, client, state, tools.command(1, joints=len(names)), tools)
-    drain(end, client)
     numbers = []
     for step in (2, 0, 0, 2):
         state.robot_time_ns += step * 1_000_000
@@ -369,7 +366,6 @@ def remote(domain, tools):
         end, client, contract, _ = ends(domain, "unitree_go2", policy=options)
         state = tools.state(0, joints=12, feet=4, temperature_c=30, robot_time_ns=5 * 10**9)
         connect(end, client, contract, state, tools)
-        drain(end, client)
 
         def hear(pushed=None):
             """The command after one more state; `pushed`: the sticks move to this. None: nobody is heard."""
