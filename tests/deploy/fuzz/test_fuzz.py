@@ -24,7 +24,19 @@ PARTS = (
     *("contract_precision", "contract_terms", "crc32", "engine_cache", "error", "events", "explore"),
     *("frame_transport", "golden", "json", "json_read", "log_format", "log_reader", "mcap", "no_dds", "npz", "observe"),
     *("onnx_check", "onnx_operators", "options", "plausible", "policy", "processor", "protocol", "receiver", "records"),
-    *("replay", "robot_end", "rt", "safety", "sensors", "settings", "settings_json", "sha256", "shm", "signature"),
+    *(
+        "imu_convention",
+        "replay",
+        "robot_end",
+        "rt",
+        "safety",
+        "sensors",
+        "settings",
+        "settings_json",
+        "sha256",
+        "shm",
+        "signature",
+    ),
     *("team_link", "transport", "types", "udp", "unavailable", "unitree"),
 )
 BUNDLE_TARGETS = ("contract", "golden", "model", "sums")
