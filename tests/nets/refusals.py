@@ -149,6 +149,10 @@ LIGHT = (
 OTHERS = (
     Refusal("check robot=go3", "robot='go3'"),
     Refusal("check robot=nomodule:thing", "robot=nomodule:thing"),
+    Refusal("check robot=os:system", "robot=os:system"),
+    Refusal("profile task=cartpole auxiliaries=[os:system]", "auxiliaries=os:system"),
+    Refusal("profile task=cartpole converter=os:system", "converter=os:system"),
+    Refusal("train task=os:system", "task=os:system"),
     Refusal("compile task=cartpole engine=mujoco", "engine=mujoco"),
     Refusal("compile task=cartpole rewards.upright.weight=big", "rewards.upright.weight='big'"),
     Refusal("compile task=cartpole sim.timestep=9", "sim.timestep=9"),
