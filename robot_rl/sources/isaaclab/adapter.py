@@ -98,10 +98,11 @@ class LabEnv(VecEnv):
         """
         found = self._advance(actions)
         self._obs, reward = self._read(found.obs), found.reward
-        broken = ~torch.isfinite(reward)
+        final = self._obs if found.final is None else self._read(found.final)
+        broken, was_reset = ~torch.isfinite(reward), self._rows(found.was_reset)
         for name in self._groups:
-            group: Any = self._obs[name]
-            broken |= ~torch.isfinite(group).flatten(1).all(dim=1)
+            broken |= ~torch.isfinite(self._obs[name]).flatten(1).all(dim=1)
+            broken |= ~torch.isfinite(final[name]).flatten(1).all(dim=1) & was_reset
         worlds = self._worlds(broken)
         self._over = found.was_reset | worlds
         broken = self._rows(worlds)

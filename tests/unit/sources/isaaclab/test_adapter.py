@@ -117,6 +117,8 @@ def test_a_world_that_breaks_at_its_end_bootstraps_from_no_nonsense():
     assert done.all()
     assert lab.reset_worlds == []
     assert torch.isfinite(extras["final_obs"]["policy"]).all()
+    assert extras["time_outs"].tolist() == [False, True, True]
+    assert int(extras["log"]["worlds/broken"]) == 1
 
 
 def test_episodes_can_be_staggered():
