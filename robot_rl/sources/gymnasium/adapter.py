@@ -76,7 +76,7 @@ class GymEnv(VecEnv):
         self._actions = ActionMap(env.single_action_space, actions)
         self.num_actions, self.action_choices = self._actions.num_actions, self._actions.choices
         limit = getattr(self.cfg, "max_episode_steps", None) if max_episode_length is None else max_episode_length
-        self.max_episode_length = int(limit or 0)
+        self.max_episode_length = max(0, int(limit or 0))  # -1: none, as for `gymnasium.make`.
         fps = env.metadata.get("render_fps") or 0
         self.step_dt = 1.0 / fps if fps > 0 else 1.0
         self._statistics = Statistics(self.num_envs, self.step_dt)
