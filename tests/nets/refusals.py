@@ -188,6 +188,8 @@ OTHERS = (
     Refusal("train task=cartpole num_envs=four", "num_envs=four"),
     Refusal("train task=cartpole rewards.upright.weight=1e39", "rewards.upright.weight=1e+39: must be at most 3.4e+38"),
     Refusal("train task=cartpole seed=-1", "seed=-1"),
+    Refusal("train task=cartpole sim.memory=1e30", "sim.memory=1"),
+    Refusal("train task=cartpole sim.njmax=1e30", "sim.njmax=1"),
     Refusal("train task=cartpole seed=1e400", "seed="),
     Refusal("train task=cartpole rewards.uprihgt.weight=2", "did you mean 'rewards.upright.weight'?"),
     Refusal("train task=cartpole sim=3", "sim=3"),
