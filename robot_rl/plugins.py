@@ -7,7 +7,7 @@ import ast
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from robot_rl_assets import plugins as finder
 from robot_rl_assets.plugins import ALGORITHMS, GROUPS, LAUNCHERS, ROBOTS, SOURCES, TASKS, Plugin, find_plugins
@@ -26,7 +26,10 @@ __all__ = [
     "find_plugins",
     "load",
     "load_reference",
+    "make",
 ]
+
+T = TypeVar("T")
 
 
 def load(group: str, name: str, what: str, own: Iterable[str] = ()) -> Any:
@@ -53,6 +56,14 @@ def load_reference(name: str, what: str) -> Any:
     if ":" not in name:
         raise UserError(f"{what}={name}: must be written module:name, such as {what}=my_package.{what}:make")
     return load("", name, what)
+
+
+def make(found: Any, kind: type[T], line: str, right: str, *arguments: Any) -> T:
+    """Return the object of a kind that a plug-in stands for, as `robot_rl_assets.plugins.make`; raise UserError."""
+    try:
+        return finder.make(found, kind, line, right, *arguments)
+    except finder.PluginError as error:
+        raise UserError(error) from error
 
 
 def describe_all(group: str, what: str, own: Mapping[str, Path]) -> dict[str, str]:

@@ -114,9 +114,9 @@ class Sim:
             require(1 <= getattr(self, name) <= 1000, f"sim.{name}", getattr(self, name), "must be in [1, 1000]")
         require(self.floor_friction >= 0, "sim.floor_friction", self.floor_friction, "must be >= 0")
         require(is_number(self.floor_height), "sim.floor_height", self.floor_height, "must be a finite number [m]")
-        for name in ("nconmax", "njmax", "memory"):
-            value = getattr(self, name)
-            require(value >= 0, f"sim.{name}", value, "must be 0 (the engine's own) or more")
+        for name, most in (("nconmax", 2**31 - 1), ("njmax", 2**31 - 1), ("memory", 2**40)):
+            right = f"must be 0 (the engine's own) or more, and at most {most}"
+            require(0 <= getattr(self, name) <= most, f"sim.{name}", getattr(self, name), right)
 
     @property
     def step_dt(self) -> float:

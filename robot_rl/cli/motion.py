@@ -26,7 +26,7 @@ class Options:
     out: str = option("", "a .png: a film strip; a .npz: the motion; empty shows it in the browser")
     host: str = option("127.0.0.1", "address to listen on; 0.0.0.0 lets other machines in")
     port: int = option(8080, "TCP port; 0 takes a free one", least=0, most=65535)
-    seconds: float = option(0.0, "stop after this long [s]; 0 runs until Ctrl-C", least=0)
+    seconds: float = option(0.0, "stop after this long [s]; 0 runs until Ctrl-C", least=0, most=1e6)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -275,7 +275,8 @@ def compare_metrics(first: Summary, second: Summary, episodes: int) -> dict[str,
 def evaluate_episodes(env: Any, policy: TorchPolicy, episodes: int, max_steps: int) -> dict[str, Any]:
     """Run whole episodes of a policy without exploration, for their return.
 
-    Every world runs its share of them from the first on, so that short episodes do not displace long ones.
+    Every world runs its share of them from the first on, so that short episodes do not displace long ones. An episode
+    that ends in quarantine does not count.
 
     Args:
         env: An `rsl_rl.env.VecEnv`, just reset.
@@ -317,8 +318,11 @@ def evaluate_episodes(env: Any, policy: TorchPolicy, episodes: int, max_steps: i
         if bool((played >= share).all()):
             break
     values = {name: torch.cat(parts).cpu() for name, parts in found.items()}
+    notices = getattr(env, "pop_notices", list)()
     if not len(values["return"]):
-        raise UserError(f"steps={max_steps}: no episode ended within them; give more")
+        raise UserError(f"steps={max_steps}: no episode ended within them; {'; '.join(notices) or 'give more'}")
+    for line in notices:
+        sys.stderr.write(f"robot-rl: {line}\n")
     result = {"torch": summarize(values), "metrics": dict(WHOLE_EPISODES)}
     return result | {"episodes": len(values["return"]), "max_steps": max_steps}
 

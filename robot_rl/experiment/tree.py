@@ -22,6 +22,8 @@ NOT_IN_TREE = (
 OF_TEAMS = ("robots", "roles", "team", "messages")
 """Fields of a task that only one with several robots has."""
 _HIDDEN = object()
+MAX_FLOAT = 3.4e38
+"""Largest size of a number of a task: its kernels compute in float32."""
 
 
 def task_tree(task: Any) -> dict[str, Any]:
@@ -200,7 +202,7 @@ def _apply(value: Any, tree: Any, path: str) -> Any:
     """Return `value` with the values of `tree`, which has the shape of `_to_tree(value)`."""
     known = _to_tree(value)
     if not isinstance(known, dict):
-        return coerce(value, tree, path)
+        return coerce(value, tree, path, MAX_FLOAT)
     if not isinstance(tree, Mapping):
         raise _group(path, tree, known)
     _known_keys(tree, known, f"{path}.")
@@ -219,7 +221,7 @@ def _apply(value: Any, tree: Any, path: str) -> Any:
 def _param(term: Any, name: str, old: float | str, new: Any, path: str) -> Any:
     """Return a term's parameter: a number, or the name of a body or joint, which the term itself checks."""
     named = isinstance(new, str) and name in getattr(term, "named", ())
-    return new if named or isinstance(old, str) else coerce(float(old), new, f"{path}.{name}")
+    return new if named or isinstance(old, str) else coerce(float(old), new, f"{path}.{name}", MAX_FLOAT)
 
 
 def _known_keys(tree: Mapping[str, Any], known: Mapping[str, Any], prefix: str) -> None:
@@ -246,8 +248,11 @@ def _with_path(path: str, line: str) -> str:
     return f"{path}.{line}" if re.match(r"[a-z]\w*=", line) else f"{path}: {line}"
 
 
-def coerce(old: Any, new: Any, path: str) -> Any:
-    """Return `new`, a plain value, as a value of the type of `old`; raise UserError for another type."""
+def coerce(old: Any, new: Any, path: str, most: float = math.inf) -> Any:
+    """Return `new`, a plain value, as a value of the type of `old`.
+
+    Raises UserError for another type, or a number that is not finite or larger than `most` in size.
+    """
     number = to_float(new)
     if isinstance(old, bool):
         if isinstance(new, bool):
@@ -259,6 +264,8 @@ def coerce(old: Any, new: Any, path: str) -> Any:
         raise UserError(f"{path}={new!r}: must be a whole number")
     if isinstance(old, float):
         if number is not None and math.isfinite(number):
+            if abs(number) > most:
+                raise UserError(f"{path}={new!r}: must be at most {most:.2g} in size")
             return number
         raise UserError(f"{path}={new!r}: must be a {'' if number is None else 'finite '}number")
     if isinstance(old, str):
@@ -268,6 +275,6 @@ def coerce(old: Any, new: Any, path: str) -> Any:
     if isinstance(old, tuple | list):
         if not isinstance(new, tuple | list) or (old and len(new) != len(old)):
             raise UserError(f"{path}={new!r}: must be a list of {len(old)}")
-        items = [coerce(old[i], item, f"{path}[{i}]") if old else item for i, item in enumerate(new)]
+        items = [coerce(old[i], item, f"{path}[{i}]", most) if old else item for i, item in enumerate(new)]
         return type(old)(items)
     return new

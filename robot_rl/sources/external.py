@@ -3,12 +3,15 @@
 import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
 from robot_rl.sources.protocol import TaskSource, Worlds, require_keys
+
+USUAL_CHANNELS = (1, 3, 4)
+"""Channels of an image without a stack of frames: grey, colours, colours with depth or opacity."""
 
 
 class ExternalSource(TaskSource):
@@ -89,3 +92,23 @@ def missing_module(name: str, error: ModuleNotFoundError) -> UserError:
 def one_line(error: BaseException) -> str:
     """Return an error's text in one line."""
     return " ".join(str(error).replace("`", "'").split())
+
+
+def channels_last(shape: Sequence[int]) -> bool:
+    """Return whether the last three dimensions of images are rows, columns, channels, not channels, rows, columns.
+
+    A size of USUAL_CHANNELS at one end only is that of the channels. Otherwise it is the smaller one of both ends, and
+    the last one if they are equal, as Gymnasium's own images are. Two dimensions have no channels.
+    """
+    if len(shape) < 3:
+        return False
+    first, last = shape[-3], shape[-1]
+    if (first in USUAL_CHANNELS) != (last in USUAL_CHANNELS):
+        return last in USUAL_CHANNELS
+    return last <= first
+
+
+def refuse_twice(name: str, first: Sequence[Any], second: Sequence[Any]) -> None:
+    """Raise UserError about two parts of an observation, by the keys that lead to them, with one name."""
+    parts = " and ".join("".join(f"[{key!r}]" for key in keys) for keys in (first, second))
+    raise UserError(f"observation_space: its parts {parts} have one name, {name}; rename one of them")

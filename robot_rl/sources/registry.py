@@ -4,7 +4,7 @@ import functools
 import importlib
 
 from robot_rl.errors import UserError
-from robot_rl.plugins import SOURCES, find_plugins, load
+from robot_rl.plugins import SOURCES, find_plugins, load, make
 from robot_rl.sources.protocol import TaskSource
 
 OWN = (
@@ -26,11 +26,10 @@ def list_sources() -> tuple[TaskSource, ...]:
     theirs: list[TaskSource] = []
     for name in find_plugins(SOURCES):
         try:
-            found = load(SOURCES, name, "source")
-            theirs.append(found() if isinstance(found, type) else found)
+            theirs.append(make(load(SOURCES, name, "source"), TaskSource, f"source={name}", "must be a TaskSource"))
         except UserError:  # `robot-rl list plugins` says why.
             continue
-    return (*own[:-1], *(source for source in theirs if isinstance(source, TaskSource)), own[-1])
+    return (*own[:-1], *theirs, own[-1])
 
 
 def source_of(name: object) -> TaskSource:

@@ -7,13 +7,15 @@ one line that names its distribution: the others go on working. Standard library
 
 import difflib
 import importlib
+import inspect
 import os
 import re
 import sys
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
+from typing import Any, TypeVar
 
 TASKS, ROBOTS, ALGORITHMS = "robot_rl.tasks", "robot_rl.robots", "robot_rl.algorithms"
 SOURCES, LAUNCHERS = "robot_rl.sources", "robot_rl.launchers"
@@ -21,6 +23,8 @@ GROUPS = (TASKS, ROBOTS, ALGORITHMS, SOURCES, LAUNCHERS)
 NAME = re.compile(r"[A-Za-z_][\w.-]*")
 REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 """How `module:name` is written."""
+
+T = TypeVar("T")
 
 
 class PluginError(ValueError):
@@ -103,6 +107,45 @@ def load(group: str, name: str, what: str, own: Iterable[str] = ()) -> Any:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise PluginError(f"{what}={name!r}: must be one of {', '.join(known)}, or module:name{hint}")
     return found[name].load(what)
+
+
+def make(found: Any, kind: type[T], line: str, right: str, *arguments: Any) -> T:
+    """Return what a plug-in's function returns; without arguments, the found object itself if it is of the kind.
+
+    A function that does not accept the arguments is not called.
+
+    Args:
+        found: The object that `load` returned.
+        kind: The required class.
+        line: The setting and its value, for errors.
+        right: What the plug-in must be, for errors.
+        arguments: Those of the function.
+
+    Raises:
+        PluginError: The function does not accept the arguments, it raised, or the result is of another class.
+    """
+    made = found
+    if callable(found) and (arguments or not isinstance(found, kind)):
+        given = f"with {len(arguments)} argument{'s' * (len(arguments) > 1)}" if arguments else "without arguments"
+        try:
+            inspect.signature(found).bind(*arguments)
+        except (TypeError, ValueError) as error:  # ValueError: it is compiled and does not say.
+            raise PluginError(f"{line}: {right}, {found!r} cannot be called {given} ({error})") from error
+        try:
+            made = found(*arguments)
+        except (Exception, SystemExit) as error:  # Whatever somebody's function does.
+            why = str(error) if isinstance(error, ValueError) else describe_failure(error)
+            raise PluginError(f"{line}: {_place(found, error)}{why}") from error
+    if not isinstance(made, kind):
+        raise PluginError(f"{line}: {right}, found {made!r}")
+    return made
+
+
+def _place(function: Any, error: BaseException) -> str:
+    """Return "file:line: " of the last line of a function's file that an error came through; empty for none."""
+    file = getattr(getattr(function, "__code__", None), "co_filename", None)
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f"{file}:{lines[-1]}: " if lines else ""
 
 
 def describe_failure(error: BaseException) -> str:

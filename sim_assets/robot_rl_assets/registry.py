@@ -33,15 +33,13 @@ def get_robot(name: str) -> Robot:
     """
     own = own_robots()
     if name in own:
-        where = f"{name}/robot.py must define ROBOT = Robot(...)"
         module = f"robot_rl_assets.{name}.robot"
         found = run(f"robot {name!r}", module, lambda made: getattr(made, "ROBOT", None))
+        if not isinstance(found, Robot):
+            raise ValueError(f"robot={name}: {name}/robot.py must define ROBOT = Robot(...), found {found!r}")
     else:
-        where = "it must be a Robot, or a function that returns one"
         found = plugins.load(plugins.ROBOTS, name, "robot", own)
-        found = found() if callable(found) else found
-    if not isinstance(found, Robot):
-        raise ValueError(f"robot={name}: {where}, found {found!r}")
+        found = plugins.make(found, Robot, f"robot={name}", "it must be a Robot, or a function that returns one")
     if found.name != name and ":" not in name:
         raise ValueError(f"robot={name}: its name is '{found.name}'; must be '{name}', as it is registered")
     return found

@@ -55,9 +55,7 @@ def _checked(name: str, make: object) -> Task:
     """What a plug-in's function returns, where that is a task of the registered name."""
     from robot_rl_envs.task import Task
 
-    task = make() if callable(make) else make
-    if not isinstance(task, Task):
-        raise ValueError(f"task={name}: must lead to a function that returns a Task, found {task!r}")
+    task = plugins.make(make, Task, f"task={name}", "must lead to a function that returns a Task")
     if ":" not in name and task.name != name:
         raise ValueError(f"task={name}: its name is '{task.name}'; must be '{name}', as it is registered")
     if not plugins.NAME.fullmatch(task.name):

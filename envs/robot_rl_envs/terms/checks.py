@@ -9,18 +9,20 @@ from typing import Any
 
 import numpy as np
 
+MAX_FLOAT = 3.4e38
+"""Largest size of a number: kernels compute in float32."""
 MAX_STEPS = 2**30
 """Control steps of an episode at most: kernels count them in 32 bits."""
 
 
 def figure(name: str, value: Any) -> float:
-    """Return ``value`` as a finite float, or raise a ValueError that names it."""
+    """Return ``value`` as a float that is finite in float32, or raise a ValueError that names it."""
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"{name}={value!r}: must be a finite number")
+    if not abs(number) <= MAX_FLOAT:
+        raise ValueError(f"{name}={value!r}: must be a finite number of float32")
     return number
 
 
@@ -31,8 +33,8 @@ def require(fits: bool, name: str, value: Any, right: str) -> None:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a finite number; flags are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether a value is a number that is finite in float32; flags are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_FLOAT
 
 
 def is_whole(value: Any, least: int, most: float) -> bool:

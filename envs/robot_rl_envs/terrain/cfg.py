@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +12,7 @@ from robot_rl_envs.terrain.tiles import Flat, Gaps, Obstacles, RandomRough, Slop
 FORMS = ("hfield", "boxes")
 MAX_CELLS = 16_000_000
 """Cells of a map at most: 64 MB of heights."""
+MAX_SEED = 2**31 - 1
 INIT_LEVEL = 5
 """Default of the highest row in which worlds start."""
 
@@ -59,7 +59,12 @@ class TerrainCfg:
         level = self.max_init_level
         right = f"must be a row in [0, {self.num_rows - 1}] of num_rows={self.num_rows}, or null"
         _require(level is None or is_whole(level, 0, self.num_rows - 1), "max_init_level", level, right)
-        _require(is_whole(self.seed, 0, math.inf), "seed", self.seed, "must be a whole number of at least 0")
+        _require(
+            is_whole(self.seed, 0, MAX_SEED),
+            "seed",
+            self.seed,
+            f"must be a whole number of at least 0 and at most {MAX_SEED}",
+        )
         _require(isinstance(self.curriculum, bool), "curriculum", self.curriculum, "must be true or false")
         _require(self.form in FORMS, "form", self.form, f"must be one of {', '.join(FORMS)}")
         ok = are_numbers(self.difficulty, 2) and all(0 <= value <= 1 for value in self.difficulty)

@@ -23,7 +23,7 @@ from robot_rl.learn.networks.symmetry import Mirror, SymmetricMlp
 from robot_rl.learn.precision import bounds
 from robot_rl.learn.precision.conversion import Quantizer, acting, layers_of, quantize
 from robot_rl.learn.precision.exported import FrozenLayer
-from robot_rl.plugins import load_reference
+from robot_rl.plugins import load_reference, make
 
 
 class ParallelMlps(nn.Module):
@@ -413,7 +413,9 @@ def make_critic(
 def _converted(network: N, cfg: LearnerCfg, name: str) -> N:
     """Return the network with the arithmetic of the configured converter, or of the configured precision."""
     if cfg.converter:
-        network.convert(load_reference(cfg.converter, "converter"), name)
+        found, line = load_reference(cfg.converter, "converter"), f"converter={cfg.converter}"
+        right = "must return a torch.nn.Module for a layer's name and shape"
+        network.convert(lambda *layer: make(found, nn.Module, line, right, *layer), name)
     if cfg.precision.is_quantized:
         quantize(network, cfg.precision, name)
     return network

@@ -3,7 +3,8 @@
 Handled here: with SAME_STEP the observation at the end of an episode is the next episode's first, and the last one is
 in the info. With NEXT_STEP it is the last one, the step after it resets the world whatever the action is, and nothing
 may be learned from that step. With DISABLED the world has to be reset explicitly. Only an episode that was truncated is
-bootstrapped; one that was also terminated is not.
+bootstrapped; one that was also terminated is not. A world with a number that is not finite is quarantined until its
+next episode, which begins at once if the environment resets single worlds (docs/quarantine.md).
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.spaces import Dict
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from torch import Tensor
@@ -21,6 +23,7 @@ from torch import Tensor
 from robot_rl.errors import UserError
 from robot_rl.evaluate.controllers import TorchController
 from robot_rl.sources.gymnasium.spaces import ActionMap, ObservationReader
+from robot_rl.sources.quarantine import Quarantine
 
 MODES = {"next_step": AutoresetMode.NEXT_STEP, "same_step": AutoresetMode.SAME_STEP, "disabled": AutoresetMode.DISABLED}
 
@@ -66,13 +69,20 @@ class GymEnv(VecEnv):
         self.autoreset = _autoreset(env, autoreset)
         self._reader = ObservationReader(env.single_observation_space)
         self.groups, self.default_groups = self._reader.groups, self._reader.default
+        is_dict = isinstance(env.single_observation_space, Dict)
+        self._words = (
+            {name: f"observation '{name}'" for name in self.groups} if is_dict else {"actor": "the observation"}
+        )
         self._actions = ActionMap(env.single_action_space, actions)
         self.num_actions, self.action_choices = self._actions.num_actions, self._actions.choices
         limit = getattr(self.cfg, "max_episode_steps", None) if max_episode_length is None else max_episode_length
-        self.max_episode_length = int(limit or 0)
+        self.max_episode_length = max(0, int(limit or 0))  # -1: none, as for `gymnasium.make`.
         fps = env.metadata.get("render_fps") or 0
         self.step_dt = 1.0 / fps if fps > 0 else 1.0
         self._statistics = Statistics(self.num_envs, self.step_dt)
+        self._quarantine = Quarantine(str(getattr(self.cfg, "id", None) or env), self.num_envs)
+        can_reset_one = isinstance(env.unwrapped, SyncVectorEnv | AsyncVectorEnv)
+        self._can_reset_one = can_reset_one or self.autoreset is AutoresetMode.DISABLED
         self.reset(seed)
 
     @property
@@ -89,7 +99,8 @@ class GymEnv(VecEnv):
         self._over = np.zeros(self.num_envs, dtype=bool)
         self._statistics.clear()
         self._groups = self._reader.read(obs, self.device)
-        self._obs = self._as_observations(self._groups)
+        self._quarantine.restart(self._unsound(self._groups))
+        self._obs = self._seen()
         return self._obs
 
     def get_observations(self) -> TensorDict:
@@ -104,30 +115,62 @@ class GymEnv(VecEnv):
             rewards: (N,).
             dones: (N,) bool, what comes next belongs to another episode; also where this step was a reset (NEXT_STEP).
             extras: "time_outs" (N,) bool, the episode was truncated and did not terminate; "final_obs", groups with the
-                last observation in the rows where an episode ended; with NEXT_STEP "valid" (N,) bool, False where this
-                step was a reset; "log", empty.
+                last observation in the rows where an episode ended; "valid" (N,) bool, False where this step was a
+                reset (NEXT_STEP) or the world is in quarantine, absent if neither can be; "log", empty.
 
         Raises:
             UserError: An episode was truncated and the environment does not provide its last observation.
         """
+        is_lost = self._quarantine.check("action", {"the action": actions})
+        if is_lost.any():
+            actions = torch.where(self._flags(is_lost)[:, None], 0.0, actions)
         obs, reward, terminated, truncated, info = self.env.step(self._actions.to_env(actions))
         skipped = self._over if self.autoreset is AutoresetMode.NEXT_STEP else np.zeros_like(self._over)
         terminated = np.array(terminated, dtype=bool) & ~skipped
         time_out = np.array(truncated, dtype=bool) & ~skipped & ~terminated
-        reward = np.where(skipped, 0.0, np.asarray(reward)).astype(np.float32)
+        with np.errstate(over="ignore"):  # A reward beyond float32 is found below.
+            reward = np.where(skipped, 0.0, np.asarray(reward)).astype(np.float32)
         self._over = terminated | time_out
-        self._statistics.add(reward, self._over, terminated, skipped)
-        self._groups = self._reader.read(obs, self.device)
-        self._obs = final = self._as_observations(self._groups)
-        if self._over.any():
-            if self.autoreset is AutoresetMode.SAME_STEP:
-                final = self._as_observations(self._last_groups(info, time_out))
-            elif self.autoreset is AutoresetMode.DISABLED:
-                self._obs = self._restart()
-        extras = {"time_outs": self._flags(time_out), "final_obs": final, "log": {}}
-        if self.autoreset is AutoresetMode.NEXT_STEP:
-            extras["valid"] = self._flags(~skipped)
-        return self._obs, torch.from_numpy(reward).to(self.device), self._flags(self._over | skipped), extras
+        self._groups = final = self._reader.read(obs, self.device)
+        if self._over.any() and self.autoreset is AutoresetMode.SAME_STEP:
+            final = self._last_groups(info, time_out)
+        found = {
+            "action": is_lost & ~skipped,
+            "reward": self._quarantine.check("reward", {"the reward": torch.from_numpy(reward)}),
+            "observation": self._unsound(final),
+        }
+        broken = self._quarantine.step(found, skipped)
+        reward[broken] = 0.0
+        self._statistics.drop(broken)
+        self._statistics.add(reward, self._over & ~broken, terminated & ~broken, skipped | broken)
+        final = self._as_observations(_blank(self._flags(broken), final))
+        self._begin(skipped)
+        extras = {"time_outs": self._flags(time_out & ~broken), "final_obs": final, "log": {}}
+        if self.autoreset is AutoresetMode.NEXT_STEP or broken.any():
+            extras["valid"] = self._flags(~skipped & ~broken)
+        done = self._flags(self._over | skipped | broken)
+        return self._obs, torch.from_numpy(reward).to(self.device), done, extras
+
+    def _begin(self, skipped: np.ndarray) -> None:
+        """Reset worlds where this is due, and set the observations (`_groups`, `_obs`) to act on next."""
+        broken = self._quarantine.broken > 0
+        begun = skipped if self.autoreset is AutoresetMode.NEXT_STEP else self._over
+        due = self._over & (self.autoreset is AutoresetMode.DISABLED)
+        due |= broken & ~self._over & ~skipped & self._can_reset_one
+        if due.any():
+            self._restart(due)
+        if broken.any() or self._over.any() or skipped.any():
+            self._quarantine.begin(begun | due, self._unsound(self._groups))
+        self._obs = self._seen()
+
+    def _unsound(self, groups: Mapping[str, Tensor]) -> np.ndarray:
+        """Return (N,) bool, the worlds with an observation that is not finite."""
+        return self._quarantine.check("observation", {words: groups[name] for name, words in self._words.items()})
+
+    def _seen(self) -> TensorDict:
+        """Return the current observations, zeros in quarantined worlds."""
+        self._groups = _blank(self._flags(self._quarantine.broken > 0), self._groups)
+        return self._as_observations(self._groups)
 
     @property
     def episode_length_buf(self) -> Tensor:
@@ -139,8 +182,15 @@ class GymEnv(VecEnv):
         pass
 
     def pop_metrics(self) -> dict[str, float]:
-        """Return means over the episodes that ended since the last call: see `Statistics.pop`."""
-        return self._statistics.pop()
+        """Return means over the episodes that ended since the last call: see `Statistics.pop`.
+
+        Further "quarantined" (samples), and "quarantined/<reason>", where there are any.
+        """
+        return self._statistics.pop() | self._quarantine.pop_metrics()
+
+    def pop_notices(self) -> list[str]:
+        """Return new lines for the user: the first world that was quarantined for each reason."""
+        return self._quarantine.pop_notices()
 
     def close(self) -> None:
         """Close the vector environment."""
@@ -159,7 +209,8 @@ class GymEnv(VecEnv):
         """
         last = info.get("final_obs", [None] * self.num_envs)
         if not (isinstance(last, list) or (isinstance(last, np.ndarray) and last.dtype == object)):
-            return self._reader.read(last, self.device)
+            batch, over = self._reader.read(last, self.device), self._flags(self._over)
+            return {name: _choose(over, batch[name], group) for name, group in self._groups.items()}
         ended = [int(k) for k in np.flatnonzero(self._over) if last[k] is not None]
         missing = set(np.flatnonzero(time_out).tolist()) - set(ended)
         if missing:
@@ -173,12 +224,11 @@ class GymEnv(VecEnv):
             final[name][index] = group
         return final
 
-    def _restart(self) -> TensorDict:
-        """Reset the worlds where the episode ended in this step; the others' observations stay."""
-        obs, _ = self.env.reset(options={"reset_mask": self._over.copy()})
-        fresh, mask = self._reader.read(obs, self.device), self._flags(self._over)
+    def _restart(self, worlds: np.ndarray) -> None:
+        """Reset the worlds (N,) bool; the others' observations stay."""
+        obs, _ = self.env.reset(options={"reset_mask": worlds.copy()})
+        fresh, mask = self._reader.read(obs, self.device), self._flags(worlds)
         self._groups = {name: _choose(mask, fresh[name], group) for name, group in self._groups.items()}
-        return self._as_observations(self._groups)
 
 
 class Statistics:
@@ -198,6 +248,11 @@ class Statistics:
         """Forget the running episodes."""
         self.length[:] = 0.0
         self._return[:] = 0.0
+
+    def drop(self, worlds: np.ndarray) -> None:
+        """Forget the running episodes of the worlds (N,) bool."""
+        self._return[worlds] = 0.0
+        self.length[worlds] = 0.0
 
     def add(self, reward: np.ndarray, over: np.ndarray, terminated: np.ndarray, skipped: np.ndarray) -> None:
         """Add a step.
@@ -254,6 +309,13 @@ def _autoreset(env: VectorEnv, wanted: str | None) -> AutoresetMode:
 def _choose(mask: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """Return the rows of `first` where the mask (N,) is True, of `second` elsewhere."""
     return torch.where(mask.view(-1, *(1,) * (first.ndim - 1)), first, second)
+
+
+def _blank(mask: Tensor, groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return groups with zeros in the rows where the mask (N,) is True."""
+    if not bool(mask.any()):
+        return dict(groups)
+    return {name: _choose(mask, torch.zeros_like(group), group) for name, group in groups.items()}
 
 
 def frames(env: GymEnv, policy: Callable[[Any], Tensor], seconds: float, fps: int) -> Iterator[np.ndarray]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
+from robot_rl.experiment.grammar import MAX_COUNT
 from robot_rl.experiment.tree import coerce
 from robot_rl.sources.external import ExternalSource
 from robot_rl.sources.protocol import NEEDS_OUR_TASK, Defaults, Resolved, Worlds
@@ -81,6 +82,10 @@ of an environment of Gymnasium:
                 if given[key] != usual.get(key):
                     raise UserError(f"env.{key}={given[key]}: vectorization={task.vectorization} has no such setting")
         task.settings = {key: _coerce(known[key], given[key], f"env.{key}") for key in known if key in given}
+        limit = task.settings.get("max_episode_steps")
+        if limit is not None and not (isinstance(limit, int) and (limit == -1 or 1 <= limit <= MAX_COUNT)):
+            right = f"a whole number of at least 1 and at most {MAX_COUNT}, or -1 for no limit"
+            raise UserError(f"env.max_episode_steps={limit}: must be {right}")
         return Resolved(task=task, engine=self.engine, keys=self.keys)
 
     def check_learner(self, env: Any, task: "GymTask", learner: LearnerCfg) -> None:
@@ -92,7 +97,7 @@ of an environment of Gymnasium:
     def limit_episodes(self, task: "GymTask", steps: int, most: int) -> None:
         """Set the environment's time limit, where it has a clock."""
         if "max_episode_steps" in task.settings:
-            task.settings["max_episode_steps"] = steps or task.settings["max_episode_steps"] or most
+            task.settings["max_episode_steps"] = steps or max(0, task.settings["max_episode_steps"] or 0) or most
 
     def film(
         self, task: "GymTask", worlds: Worlds, policy: Any, cfg: Any, write: Callable[[Iterator[Any]], Path]

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from robot_rl.errors import UserError
+from robot_rl.sources.external import channels_last, refuse_twice
 
 MAPPINGS = ("clip", "rescale")
 DEFAULT_GROUPS = ("actor", "critic")
@@ -49,19 +50,14 @@ class Leaf:
             return torch.cat(parts, dim=-1).to(torch.float32)
         if is_image(space):
             floats = values.to(torch.float32) * (1.0 / 255.0)
-            return floats.movedim(-1, 1).contiguous() if channels_last(space) else floats
+            floats = floats.movedim(-1, -3) if channels_last(space.shape or ()) else floats
+            return floats.reshape(values.shape[0], *self.shape)
         return values.to(torch.float32, copy=True).reshape(values.shape[0], *self.shape)
 
 
 def is_image(space: spaces.Space) -> bool:
-    """Return whether a space is one of images: bytes in two dimensions, or three."""
-    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3)
-
-
-def channels_last(space: spaces.Space) -> bool:
-    """Return whether images are rows, columns, channels: one, three or four channels only at the end."""
-    shape = space.shape or ()
-    return len(shape) == 3 and shape[2] in (1, 3, 4) and shape[0] not in (1, 3, 4)
+    """Return whether a space is one of images: bytes in two dimensions, or three, or a stack of such frames."""
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3, 4)
 
 
 class ObservationReader:
@@ -69,18 +65,20 @@ class ObservationReader:
 
     The keys of a Dict are the groups, those of a Dict inside it come after a dot. Anything else is one observation that
     actor and critic share: the groups "actor" and "critic" are the same tensor. A Tuple is flattened into one vector.
-    A choice becomes a one-hot vector. Images of bytes are scaled to [0, 1], with their channels first.
+    A choice becomes a one-hot vector. Images of bytes are scaled to [0, 1], with their channels first, as
+    `robot_rl.sources.external.channels_last` finds them.
 
     Attributes:
         groups: Name -> shape of a group, without the worlds.
         default: The groups that the actor and the critic see by default, by "actor" and "critic".
 
     Raises:
-        UserError: The elements of a space are no fixed number of numbers.
+        UserError: The elements of a space are no fixed number of numbers, or two keys have one name.
     """
 
     def __init__(self, space: spaces.Space) -> None:
         self._leaves: dict[str, list[Leaf]] = {}
+        self._paths: dict[str, tuple[Any, ...]] = {}
         if isinstance(space, spaces.Dict):
             self._add(space, (), "")
             names = tuple(self._leaves)
@@ -97,6 +95,9 @@ class ObservationReader:
             if isinstance(part, spaces.Dict):
                 self._add(part, (*path, key), f"{name}.")
             else:
+                if name in self._leaves:
+                    refuse_twice(name, self._paths[name], (*path, key))
+                self._paths[name] = (*path, key)
                 self._leaves[name] = list(_leaves(part, (*path, key)))
 
     def read(self, obs: Any, device: torch.device | str) -> dict[str, Tensor]:
@@ -144,8 +145,17 @@ def _leaf_shape(space: spaces.Space) -> tuple[int, ...]:
         return (int(space.nvec.sum()),)
     if isinstance(space, spaces.Box | spaces.MultiBinary):
         shape = tuple(int(n) for n in space.shape or ())
-        return (shape[2], *shape[:2]) if is_image(space) and channels_last(space) else shape or (1,)
+        return _image_shape(shape) if is_image(space) else shape or (1,)
     raise UserError(f"observation_space={_short(space)}: cannot be learned from; it must be {READABLE}")
+
+
+def _image_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return an image's shape with the channels first; those of a stack of frames are one after another."""
+    if len(shape) == 2:
+        return shape
+    *frames, a, b, c = shape
+    channels, rows, columns = (c, a, b) if channels_last(shape) else (a, b, c)
+    return (math.prod(frames) * channels, rows, columns)
 
 
 def _shape(leaves: list[Leaf]) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from robot_rl.errors import UserError
+from robot_rl.sources.external import channels_last, refuse_twice
 
 
 @dataclass(kw_only=True, slots=True)
@@ -97,10 +98,11 @@ class LabEnv(VecEnv):
         """
         found = self._advance(actions)
         self._obs, reward = self._read(found.obs), found.reward
-        broken = ~torch.isfinite(reward)
+        final = self._obs if found.final is None else self._read(found.final)
+        broken, was_reset = ~torch.isfinite(reward), self._rows(found.was_reset)
         for name in self._groups:
-            group: Any = self._obs[name]
-            broken |= ~torch.isfinite(group).flatten(1).all(dim=1)
+            broken |= ~torch.isfinite(self._obs[name]).flatten(1).all(dim=1)
+            broken |= ~torch.isfinite(final[name]).flatten(1).all(dim=1) & was_reset
         worlds = self._worlds(broken)
         self._over = found.was_reset | worlds
         broken = self._rows(worlds)
@@ -140,11 +142,15 @@ class LabEnv(VecEnv):
 
     def _read(self, obs: Mapping[str, Any], *, finite: bool = False) -> TensorDict:
         groups: dict[str, Tensor] = {}
+        keys: dict[str, tuple[str, ...]] = {}
         for name, group in obs.items():
             parts = group if isinstance(group, Mapping) else {"": group}
             for part, value in parts.items():
-                tensor = _channels_first(value)
-                groups[f"{name}.{part}" if part else name] = _finite(tensor) if finite else tensor
+                tensor, full = _channels_first(value), f"{name}.{part}" if part else name
+                if full in keys:
+                    refuse_twice(full, keys[full], (name, part) if part else (name,))
+                keys[full] = (name, part) if part else (name,)
+                groups[full] = _finite(tensor) if finite else tensor
         self._groups = tuple(groups)
         return TensorDict(groups, batch_size=[self.num_envs], device=self.device)  # type: ignore[arg-type]
 
@@ -156,7 +162,8 @@ class LabEnv(VecEnv):
         which = worlds.nonzero().squeeze(-1).int()
         if len(which):
             self.env._reset_idx(which)
-        self._obs = self._read(dict(self._obs.items()), finite=True)
+        for name in self._groups:
+            self._obs[name] = _finite(self._obs[name])
 
 
 class IsaacEnv(LabEnv):
@@ -275,4 +282,4 @@ def _finite(value: Tensor) -> Tensor:
 def _channels_first(value: Tensor) -> Tensor:
     """Return images (N, H, W, C) as (N, C, H, W)."""
     value = value.float()
-    return value.permute(0, 3, 1, 2) if value.ndim == 4 and value.shape[-1] <= 4 < value.shape[1] else value
+    return value.permute(0, 3, 1, 2) if value.ndim == 4 and channels_last(value.shape) else value

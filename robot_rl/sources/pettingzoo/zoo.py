@@ -13,13 +13,15 @@ from torch import Tensor
 
 from robot_rl.errors import UserError
 from robot_rl.sources.gymnasium.adapter import Statistics
+from robot_rl.sources.quarantine import Quarantine
 from robot_rl.sources.roles import roles_by_size
 
 
 class ZooEnv(VecEnv):
     """Worlds of a `pettingzoo.ParallelEnv`; row ``w T + a`` is agent a of T in world w.
 
-    Agents that are not in an episode, or no longer, take no part: ``extras["valid"]`` is False there.
+    Agents that are not in an episode, or no longer, take no part: ``extras["valid"]`` is False there. A world with a
+    number that is not finite is quarantined (docs/quarantine.md): the sample of no agent is valid, and it is reset.
 
     Attributes:
         agents: names of all agents that there may be.
@@ -46,22 +48,35 @@ class ZooEnv(VecEnv):
         self.step_dt, self.max_episode_length = (1.0 / fps if fps > 0 else 1.0), 0
         self.cfg: Any = first
         self._statistics = Statistics(num_worlds, self.step_dt)
+        self._quarantine = Quarantine(str(first), num_worlds, self.team_size)
         self._obs = np.zeros((num_worlds, self.team_size, self._width), np.float32)
         self._in = np.zeros((num_worlds, self.team_size), bool)
         for world in range(num_worlds):
             self._restart(world, seed + world)
+        self._begin(np.ones(num_worlds, bool))
 
     def _restart(self, world: int, seed: int | None = None) -> None:
         observed, _ = self.envs[world].reset(seed=seed)
         self._read(self._obs[world], observed)
         self._in[world] = [agent in observed for agent in self.agents]
 
+    def _begin(self, worlds: np.ndarray) -> None:
+        """Begin an episode in worlds (N,) bool; one with a first observation that is not finite stays in quarantine."""
+        self._quarantine.begin(worlds, self._unsound(self._obs))
+        self._obs[self._quarantine.broken > 0] = 0.0
+
+    def _unsound(self, obs: np.ndarray) -> np.ndarray:
+        """Return (N,) bool, the worlds with an observation that is not finite."""
+        rows = {f"the observation of {agent}": torch.from_numpy(obs[:, k]) for k, agent in enumerate(self.agents)}
+        return self._quarantine.check("observation", rows)
+
     def _read(self, rows: np.ndarray, observed: dict[str, Any]) -> None:
         """Write observations by agent into the rows (T, width) of a world; the others become zeros."""
         rows[:] = 0.0
         for k, agent in enumerate(self.agents):
             if agent in observed:
-                rows[k, : self._sizes[agent][0]] = np.asarray(observed[agent], np.float32).ravel()
+                with np.errstate(over="ignore"):  # What is beyond float32 is quarantined.
+                    rows[k, : self._sizes[agent][0]] = np.asarray(observed[agent], np.float32).ravel()
 
     def _groups(self, rows: np.ndarray) -> TensorDict:
         flat = torch.from_numpy(rows.reshape(self.num_envs, -1).copy()).to(self.device)
@@ -84,6 +99,7 @@ class ZooEnv(VecEnv):
         """Reset every world; return the first observations."""
         for world in range(self.num_worlds):
             self._restart(world)
+        self._begin(np.ones(self.num_worlds, bool))
         self._statistics.clear()
         return self.get_observations()
 
@@ -91,27 +107,39 @@ class ZooEnv(VecEnv):
         """Apply actions (N T, num_actions), clipped to each agent's box; see :class:`ZooEnv` for the rows."""
         given = actions.detach().cpu().numpy().reshape(self.num_worlds, self.team_size, -1)
         shape = (self.num_worlds, self.team_size)
-        reward, ended, cut, over = np.zeros(shape, np.float32), *(np.zeros(shape, bool) for _ in range(3))
+        reward, ended, cut = np.zeros(shape, np.float32), np.zeros(shape, bool), np.zeros(shape, bool)
         acted, final = self._in.copy(), np.zeros_like(self._obs)
+        is_lost = self._quarantine.check("action", {"an action": torch.from_numpy(given)})
+        given = np.where(is_lost[:, None, None], 0.0, given)
         for world, env in enumerate(self.envs):
             # Agents that terminated while others go on are not asked any more.
             live = {a: self._clipped(a, given[world, k]) for k, a in enumerate(self.agents) if acted[world, k]}
             observed, rewards, terminations, truncations, _ = env.step(live)
             self._read(self._obs[world], observed)
             for k, agent in enumerate(self.agents):
-                reward[world, k] = float(rewards.get(agent, 0.0))
+                with np.errstate(over="ignore"):
+                    reward[world, k] = rewards.get(agent, 0.0)
                 ended[world, k] = bool(terminations.get(agent, False)) and acted[world, k]
                 cut[world, k] = bool(truncations.get(agent, False)) and acted[world, k] and not ended[world, k]
             final[world] = self._obs[world]
             self._in[world] = [agent in env.agents for agent in self.agents]
             self._obs[world][~self._in[world]] = 0.0
-            if not env.agents:
-                over[world] = True
-                self._restart(world)
-        shares = reward.sum(1) / np.maximum(acted.sum(1), 1)
-        terminated = np.max(ended & over, axis=1)
-        self._statistics.add(shares, over[:, 0], terminated, np.zeros(self.num_worlds, bool))
-        flags = {"time_outs": cut, "valid": acted, "acted": acted, "ended": over}
+        found = {
+            "action": is_lost,
+            "reward": self._quarantine.check("reward", {"the reward": torch.from_numpy(reward)}),
+            "observation": self._unsound(final),
+        }
+        broken = self._quarantine.step(found, np.zeros(self.num_worlds, bool))
+        reward[broken], ended[broken], cut[broken], final[broken] = 0.0, acted[broken], False, 0.0
+        over = broken | ~self._in.any(axis=1)
+        shares, terminated = reward.sum(1) / np.maximum(acted.sum(1), 1), ended.any(1) & over & ~broken
+        self._statistics.drop(broken)
+        self._statistics.add(shares, over & ~broken, terminated, broken)
+        for world in np.flatnonzero(over):
+            self._restart(int(world))
+        self._begin(over)
+        flags = {"time_outs": cut, "valid": acted & ~broken[:, None], "acted": acted}
+        flags["ended"] = np.broadcast_to(over[:, None], shape)
         extras: dict[str, Any] = {
             name: torch.from_numpy(value.reshape(-1).copy()).to(self.device) for name, value in flags.items()
         }
@@ -125,8 +153,15 @@ class ZooEnv(VecEnv):
         return np.clip(action[:size].reshape(low.shape), low, high).astype(np.float32)
 
     def pop_metrics(self) -> dict[str, float]:
-        """Return means over the episodes that ended since the last call; a return is the mean of the agents'."""
-        return self._statistics.pop()
+        """Return means over the episodes that ended since the last call; a return is the mean of the agents'.
+
+        Further "quarantined" (samples), and "quarantined/<reason>", where there are any.
+        """
+        return self._statistics.pop() | self._quarantine.pop_metrics()
+
+    def pop_notices(self) -> list[str]:
+        """Return new lines for the user: the first world that was quarantined for each reason."""
+        return self._quarantine.pop_notices()
 
     def close(self) -> None:
         """Close the worlds."""

@@ -101,6 +101,7 @@ def test_metrics_are_described_as_the_task_declares_them(cart_task):
         ({"over": "median"}, "over='median': must be mean, end, max or min"),
         ({"after_s": -1.0}, "after_s=-1.0: must be >= 0"),
         ({"after_s": math.nan}, "after_s=nan: must be a finite number"),
+        ({"after_s": -1e39}, r"after_s=-1e\+39: must be a finite number"),
     ],
 )
 def test_a_metric_s_options_are_checked(options, line):

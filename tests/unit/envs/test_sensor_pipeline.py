@@ -226,6 +226,7 @@ def test_a_plain_term_has_no_text_for_what_it_does_not_ask_for(puppet, cart_task
         ({"noise_kind": "pink"}, r"noise_kind='pink': must be one of uniform, gaussian"),
         ({"bias": -0.1}, r"bias=-0\.1: must be >= 0"),
         ({"drift": float("nan")}, r"drift=nan: must be a finite number"),
+        ({"drift": 1e39}, r"drift=1e\+39: must be a finite number"),  # Not in float32.
         ({"dropout": 1.0}, r"dropout=1\.0: must be less than 1"),
         ({"delay_s": 0.1}, r"delay_s=0\.1: must be \(lo, hi\)"),
         ({"delay_s": (0.2, 0.1)}, r"delay_s=\(0\.2, 0\.1\): must be \(lo, hi\) with 0 <= lo <= hi"),

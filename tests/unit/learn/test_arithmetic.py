@@ -75,6 +75,8 @@ def test_the_weights_that_are_rounded_are_the_deployed_ones(runner):
     [
         ("nothing", r"^converter=nothing: must be written module:name"),
         ("no_such_module:x", r"^converter=no_such_module:x: cannot import no_such_module"),
+        ("os:system", r"^converter=os:system: must return a torch.nn.Module .* cannot be called with 2 arguments"),
+        ("builtins:max", r"^converter=builtins:max: must return a torch.nn.Module"),
     ],
 )
 def test_a_converter_that_is_not_there(make_point_env, small_cfg, name, message):

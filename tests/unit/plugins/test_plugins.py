@@ -9,6 +9,7 @@ from robot_rl_tasks.registry import get_task, list_tasks
 
 from robot_rl import plugins
 from robot_rl.errors import UserError
+from robot_rl.sources.registry import list_sources
 
 ROBOT = """
 import dataclasses
@@ -106,6 +107,63 @@ def test_a_name_that_leads_to_something_else(install):
         with pytest.raises(ValueError, match="=") as error:
             find(name)
         assert message in str(error.value)
+
+
+MAKERS = """
+called = []
+
+def needs(name):
+    called.append(name)
+
+def fails():
+    return 1 / 0
+
+def leaves():
+    raise SystemExit(3)
+
+def wrong():
+    raise ValueError("gains=-1: must be positive")
+"""
+UNUSABLE = [
+    ("needs", "cannot be called without arguments (missing a required argument: 'name')"),
+    ("fails", "makers.py:8: ZeroDivisionError: division by zero"),
+    ("leaves", "makers.py:11: SystemExit: 3"),
+    ("wrong", "makers.py:14: gains=-1: must be positive"),
+    ("called", "found []"),
+]
+
+
+@pytest.mark.parametrize(("name", "message"), [*UNUSABLE, ("os:system", "cannot be called without arguments")])
+@pytest.mark.parametrize(("command", "key"), [("check", "robot"), ("train", "task")])
+def test_a_reference_to_something_else_is_one_line(run, tmp_path, monkeypatch, command, key, name, message):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "makers", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "makers.py").write_text(MAKERS)
+    reference = name if ":" in name else f"makers:{name}"
+    code, out, err = run(command, f"{key}={reference}")
+    assert (code, out, len(err.splitlines())) == (2, "", 1), err
+    assert f"{key}={reference}: " in err
+    assert message in err
+
+
+def test_a_function_with_arguments_gets_them():
+    assert plugins.make(lambda rows: dict(rows), dict, "x=y", "must return a dict", [(1, 2)]) == {1: 2}
+    for arguments, message in (((1, 2), "cannot be called with 2 arguments"), ((3,), "TypeError: 'int' object")):
+        with pytest.raises(UserError, match=f"^x=y: .*{message}"):
+            plugins.make(lambda rows: dict(rows), dict, "x=y", "must return a dict", *arguments)
+    with pytest.raises(UserError, match="^x=y: must return a dict, found 3"):
+        plugins.make(lambda rows: rows, dict, "x=y", "must return a dict", 3)
+
+
+@pytest.mark.parametrize("name", ["needs", "fails", "called"])
+def test_a_source_that_cannot_be_made_leaves_the_others(install, name):
+    install("bad-source", {"robot_rl.sources": {"bad": f"makers:{name}"}}, {"makers": MAKERS})
+    list_sources.cache_clear()
+    try:
+        assert [source.name for source in list_sources()][-1] == "robot-rl"
+    finally:
+        list_sources.cache_clear()
 
 
 def test_nothing_heavy_is_imported():

@@ -35,7 +35,7 @@ from robot_rl.learn.optim import FlatAdam
 from robot_rl.learn.precision.conversion import layers_of, measure
 from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.rollout import MOST_AGES, Batch, Rollout, mean_over
-from robot_rl.plugins import load_reference
+from robot_rl.plugins import load_reference, make
 
 MAX_LOG_RATIO = 40.0
 """Logarithm of the greatest probability ratio: its products stay finite in float32, with exp finite up to 88.7."""
@@ -545,15 +545,10 @@ def make_auxiliaries(cfg: PPOLearnerCfg, context: Context, own: tuple[Auxiliary,
 
 def _users(name: str, context: Context) -> Auxiliary:
     """Return the auxiliary objective that "module:name" makes."""
-    make = load_reference(name, "auxiliaries")
-    try:
-        made = make(context)
-    except UserError:
-        raise
-    except Exception as error:  # Anything may happen in somebody's code.
-        raise UserError(f"auxiliaries={name}: {type(error).__name__}: {error}") from error
-    if not isinstance(made, Auxiliary) or not made.name:
-        raise UserError(f"auxiliaries={name}: made {made!r}, must be an `Auxiliary` with a name")
+    line, right = f"auxiliaries={name}", "must return an `Auxiliary` with a name"
+    made = make(load_reference(name, "auxiliaries"), Auxiliary, line, right, context)
+    if not made.name:
+        raise UserError(f"{line}: {right}, found {made!r}")
     return made.to(context.device)
 
 

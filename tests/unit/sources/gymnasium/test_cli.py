@@ -44,6 +44,16 @@ def weights(path):
     return torch.cat([tensors[name].double().flatten() for name in sorted(tensors) if name.startswith("actor.")])
 
 
+def test_episodes_without_a_limit(run, root):
+    path = train(run, root, "env.max_episode_steps=-1", "seed=5")
+    assert yaml.safe_load((path / "run.yaml").read_text())["config"]["env"]["max_episode_steps"] == -1
+    with contextlib.closing(GymTask(name=REACH[5:], settings={"max_episode_steps": -1}).make_env(1)) as env:
+        assert env.max_episode_length == 0
+    code, _, err = run("eval", f"run={path.name}", f"root={root}", "episodes=2", "steps=5", f"out={root / 'e.json'}")
+    assert code == 0, err
+    assert json.loads((root / "e.json").read_text())["torch"]["length"]["mean"] == 5.0
+
+
 def test_a_run_from_training_to_the_report(run, root):
     path = train(run, root, "env.target=0.25", "actions=rescale", "seed=5")
     assert path.parent.name == "gym-reach_worlds-Reach-v0"

@@ -43,6 +43,46 @@ def test_one_observation_is_seen_by_actor_and_critic(constant, space, obs, expec
     assert env.default_groups == {"actor": ("actor",), "critic": ("critic",)}
 
 
+@pytest.mark.parametrize(
+    ("shape", "seen"),
+    [
+        ((32, 24, 1), (1, 32, 24)),
+        ((32, 24, 2), (2, 32, 24)),
+        ((32, 24, 6), (6, 32, 24)),
+        ((32, 24, 9), (9, 32, 24)),
+        ((32, 24, 12), (12, 32, 24)),
+        ((2, 32, 24), (2, 32, 24)),
+        ((12, 32, 24), (12, 32, 24)),
+        ((3, 2, 5), (3, 2, 5)),
+        ((2, 5, 3), (3, 2, 5)),
+        ((4, 32, 3), (3, 4, 32)),  # Both are usual: the smaller one.
+        ((3, 32, 4), (3, 32, 4)),
+        ((3, 32, 3), (3, 3, 32)),  # As Gymnasium's own images.
+        ((8, 8, 8), (8, 8, 8)),
+        ((2, 32, 24, 3), (6, 32, 24)),  # A stack of frames.
+        ((2, 3, 32, 24), (6, 32, 24)),
+    ],
+)
+def test_channels_come_first(constant, shape, seen):
+    space = spaces.Box(0, 255, shape, np.uint8)
+    obs = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    env = GymEnv(constant(spaces.Dict({"eye": space}), ACTION, {"eye": obs}))
+    (channels, rows, columns), image = seen, env.get_observations()["eye"]
+    assert env.groups == {"eye": seen}
+    assert image.shape == (2, *seen)
+    frames = obs if len(shape) == 4 else obs[None]
+    is_last = frames.shape[1:] == (rows, columns, channels // len(frames))
+    wanted = (np.moveaxis(frames, 3, 1) if is_last else frames).reshape(seen) / 255
+    torch.testing.assert_close(image[1], torch.from_numpy(wanted).float())
+
+
+def test_two_keys_with_one_name_are_refused(constant):
+    twice = {"a.b": BOX, "a": spaces.Dict({"b": spaces.Discrete(2)})}
+    for space in (spaces.Dict(twice), spaces.Dict({"in": spaces.Dict(twice)})):
+        with pytest.raises(UserError, match=r"\['a'\]\['b'\].*\['a.b'\] have one name, .*a\.b; rename one"):
+            GymEnv(constant(space, ACTION))
+
+
 def test_the_keys_of_a_dict_are_groups(constant):
     space = spaces.Dict(
         {

@@ -117,6 +117,8 @@ def test_a_world_that_breaks_at_its_end_bootstraps_from_no_nonsense():
     assert done.all()
     assert lab.reset_worlds == []
     assert torch.isfinite(extras["final_obs"]["policy"]).all()
+    assert extras["time_outs"].tolist() == [False, True, True]
+    assert int(extras["log"]["worlds/broken"]) == 1
 
 
 def test_episodes_can_be_staggered():
@@ -148,6 +150,21 @@ def test_actions_arrive_clipped_or_as_choices(space, choices, action, given):
 def test_actions_that_cannot_be_learned_are_refused():
     with pytest.raises(UserError, match="task=isaac/X: its actions are a Dict; numbers"):
         IsaacEnv(Counter(space=gymnasium.spaces.Dict({"a": gymnasium.spaces.Discrete(2)})), name="isaac/X")
+
+
+def test_a_stack_of_images_comes_with_its_channels_first():
+    env = IsaacEnv(Counter(), name="isaac/X")
+    image = torch.arange(2.0 * 8 * 7 * 6).view(2, 8, 7, 6)
+    env.num_envs = 2
+    assert torch.equal(env._read({"camera": image})["camera"], image.permute(0, 3, 1, 2))
+    assert torch.equal(env._read({"camera": image.permute(0, 3, 1, 2)})["camera"], image.permute(0, 3, 1, 2))
+
+
+def test_two_terms_with_one_name_are_refused():
+    env = IsaacEnv(Counter(), name="isaac/X")
+    value = torch.zeros(3, 2)
+    with pytest.raises(UserError, match=r"\['a.b'\] and \['a'\]\['b'\] have one name, a\.b; rename one"):
+        env._read({"a.b": value, "a": {"b": value}})
 
 
 def test_images_come_with_their_channels_first():

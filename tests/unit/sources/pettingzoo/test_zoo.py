@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 from gymnasium_robotics import mamujoco_v1
+from pettingzoo import ParallelEnv
 from pettingzoo.test import parallel_api_test
 from robot_rl_envs.adapters.pettingzoo_env import TeamParallelEnv
 from robot_rl_envs.make import make_env
@@ -95,6 +97,67 @@ def test_parallel_environments_of_others_are_rows():
     assert not done.any()
     assert extras["acted"].all()
     env.close()
+
+
+class Pair(ParallelEnv):
+    """Two agents that see the step of an episode of 4 steps; `part` is `bad` in step 2 of the first episode."""
+
+    metadata = {"name": "pair"}  # noqa: RUF012
+    possible_agents = ("left", "right")
+
+    def __init__(self, part="", bad=np.nan):
+        self.part, self.bad, self.episode = part, bad, 0
+
+    def observation_space(self, agent):
+        return Box(-9, 9, (1,), np.float64)
+
+    def action_space(self, agent):
+        return Box(-1, 1, (1,), np.float32)
+
+    def look(self):
+        bad = self.part == "right" and self.is_bad()
+        return {"left": np.array([float(self.steps)]), "right": np.array([self.bad if bad else float(self.steps)])}
+
+    def is_bad(self):
+        return (self.steps, self.episode) == (2, 1)
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.steps, self.episode = list(self.possible_agents), 0, self.episode + 1
+        return self.look(), {}
+
+    def step(self, actions):
+        assert all(self.action_space(agent).contains(action) for agent, action in actions.items()), actions
+        self.steps += 1
+        reward = self.bad if self.part == "reward" and self.is_bad() else 1.0
+        cut = self.steps == 4
+        self.agents = [] if cut else self.agents
+        rows = [dict.fromkeys(self.possible_agents, value) for value in (reward, False, cut)]
+        return self.look(), *rows, {agent: {} for agent in self.possible_agents}
+
+
+@pytest.mark.parametrize("bad", [np.nan, 1e39])
+@pytest.mark.parametrize(
+    ("part", "words"), [("right", "the observation of right"), ("reward", "the reward"), ("", "an action")]
+)
+def test_a_world_that_breaks_is_reset(part, words, bad):
+    worlds = iter([Pair(), Pair(part, bad)])
+    env = ZooEnv(lambda: next(worlds), 2)
+    for step in range(6):
+        actions = torch.zeros(4, 1)
+        if not part and step == 1:
+            actions[2] = torch.nan
+        obs, reward, done, extras = env.step(actions)
+        assert all(t.isfinite().all() for t in (obs["actor"], extras["final_obs"]["actor"], reward))
+        broken = step == 1
+        assert extras["valid"].tolist() == [True, True, not broken, not broken]
+        assert extras["ended"].tolist() == [step == 3] * 2 + [step in (1, 5)] * 2
+        assert done.tolist() == extras["ended"].tolist()
+        assert reward.tolist() == [1.0, 1.0] + [0.0 if broken else 1.0] * 2
+    (line,) = env.pop_notices()
+    assert line.startswith("quarantined world 1 of ")
+    assert line.endswith(f": {words} is not finite in float32")
+    metrics = env.pop_metrics()
+    assert (metrics["quarantined"], metrics["episodes"], metrics["episode/steps"]) == (2, 2, 4)
 
 
 @pytest.mark.parametrize("task", chosen([LINES[2], "zoo:gymnasium_robotics.mamujoco_v1:parallel_env"], LINES[2]))
