@@ -69,6 +69,7 @@ class DdsTransport final : public Receiver {
   void stop_receiving() noexcept;
   void run() noexcept;
   // The receiving thread, and `connect` before it runs.
+  void await_state(std::int64_t end, double timeout_s);
   void check_robot(const unitree::Robot& robot, const Contract& contract);
   void take_messages() noexcept;
   void take_measured() noexcept;
@@ -134,18 +135,7 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
   gamepad_.emplace(contract, address_.option("dead_man", ""));
   states_ = node_->make_reader(codec_->state_type(), "rt/lowstate", true);
   others_ = node_->make_reader(other_->command_type(), "rt/lowcmd", false);
-  while (!has_read_) {
-    take_messages();
-    if (has_read_) break;
-    if (now_ns() >= end) {
-      char line[160];
-      std::snprintf(line, sizeof(line), "transport: no state on rt/lowstate within %g s (%s)%s", timeout_s,
-                    address_.text.c_str(),
-                    counters_.damaged > 0 ? ", only some with a wrong checksum" : "; is this the right interface?");
-      throw UserError(line);
-    }
-    node_->bell().wait(end, -1);
-  }
+  await_state(end, timeout_s);
   check_robot(robot, contract);
   newest_ = read_;
   const auto commands = node_->make_writer(codec_->command_type(), "rt/lowcmd");
@@ -162,6 +152,20 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
     inbox_fresh_ = false;
   }
   return description;
+}
+
+/// Throws UserError where none comes by `end`, within `timeout_s`.
+void DdsTransport::await_state(std::int64_t end, double timeout_s) {
+  for (take_messages(); !has_read_; take_messages()) {
+    if (now_ns() >= end) {
+      char line[160];
+      std::snprintf(line, sizeof(line), "transport: no state on rt/lowstate within %g s (%s)%s", timeout_s,
+                    address_.text.c_str(),
+                    counters_.damaged > 0 ? ", only some with a wrong checksum" : "; is this the right interface?");
+      throw UserError(line);
+    }
+    node_->bell().wait(end, -1);
+  }
 }
 
 /// Compare what the robot says of itself with the table, before the first command.
