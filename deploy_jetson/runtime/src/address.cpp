@@ -13,7 +13,8 @@ const std::map<std::string, std::set<std::string>>& known_options() {
   static const std::map<std::string, std::set<std::string>> known = {
       {"udp", {"states"}},
       {"shm", {"states"}},
-      {"dds", {"states", "domain", "interface", "robot", "crc", "mode_machine", "dead_man", "battery"}},
+      {"dds", {"states", "domain", "interface", "robot", "crc", "mode_machine", "dead_man", "still_ms",
+               "battery"}},
   };
   return known;
 }
@@ -73,7 +74,8 @@ void read_shm(Address& address, const std::string& text, const std::string& rest
 
 void read_dds(Address& address, const std::string& text, const std::string& rest, const std::string& what) {
   if (rest != "unitree_go" && rest != "unitree_hg") refuse(what, text, "must be dds:unitree_go or dds:unitree_hg");
-  for (const auto& [name, most] : {std::pair{"domain", 230}, {"mode_machine", 255}, {"battery", 100}}) {
+  for (const auto& [name, most] :
+       {std::pair{"domain", 230}, {"mode_machine", 255}, {"battery", 100}, {"still_ms", 60000}}) {
     int number = -1;
     const auto given = address.option(name, "0");
     const auto [at, error] = std::from_chars(given.data(), given.data() + given.size(), number);

@@ -73,12 +73,14 @@ void Commander::zero_command() {
 
 void Commander::enter(Phase phase, std::int64_t now_ns) {
   if (phase == Phase::kStand) {
-    // From POLICY its targets go on: at the measured positions the motors would let the robot sink.
-    const bool standing = phase_ == Phase::kPolicy && have_output_;
     std::copy_n(state_.joint_pos, kMaxJoints, from_.begin());
-    for (std::size_t k = 0; standing && k < contract_->actions.size(); ++k) {
-      const ActionSpec& action = contract_->actions[k];
-      if (!action.effort) from_[static_cast<std::size_t>(action.joint_index)] = output_.target[k];
+    // From POLICY the efforts of its last command go on: at the measured positions the robot would sink.
+    LowCommand last;
+    if (phase_ == Phase::kPolicy) fill_policy(now_ns, last);
+    for (int i = 0; phase_ == Phase::kPolicy && i < joints_; ++i) {
+      const auto joint = static_cast<std::size_t>(i);
+      const double effort = static_cast<double>(last.kp[i]) * (last.q[i] - state_.joint_pos[i]) + last.tau[i];
+      if (kp_[joint] > 0) from_[joint] += static_cast<float>(effort / kp_[joint]);
     }
   }
   phase_ = phase;

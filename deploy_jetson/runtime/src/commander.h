@@ -90,7 +90,7 @@ class Commander {
   std::int64_t waiting_ns_ = 0;  // when the first state arrived that should have been answered by an output; 0: none
   std::int64_t phase_time_ns_ = 0, change_time_ns_ = 0, operator_time_ns_ = 0, fault_time_ns_ = 0;
   std::array<float, kMaxJoints> kp_{}, kd_{}, damping_{}, fallback_{};
-  std::array<float, kMaxJoints> from_{};  // STAND's first target: the joint positions, or POLICY's last targets
+  std::array<float, kMaxJoints> from_{};  // STAND's first targets: the joint positions, or with POLICY's last efforts
   std::array<float, kMaxCommand> command_{};
 };
 

@@ -14,6 +14,9 @@
 namespace robot_rl {
 namespace {
 
+constexpr int kSender = 90;                    // above the watchdog, which commands through such a thread as well
+constexpr std::int64_t kStaleNs = 20'000'000;  // a command that had to wait for so long is not written any more
+
 void take(sem_t& semaphore) noexcept {
   while (sem_wait(&semaphore) != 0 && errno == EINTR) {
   }
@@ -35,7 +38,7 @@ DdsSender::DdsSender(Codec& codec, dds_entity_t commands, dds_entity_t infos, st
 
 DdsSender::~DdsSender() {
   take(free_);
-  slots_[passed_++ % kSlots].joints = 0;
+  slots_[passed_++ % kSlots].command.joints = 0;
   sem_post(&pending_);
   thread_.join();
   sem_destroy(&free_);
@@ -44,7 +47,7 @@ DdsSender::~DdsSender() {
 
 bool DdsSender::pass(const LowCommand& command) noexcept {
   take(free_);
-  slots_[passed_++ % kSlots] = command;
+  slots_[passed_++ % kSlots] = {command, now_ns()};
   sem_post(&pending_);
   return accepted_.load(std::memory_order_relaxed);
 }
@@ -52,14 +55,15 @@ bool DdsSender::pass(const LowCommand& command) noexcept {
 void DdsSender::run() noexcept {
   prctl(PR_SET_NAME, "dds-send", 0, 0, 0);
   std::string why;
-  set_fifo(kPolicyReceiver, why);  // that it is not permitted is said of the loop's threads
+  set_fifo(kSender, why);  // that it is not permitted is said of the loop's threads
   prefault_stack();
   for (;;) {
     take(pending_);
-    const LowCommand& command = slots_[written_++ % kSlots];
+    const auto& [command, passed_ns] = slots_[written_++ % kSlots];
     if (command.joints == 0) return;
     const auto before = allocations();
-    const bool sent = write(command);
+    // After the library hung, the watchdog has damped the robot meanwhile.
+    const bool sent = now_ns() - passed_ns < kStaleNs && write(command);
     counters_.allocations.fetch_add(allocations() - before, std::memory_order_relaxed);
     accepted_.store(sent, std::memory_order_relaxed);
     count(sent ? counters_.commands : counters_.send_failed);

@@ -31,7 +31,12 @@ class DdsSender {
   bool pass(const LowCommand& command) noexcept;
 
  private:
-  static constexpr unsigned kSlots = 8;
+  static constexpr unsigned kSlots = 2;
+  /// A command and when it was handed over.
+  struct Slot {
+    LowCommand command;  // one without joints ends the thread
+    std::int64_t passed_ns = 0;
+  };
   void run() noexcept;
   bool write(const LowCommand& command) noexcept;
 
@@ -39,8 +44,8 @@ class DdsSender {
   dds_entity_t commands_, infos_;
   std::uint64_t commander_;
   AtomicCounters& counters_;
-  std::array<LowCommand, kSlots> slots_{};  // one without joints ends the thread
-  unsigned passed_ = 0, written_ = 0;       // each belongs to one thread
+  std::array<Slot, kSlots> slots_{};
+  unsigned passed_ = 0, written_ = 0;  // each belongs to one thread
   sem_t free_, pending_;
   std::atomic<bool> accepted_{true};
   std::thread thread_;

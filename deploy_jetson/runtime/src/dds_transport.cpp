@@ -90,6 +90,7 @@ class DdsTransport final : public Receiver {
   std::uint32_t lost_ = 0;
   std::uint8_t build_ = 0;  // the robot's mode_machine at the beginning
   bool is_checked_ = false;
+  std::int32_t joints_ = 0;  // of the contract
   std::thread receiving_;
   std::atomic<bool> stopping_{false};
   Bell arrived_;
@@ -115,9 +116,11 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
   const auto end = now_ns() + static_cast<std::int64_t>(timeout_s * 1e9);
   stop_receiving();
   sender_.reset();
-  has_read_ = false;
+  has_read_ = is_checked_ = false;
+  measured_ns_ = 0;
+  lost_ = 0;
+  remote_ = box_ = OperatorBox();
   node_.emplace(address_, kPolicyReceiver);
-  const auto listened = now_ns() + kListenNs;
   if (address_.flag("states", true) && contract.measured_size > contract.received_size) {
     measured_ = node_->make_reader(robot_rl_dds_Measured_desc, "rt/robot_rl/measured", true);
     for (take_measured(); measured_ns_ == 0 && now_ns() < end; take_measured()) node_->bell().wait(end, -1);
@@ -132,18 +135,19 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
   const auto places = fit_robot(contract, description);
   codec_ = make_codec(robot, places);
   other_ = make_codec(robot, places);
-  gamepad_.emplace(contract, address_.option("dead_man", ""));
+  gamepad_.emplace(contract, address_.option("dead_man", ""), std::stoi(address_.option("still_ms", "3000")) * 1e-3);
   states_ = node_->make_reader(codec_->state_type(), "rt/lowstate", true);
   others_ = node_->make_reader(other_->command_type(), "rt/lowcmd", false);
   await_state(end, timeout_s);
   check_robot(robot, contract);
   newest_ = read_;
+  joints_ = read_.joints;
   const auto commands = node_->make_writer(codec_->command_type(), "rt/lowcmd");
   const auto infos = node_->make_writer(robot_rl_dds_CommandInfo_desc, "rt/robot_rl/command");
   sender_.emplace(*codec_, commands, infos, commander_, counters_);
   if (address_.flag("states", true)) {
     start_receiving();
-    sleep_until(listened);
+    sleep_until(now_ns() + kListenNs);
   } else {
     dds_delete(others_);
     others_ = 0;
@@ -173,26 +177,29 @@ void DdsTransport::check_robot(const unitree::Robot& robot, const Contract& cont
   build_ = codec_->mode_machine();
   unitree::check_build(robot, build_, address_.option("mode_machine", ""));
   // A position may be zero for a moment; a motor that is not there has nothing but zeros in every state.
-  std::vector<bool> answers(contract.joints.size());
+  std::vector<bool> answers(contract.joints.size()), is_on(contract.joints.size());
   const auto end = now_ns() + kLookNs;
-  std::string missing = "?";
-  while (!missing.empty()) {
-    missing.clear();
+  const auto without = [&](const std::vector<bool>& has) {
+    std::string names;
+    for (std::size_t joint = 0; joint < has.size(); ++joint) {
+      if (!has[joint]) names += (names.empty() ? "" : ", ") + contract.joints[joint].name;
+    }
+    return names;
+  };
+  std::string missing, off;
+  for (;;) {
     for (std::size_t joint = 0; joint < answers.size(); ++joint) {
       answers[joint] = answers[joint] || !codec_->lacks(joint);
-      if (!answers[joint]) missing += (missing.empty() ? "" : ", ") + contract.joints[joint].name;
+      is_on[joint] = is_on[joint] || codec_->is_on(joint);
     }
-    if (missing.empty() || now_ns() >= end) break;
+    missing = without(answers);
+    // A simulator may show none that is on.
+    off = std::find(is_on.begin(), is_on.end(), true) != is_on.end() ? without(is_on) : "";
+    if ((missing.empty() && off.empty()) || now_ns() >= end) break;
     node_->bell().wait(end, -1);
     take_messages();
   }
-  std::string off;
-  bool some_on = false;
-  for (std::size_t joint = 0; joint < contract.joints.size(); ++joint) {
-    some_on = some_on || codec_->is_on(joint);
-    if (!codec_->is_on(joint)) off += (off.empty() ? "" : ", ") + contract.joints[joint].name;
-  }
-  if (missing.empty() && some_on && !off.empty()) {
+  if (missing.empty() && !off.empty()) {
     throw ContractError("robot: other motors are on, those of " + off + " are off (mode 0); switch them on");
   }
   unitree::check_battery(codec_->battery(), address_.option("battery", "10"));
@@ -305,7 +312,7 @@ void DdsTransport::pass_on(std::int64_t now) noexcept {
 }
 
 bool DdsTransport::send(const LowCommand& command) noexcept {
-  if (!sender_ || command.joints != newest_.joints) {
+  if (!sender_ || command.joints != joints_) {
     count(counters_.send_failed);
     return false;
   }

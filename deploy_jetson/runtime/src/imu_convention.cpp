@@ -112,6 +112,7 @@ void ImuConvention::judge() {
     if (has_turns || !by_turn_) found_ = Finding{};  // what turns have shown, only turns clear
     return;
   }
+  found_ = Finding{};
   double least = 2;
   for (std::size_t k = 1; k < kCount; ++k) {
     const double by_turn = turn(error_[k]) / (bad_turn ? turn_now * kBetter : kBadTurn);

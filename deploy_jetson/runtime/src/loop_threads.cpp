@@ -130,7 +130,9 @@ void Loop::measure_state() noexcept {
   rehearsal_.on_state(received);
   const std::int64_t transit = received - state_.robot_time_ns;
   least_transit_ns_ = std::min(least_transit_ns_, transit);
-  latencies_.state_jitter.add(transit - least_transit_ns_);
+  // Without a sign: no clock of a robot is so absurd that it may overflow.
+  const auto more = static_cast<std::uint64_t>(transit) - static_cast<std::uint64_t>(least_transit_ns_);
+  latencies_.state_jitter.add(static_cast<std::int64_t>(more));
 }
 
 // ---- The writer's thread.

@@ -190,7 +190,11 @@ std::string details(const Finding& finding, const Contract& contract) {
     case Fault::kActionRate: return "the action of " + where + " jumps by " + value + above;
     case Fault::kEffort: return at + " N m (or N)" + above;
     case Fault::kTemperature: return where + " at " + value + " degrees Celsius" + above;
-    case Fault::kMotorFault: return "the motor of " + where + " reports fault bits " + value;
+    case Fault::kMotorFault: {
+      char bits[16];
+      std::snprintf(bits, sizeof bits, "0x%x", static_cast<std::uint32_t>(finding.value));
+      return "the motor of " + where + " reports fault bits " + bits;
+    }
     case Fault::kOperatorLost:
       return "no message of the operator for " + in_ms(finding.value) + ", the limit is " + in_ms(finding.limit);
     case Fault::kSecondCommander: return "another program commands the robot";

@@ -52,7 +52,7 @@ Sensors::Sensors(const Contract& contract, const SafetyLimits& limits)
     : contract_(&contract), limits_(limits), joints_(std::min(static_cast<int>(contract.joints.size()), kMaxJoints)) {
   orientation_.present = reads(contract, "imu_quat_wxyz");
   gyro_.present = reads(contract, "imu_gyro");
-  acc_.present = reads(contract, "imu_acc");
+  acc_.present = reads_acc_ = reads(contract, "imu_acc");
   for (const ObservationSpec& term : contract.observations) {
     for (const int joint : term.joints) {
       if (joint < 0 || joint >= joints_) continue;
@@ -70,7 +70,7 @@ Finding Sensors::see(const LowState& state, bool walking) {
   } else {
     advance(state, dt);
   }
-  convention_.see(state, dt, !walking);
+  convention_.see(state, dt, !walking && reads_acc_);
   // A standing robot may be held perfectly still: only while it walks do joints imply a motion of the base.
   walked_ = walking ? walked_ + std::clamp(dt, 0.0, kGapS) : 0;
   if (!walking) part_joints_from_base(state);

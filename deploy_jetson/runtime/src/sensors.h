@@ -84,6 +84,7 @@ class Sensors {
   double walked_ = 0;                 // since POLICY was entered [s]
   double fastest_ = 0;                // the largest recent rate, decaying with time [rad/s]
   ImuConvention convention_;
+  bool reads_acc_ = false;            // then it is in the base's frame; otherwise a driver may give it in the IMU's
 };
 
 }  // namespace robot_rl

@@ -117,7 +117,6 @@ constexpr auto kCrc = [] {
 
 constexpr std::uint8_t kHead[2] = {0x55, 0x51};  // first bytes of the remote's 40 from a simulated robot
 constexpr float kDead = 0.05f;                   // of a stick's range
-constexpr std::int64_t kStillNs = 1'000'000'000, kGoneNs = 3'000'000'000;  // of bytes with a stick that is pushed
 
 /// Buttons in the order of their bits.
 constexpr std::array<std::string_view, 16> kButtonNames = {
@@ -181,12 +180,15 @@ std::uint32_t crc(const void* data, std::size_t bytes) noexcept {
   return rest;
 }
 
-Gamepad::Gamepad(const Contract& contract, const std::string& dead_man) : command_(contract.command) {
+Gamepad::Gamepad(const Contract& contract, const std::string& dead_man, double still_s)
+    : command_(contract.command), still_ns_(static_cast<std::int64_t>((still_s > 0 ? still_s : 1e9) * 1e9)) {
   if (dead_man.empty()) return;
   const auto found = std::find(kButtonNames.begin(), kButtonNames.end(), dead_man);
-  if (found == kButtonNames.end()) {
+  if (found == kButtonNames.end() || dead_man == "B" || dead_man == "start") {  // these two damp and stand
     std::string all;
-    for (const auto name : kButtonNames) all += (all.empty() ? "" : ", ") + std::string(name);
+    for (const auto name : kButtonNames) {
+      if (name != "B" && name != "start") all += (all.empty() ? "" : ", ") + std::string(name);
+    }
     throw UserError("transport: dead_man=" + dead_man + ": must be a button of the remote control: " + all);
   }
   dead_man_ = static_cast<std::uint16_t>(1u << (found - kButtonNames.begin()));
@@ -202,8 +204,8 @@ bool Gamepad::read(std::span<const std::uint8_t> remote, std::int64_t now_ns, Op
   const float forward = stick(remote, kLeftY), left = -stick(remote, kLeftX), turn = -stick(remote, kRightX);
   const bool is_pushed = forward != 0 || left != 0 || turn != 0;
   const std::int64_t still_ns = is_pushed ? now_ns - changed_ns_ : 0;
-  if (still_ns > kGoneNs && (buttons & kButtonB) == 0) return false;
-  const bool counts = still_ns <= kStillNs && (buttons & dead_man_) == dead_man_;
+  if (still_ns > 2 * still_ns_ && (buttons & kButtonB) == 0) return false;
+  const bool counts = still_ns <= still_ns_ && (buttons & dead_man_) == dead_man_;
   input.sequence = ++sequence_;
   input.size = static_cast<std::int32_t>(std::min<std::size_t>(command_.size(), kMaxCommand));
   for (int part = 0; part < input.size; ++part) {

@@ -58,18 +58,19 @@ inline constexpr std::size_t kRemoteBytes = 40;
 /// The remote control's data in the 40 bytes of LowState.
 class Gamepad {
  public:
-  /// `dead_man`: the sticks count only while this button is held ("L1", "R2"); "": no button. Throws UserError for an
-  /// unknown one.
-  explicit Gamepad(const Contract& contract, const std::string& dead_man = "");
+  /// `dead_man`: the sticks count only while this button is held ("L1", "R2"); "": no button. `still_s`: see read(); 0:
+  /// for ever. Throws UserError for an unknown button, or one with a meaning of its own.
+  explicit Gamepad(const Contract& contract, const std::string& dead_man = "", double still_s = 3);
   /// A message of the operator at a time: sticks scaled to the contract's ranges of vx (forward), vy (left) and yaw
   /// (turn left), other components zero; B: damp, start: stand, A: policy. False if the receiver gets no signal of a
-  /// remote control. A hand on a stick is never still to the last bit: the command is zero after one second of it, and
-  /// after three the receiver is taken to repeat a lost remote's last message.
+  /// remote control. A hand on a stick is hardly ever still to the last bit: after `still_s` of it the command is zero,
+  /// and after twice that the receiver is taken to repeat a lost remote's last message.
   bool read(std::span<const std::uint8_t> remote, std::int64_t now_ns, OperatorInput& input) noexcept;
 
  private:
   std::vector<CommandSpec> command_;
   std::uint16_t dead_man_ = 0;  // its bit; 0: none
+  std::int64_t still_ns_;
   std::uint64_t sequence_ = 0;
   std::array<std::uint8_t, kRemoteBytes> last_{};
   std::int64_t changed_ns_ = 0;

@@ -14,8 +14,8 @@ US = 0x5EED  # who we are to the robot
 START_NS = 10**12
 
 
-def contract_text() -> bytes:
-    """A hip with a position target, a wheel with an effort, a tail that nothing drives."""
+def contract_text(*, acc: bool = False) -> bytes:
+    """A hip with a position target, a wheel with an effort, a tail that nothing drives; `acc`: the policy reads it."""
     names = ("name", "default_pos", "kp", "kd", "effort_limit", "velocity_limit", "lower", "upper")
     rows = [
         ("hip", 0.1, 20.0, 0.5, 10.0, 30.0, -1.0, 1.0),
@@ -39,6 +39,10 @@ def contract_text() -> bytes:
         "physics_timestep_s": 0.005,
         "command": {"name": "velocity", "ranges": {"vx": [-1.0, 1.5], "vy": [-0.6, 0.6], "height": [0.2, 0.4]}},
     }
+    if acc:
+        description["observations"].append(
+            term | {"name": "acc", "signal": "imu_acc", "frame": "imu", "size": 3, "unit": "m/s^2"}
+        )
     training = TrainingSpec(run_id="run", task="toy", git_commit="unknown", iteration=0)
     return dumps(make_contract(description, training)).encode()
 
@@ -46,9 +50,9 @@ def contract_text() -> bytes:
 class Rig:
     """A commander, the robot's states, the policy's outputs and the operator, all healthy unless changed."""
 
-    def __init__(self, runtime, **settings):
+    def __init__(self, runtime, *, acc=False, **settings):
         self.runtime = runtime
-        self.contract = runtime.read_contract(contract_text())
+        self.contract = runtime.read_contract(contract_text(acc=acc))
         self.settings = runtime.Settings()
         for name, value in settings.items():
             where = self.settings.limits if hasattr(self.settings.limits, name) else self.settings

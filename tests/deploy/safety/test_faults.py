@@ -324,7 +324,7 @@ def test_who_is_never_obeyed_finds_a_second_commander(runtime, make_rig):
         (bad_output(action=[-21.4, 0.0]), "action_rate: the action of 'hip' jumps by 23, the limit is 20"),
         (bad_output(target=[0.0, math.nan]), "not_finite: joint_target of 'wheel' is nan"),
         (operator_nan, "not_finite: command of component 1 is nan"),
-        (edit(motor_fault=(1, 5)), "motor_fault: the motor of 'wheel' reports fault bits 5"),
+        (edit(motor_fault=(1, 5)), "motor_fault: the motor of 'wheel' reports fault bits 0x5"),
     ],
 )
 def test_a_fault_is_one_line_that_names_joint_value_and_limit(runtime, make_rig, inject, line):

@@ -41,8 +41,8 @@ def mounted(angle):
 def tilt(runtime, make_rig):
     """tilt(change, yaw): the line of what was found by the end, "" where nothing was."""
 
-    def run(change, yaw=0.0):
-        rig, noise = make_rig(), np.random.default_rng(0)
+    def run(change, yaw=0.0, acc=False):
+        rig, noise = make_rig(acc=acc), np.random.default_rng(0)
         healthy = type(rig).state
 
         def state():
@@ -76,11 +76,20 @@ def tilt(runtime, make_rig):
     ids=["xyzw", "inverse", "gyro", "gravity", "90", "180", "-90"],
 )
 def test_the_cause_is_named(tilt, change, cause, yaw):
-    found = tilt(change, yaw)
+    found = tilt(change, yaw, acc=True)
     assert found.startswith("imu_disagrees: imu_")
     assert cause in found
 
 
 @pytest.mark.parametrize("yaw", [0.0, 2.5])
 def test_a_sound_imu_is_no_fault(tilt, yaw):
-    assert tilt(lambda q, gyro, acc: (q, gyro, acc), yaw) == ""
+    assert tilt(lambda q, gyro, acc: (q, gyro, acc), yaw, acc=True) == ""
+
+
+@pytest.mark.parametrize("change", [lambda q, gyro, acc: (np.roll(q, -1), gyro, acc), mounted(math.pi / 2)])
+def test_turns_alone_show_it_where_the_policy_reads_no_accelerometer(tilt, change):
+    assert "as if " in tilt(change)
+
+
+def test_an_accelerometer_in_the_frame_of_its_imu_is_no_fault_where_the_policy_does_not_read_it(tilt):
+    assert tilt(lambda q, gyro, acc: (q, gyro, -acc)) == ""

@@ -177,6 +177,7 @@ def test_from_the_policy_to_standing_by_way_of_a_zero_command(runtime, make_rig)
     command = rig.run(0.02)
     assert command.phase == of.STAND
     assert command.q[0] == pytest.approx(0.5, abs=0.05)  # goes on from the policy's target, not from the joint at 0.3
+    assert command.q[1] == pytest.approx(2.0 / 5.0, abs=0.05)  # and with its effort: 2 N m by a kp of 5
     assert rig.commander.fault == runtime.Fault.NONE
     assert rig.run(0.2).q[0] == pytest.approx(0.1)
     rig.ask(request.POLICY)

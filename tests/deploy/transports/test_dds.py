@@ -390,24 +390,25 @@ def sticks(*command, request=rt.Request.NONE):
 
 
 def test_a_remote_control_whose_bytes_stand_still_commands_nothing_and_is_lost(remote):
-    hear = remote()
+    hear = remote("&still_ms=500")
     assert hear(sticks(1.0, 0.0, 0.0))[0] > 0
     begin = time.monotonic()
     heard = []
-    while time.monotonic() < begin + 3.4:
+    while time.monotonic() < begin + 1.3:
         heard.append((time.monotonic() - begin, hear()))
         time.sleep(0.02)
-    assert all(command[0] > 0 for at, command in heard if at < 0.9)
-    assert all(command == [0.0, 0.0, 0.0] for at, command in heard if 1.1 < at < 2.9)
-    assert all(command is None for at, command in heard if at > 3.1)
+    assert all(command[0] > 0 for at, command in heard if at < 0.4)
+    assert all(command == [0.0, 0.0, 0.0] for at, command in heard if 0.6 < at < 0.9)
+    assert all(command is None for at, command in heard if at > 1.1)
     assert hear(sticks(0.5, 0.0, 0.0))[0] > 0  # a hand moves it
 
 
-def test_a_remote_control_at_rest_may_stand_still(remote):
-    hear = remote()
-    hear(sticks(0.0, 0.0, 0.0))
-    time.sleep(3.2)
-    assert hear() == [0.0, 0.0, 0.0]
+@pytest.mark.parametrize(("still", "forward"), [("&still_ms=100", 0.0), ("&still_ms=0", 1.0)])
+def test_a_remote_control_at_rest_may_stand_still_and_any_by_setting(remote, still, forward):
+    hear = remote(still)
+    command = hear(sticks(forward, 0.0, 0.0))
+    time.sleep(0.3)
+    assert hear() == command
 
 
 def test_sticks_count_only_while_the_dead_mans_button_is_held(remote):
@@ -471,7 +472,8 @@ def test_somebody_else_on_the_command_topic_is_a_second_commander(domain, tools,
         ("dds:unitree_go?interface=none0", "'none0' is not a network interface"),
         ("dds:unitree_go?robot=unitree_h1", "the transport leads to 'unitree_h1'"),
         ("dds:unitree_go?robot=spot", "'spot' has no table of motors here"),
-        ("dds:unitree_go?dead_man=Q", "dead_man=Q: must be a button of the remote control: R1, L1, start"),
+        ("dds:unitree_go?dead_man=B", "dead_man=B: must be a button of the remote control: R1, L1, select"),
+        ("dds:unitree_go?dead_man=Q", "dead_man=Q: must be a button of the remote control: R1, L1, select"),
         ("dds:unitree_go?battery=101", "battery must be a whole number from 0 to 100"),
         ("dds:unitree_go?domain={domain}", "no state on rt/lowstate within 0.05 s"),
     ],
