@@ -165,6 +165,8 @@ class Contract:
                 refuse(f"{where} joint", action.joint, "its effort_limit is 0, so nothing drives it")
             if action.kind == "position" and joint.kp == 0:
                 refuse(f"{where} kind", action.kind, "a position target needs a kp of more than 0")
+            if action.kind == "velocity" and not (joint.kp == 0 and joint.kd > 0):
+                refuse(f"{where} kind", action.kind, "a velocity target needs a kp of 0 and a kd of more than 0")
             if action.command and action.command not in {component.name for component in self.command}:
                 refuse(f"{where} command", action.command, "the command has no component of that name")
             if bool(action.command) != bool(self.actions[0].command):

@@ -11,7 +11,7 @@ from robot_rl_deploy.terms import MAX_SIZE
 
 SCHEMA_VERSION = 1
 LAYOUT = {"order": "term_major", "history": "oldest_first", "fill": "first_value"}
-ACTION_KINDS = ("position", "effort")
+ACTION_KINDS = ("position", "velocity", "effort")
 MAX_ITERATION = 2**53
 
 
@@ -72,7 +72,8 @@ class ActionSpec:
 
     Attributes:
         joint: Name of the joint.
-        kind: "position": the target of the joint's PD controller [rad or m]; "effort": its effort [N m or N].
+        kind: "position": the target of the joint's PD controller [rad or m]; "velocity": that of a joint with a kd
+            alone, as of a wheel [rad/s or m/s]; "effort": its effort [N m or N].
         scale: Target for an action of 1, less the offset.
         offset: Target for an action of 0.
         clip: Largest magnitude of the action; None without a bound.

@@ -19,6 +19,8 @@ ONE_DEGREE = math.pi / 180
 """Error [rad or m] at which no position controller requests the whole effort of its joint yet..."""
 STIFF_DAMPING_S = 0.05
 """...but one that is damped like an industrial arm's: least kd / kp [s] of a stiffer joint."""
+ONE_PERCENT = 0.01
+"""Share of its speed limit at which no speed controller requests the whole effort of its joint yet."""
 MAX_DAMPING_S = 0.5
 """Largest kd / kp [s]: the time in which a joint creeps to its target."""
 EFFORT_MARGIN = 3.0
@@ -52,6 +54,8 @@ def check_parts(joints: Sequence[JointSpec], actions: Sequence[ActionSpec], comm
         joint = by_name[action.joint]
         if action.kind == "position":
             _check_gains(joint)
+        elif action.kind == "velocity":
+            _check_speed(action, joint)
         elif joint.kp > 0:
             _check_effort(action, joint)
 
@@ -94,6 +98,23 @@ def _check_gains(joint: JointSpec) -> None:
     most = EFFORT_MARGIN * (joint.kp * (joint.upper - joint.lower) + joint.kd * joint.velocity_limit)
     if joint.effort_limit > most:
         refuse(f"{where} effort_limit", joint.effort_limit, f"gains and limits make {most / EFFORT_MARGIN:g} at most")
+
+
+def _check_speed(action: ActionSpec, joint: JointSpec) -> None:
+    """Check a joint with velocity targets: kd and effort limit fit each other and the speeds that are asked for."""
+    where = f"joint '{joint.name}':"
+    if joint.velocity_limit is None:
+        refuse(f"{where} velocity_limit", None, "a joint with velocity targets needs that limit")
+    assert joint.velocity_limit is not None
+    if joint.kd * ONE_PERCENT * joint.velocity_limit > joint.effort_limit:
+        most = f"{joint.effort_limit / (ONE_PERCENT * joint.velocity_limit):g} is the most"
+        refuse(f"{where} kd", joint.kd, f"effort_limit is reached within a hundredth of velocity_limit; {most}")
+    made = joint.kd * 2 * joint.velocity_limit
+    if joint.effort_limit > EFFORT_MARGIN * made:
+        refuse(f"{where} effort_limit", joint.effort_limit, f"gains and limits make {made:g} at most")
+    if abs(action.offset) > joint.velocity_limit:
+        most = f"velocity_limit is {joint.velocity_limit:g}"
+        refuse(f"action of '{joint.name}': offset", action.offset, f"it turns so fast at an action of 0; {most}")
 
 
 def _check_effort(action: ActionSpec, joint: JointSpec) -> None:

@@ -73,6 +73,8 @@ def _observation_row(slot: ObservationSlot, scene: Scene, task: Task) -> dict[st
         params["grid"] = {"size": list(scan.size), "resolution": scan.resolution, "offset": list(scan.offset)}
     if slot.term.measured:
         signal, params = f"measured/{slot.term.measured}", {}
+    if info.size == "limited_joints":
+        params["joints"] = scene.entity.limited
     if info.signal == "clock":
         params |= {"gate": "command", "gate_norm": MOVING_COMMAND}
     return {
@@ -136,14 +138,20 @@ def describe_policy(
     for group in groups:
         right = "a policy for a robot reads 'actor' and groups of images"
         require(group in rows, "observations", group, right)
-    driven = [(joint.name, *scene.action_map(joint)) for joint in scene.robot.joints if not joint.passive]
-    actions: list[dict[str, Any]] = [{"joint": name, "scale": scale, "offset": at} for name, at, scale in driven]
+    driven = [joint for joint in scene.robot.joints if not joint.passive]
+    actions: list[dict[str, Any]] = []
+    for joint in driven:
+        offset, scale = scene.action_map(joint)
+        actions.append({"joint": joint.name, "scale": scale, "offset": offset})
+        if joint.by_speed and task.actions.kind == "position":
+            actions[-1]["kind"] = "velocity"
     if task.actions.around == "command":
         for row in actions:
             row["command"] = row["joint"]
     if task.actions.limit_speed:
-        for row, joint in zip(actions, (j for j in scene.robot.joints if not j.passive), strict=True):
-            row["max_error"] = scene.max_error(joint)
+        for row, joint in zip(actions, driven, strict=True):
+            if (error := scene.max_error(joint)) is not None:
+                row["max_error"] = error
     command = describe_command(task)
     if command is not None:
         ranges = {name: [row["lower"], row["upper"]] for name, row in command["components"].items()}
@@ -222,9 +230,9 @@ def observation_terms(scene: Scene, layout: TaskLayout) -> dict[str, tuple[int, 
     return found
 
 
-def _joint_mirror(robot: Robot, *, driven: bool) -> tuple[list[int], list[float]]:
+def _joint_mirror(robot: Robot, names: Sequence[str]) -> tuple[list[int], list[float]]:
     indices, signs = robot.joint_mirror()
-    keep = [k for k, joint in enumerate(robot.joints) if not (driven and joint.passive)]
+    keep = [k for k, name in enumerate(robot.joint_names) if name in names]
     return [keep.index(indices[k]) for k in keep], [signs[k] for k in keep]
 
 
@@ -235,8 +243,9 @@ def _mirror_of(slot: ObservationSlot, scene: Scene, task: Task) -> tuple[list[in
         rule = next((term.info.mirror for term in task.commands.values()), ())
     if not isinstance(rule, str | tuple):
         return rule(scene)
-    if rule in ("joints", "actions"):
-        return _joint_mirror(robot, driven=rule == "actions")
+    named = {"joints": robot.joint_names, "actions": scene.actuated, "limited_joints": scene.entity.limited}
+    if rule in named:
+        return _joint_mirror(robot, named[rule])
     if rule in ("feet", "foot_forces"):
         feet = len(robot.foot_mirror)
         return [start + k for start in range(0, slot.size, feet) for k in robot.foot_mirror], [1.0] * slot.size
@@ -269,6 +278,6 @@ def mirror_maps(
                 perm += [slot.offset + h * slot.size + k for k in slot_perm]
                 sign += slot_sign
         maps[group] = (torch.tensor(perm, device=device), torch.tensor(sign, device=device))
-    perm, sign = _joint_mirror(scene.robot, driven=True)
+    perm, sign = _joint_mirror(scene.robot, scene.actuated)
     maps["action"] = (torch.tensor(perm, device=device), torch.tensor(sign, device=device))
     return maps

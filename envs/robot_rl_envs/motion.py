@@ -56,6 +56,7 @@ def _parts(slot: ObservationSlot, scene: Scene) -> list[str]:
     """Return the suffixes that distinguish the components of one value of a term."""
     size = None if isinstance(slot.term, TorchTerm) else slot.term.info.size
     known = {"joints": scene.robot.joint_names, "actions": scene.actuated, "feet": scene.robot.feet}
+    known["limited_joints"] = scene.entity.limited
     if isinstance(size, str) and size in known:
         return [f".{name}" for name in known[size]]
     if slot.size == 1:

@@ -129,14 +129,16 @@ class Actions:
     """How the policy's outputs drive the joints.
 
     Attributes:
-        kind: "position" (target = default + scale * action), "effort" (force = scale * action) or, for a robot with a
-            model that brings its own actuators, "direct" (control = scale * action).
+        kind: "position" (target = default + scale * action; of a joint with kp=0 and a kd, as of a wheel, it is the
+            speed scale * action), "effort" (force = scale * action) or, for a robot with a model that brings its own
+            actuators, "direct" (control = scale * action).
         around: of positions, what an action of 0 asks for: "default", the default pose, or "command", for a command
             that has a component of each driven joint's name.
         clip: bound on the raw action's magnitude.
         scale: multiplies the robot's ``action_scale``; "direct" uses only this one.
         limit_speed: share of a joint's velocity limit that its target may ask for: targets stay as near to the measured
-            position as that needs, see :meth:`robot_rl_envs.entity.scene.Scene.max_error`; 0: targets are free.
+            position as that needs, see :meth:`robot_rl_envs.entity.scene.Scene.max_error`; 0: targets are free, as
+            speeds always are.
         actuator: what drives the joints towards the target: see :mod:`robot_rl_envs.actuation.actuators`.
     """
 
@@ -374,6 +376,9 @@ class Task:
             lacking = next((name for name in driven if name not in self.command_components), "")
             right = f"the command has no component {lacking!r}; use default"
             require(not lacking, "actions.around", self.actions.around, right)
+            speeds = next((joint.name for joint in self.robot.joints if joint.by_speed), "")
+            right = f"joint {speeds!r} has no position to go to (kp=0); use default"
+            require(not speeds, "actions.around", self.actions.around, right)
 
     def _check_solved(self) -> None:
         if self.solved is None:

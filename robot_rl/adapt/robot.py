@@ -107,7 +107,7 @@ class Observed(Session):
         if command is None:
             return
         operator = state.command[0].cpu().numpy() if self._info is not None else None
-        state.action[0] = torch.from_numpy(self._reader.read(command.q, command.tau, operator))
+        state.action[0] = torch.from_numpy(self._reader.read(command.q, command.dq, command.tau, operator))
 
     def _seen(self, obs: Any) -> list[float]:
         """Return what the critic sees (C,)."""

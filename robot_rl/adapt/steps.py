@@ -54,7 +54,7 @@ class Joiner:
     """Joins the events of a robot's log with the rows of its plant.
 
     Attributes:
-        read_action: From targets (J,) [rad or m], efforts (J,) and the command to a raw action (A,).
+        read_action: From targets (J,) [rad or m], speeds, efforts (J,) and the command to a raw action (A,).
         version_of: The version of the policy in each bundle, by its identity.
         identity: The bundle that acts.
         read_log: Returns the events that the log has since the last call.
@@ -62,7 +62,7 @@ class Joiner:
         skipped: Rows that were left out: not under the policy, or without a step in the log.
     """
 
-    read_action: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+    read_action: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
     version_of: dict[str, int]
     identity: str
     read_log: Callable[[], Iterable[Mapping[str, Any]]] = list
@@ -88,7 +88,7 @@ class Joiner:
         sequence = int(event["state_sequence"])
         self._newest = max(self._newest, sequence)
         if (step := self._acted.get(sequence)) is not None and "sent" not in step:
-            step["sent"] = self.read_action(event["q"], event["tau"], step["command"])
+            step["sent"] = self.read_action(event["q"], event["dq"], event["tau"], step["command"])
 
     def add_row(self, row: Mapping[str, Any]) -> None:
         """Take a row of the plant (`robot_rl.adapt.robot`)."""

@@ -261,7 +261,7 @@ def task_files(name: str, robot_name: str, place: Place, kind: str = "auto") -> 
             f"{place.folder('task', name)}/__init__.py": fill(f"{kind}.txt", words),
             place.test("task", name): fill(f"test_{kind}.txt", words),
         }
-    driven = [joint.kp > 0.0 for joint in robot.joints if not joint.passive]  # A wheel has no position to go to.
+    driven = [joint.kp > 0.0 or joint.by_speed for joint in robot.joints if not joint.passive]
     driven = bool(driven) and all(driven)
     return _task_files(name, robot_name, place, is_driven=driven, has_base=robot.base_body is not None)
 

@@ -148,7 +148,8 @@ def _joints(record: Record, result: Replay, what: str = "velocity") -> list[Char
             continue
         chart = Chart(title=name, unit=unit, times=record.times, values=values[:, names.index(name)])
         chart.suspect = name in record.suspects(result.bad_name)
-        if what == "position" and name in targets and about["actuator"] in ("PositionPd", "DcMotor"):
+        asked = "velocity" if name in about.get("speed_targets", ()) else "position"
+        if what == asked and name in targets and about["actuator"] in ("PositionPd", "DcMotor"):
             chart.target = record.ctrl[:, 0, targets[name]]
         charts.append(chart)
     return charts

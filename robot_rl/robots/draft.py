@@ -225,8 +225,7 @@ def _find_wheels(draft: Draft, poser: _Poser, source: Source) -> set[int]:
             draft.wheels[name] = found[0]
             rolling.add(body)
     if draft.wheels:
-        line = "driven by their torque, without a position to hold"
-        draft.said.append(f"wheels: {', '.join(draft.wheels)}, {line}; a task needs actions of kind effort")
+        draft.said.append(f"wheels: {', '.join(draft.wheels)}, driven by their speed, without a position to hold")
     return rolling
 
 
@@ -385,10 +384,11 @@ def _drive(draft: Draft, poser: _Poser, source: Source, gains: Gains) -> None:
         kd = max(0.0, 2.0 * gains.damping * math.sqrt(kp * inertia) - float(np.ravel(model.dof_damping[dof])[0]))
         # An action of 1 takes a quarter of the effort, where that is known.
         scale = 0.25 * known / kp if known else 0.25
-        if name in draft.wheels:  # A wheel's action is its torque.
-            kp, kd, scale = 0.0, 0.0, 1.0
+        if name in draft.wheels:  # Its target is a speed: all its effort where a quarter of the largest is missing.
             grip = 9.81 * float(model.body_mass.sum()) * draft.wheels[name] / len(draft.wheels)
             effort = max(effort, grip) if known is None else known
+            scale = 0.25 * (limits[name].velocity or SPEED)
+            kp, kd = 0.0, effort / scale
         elif known == 0.0:
             kp, kd = 0.0, 0.0
         joint |= {"effort_limit": rounded(effort), "velocity_limit": rounded(limits[name].velocity or SPEED)}
@@ -426,12 +426,15 @@ def _take_from_partners(draft: Draft, limits: dict[str, Limits]) -> None:
 
 
 def _standing_load(draft: Draft, poser: _Poser) -> np.ndarray:
-    """Return what the feet's shares of the weight load each degree of freedom with (nv,) [N m or N]."""
+    """Return what feet's and wheels' shares of the weight load each degree of freedom with (nv,) [N m or N]."""
     model, load = poser.model, np.zeros(poser.model.nv)
-    weight = 9.81 * float(model.body_mass.sum()) / max(1, len(draft.feet))
-    for foot in draft.feet:
+    places = [(int(model.geom(foot).bodyid[0]), poser.data.geom(foot).xpos) for foot in draft.feet]
+    wheels = [int(model.joint(name).bodyid[0]) for name in draft.wheels]
+    places += [(body, poser.data.xpos[body]) for body in wheels]
+    weight = 9.81 * float(model.body_mass.sum()) / max(1, len(places))
+    for body, point in places:
         jacobian = np.zeros((3, model.nv))
-        poser.mj.mj_jacGeom(model, poser.data, jacobian, None, model.geom(foot).id)
+        poser.mj.mj_jac(model, poser.data, jacobian, None, point, body)
         load += np.abs(weight * jacobian[2])
     return load
 

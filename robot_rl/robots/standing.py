@@ -72,8 +72,10 @@ def settle(draft: Draft, source: Source) -> None:
         if sunk < 0.1 * draft.height or tilt > 0.5:
             break
         for name, joint in draft.joints.items():
+            if not joint["kp"]:  # A wheel has no position to hold.
+                continue
             joint["kp"], joint["kd"] = rounded(2.0 * joint["kp"]), rounded(math.sqrt(2.0) * joint["kd"])
-            if joint["kp"] and name in source.limits and source.limits[name].effort:
+            if name in source.limits and source.limits[name].effort:
                 joint["action_scale"] = rounded(0.5 * joint["action_scale"])
     else:
         tilt = 0.0

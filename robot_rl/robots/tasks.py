@@ -31,7 +31,7 @@ def choose_kind(kind: str, robot: Robot) -> str:
     reaches = robot.base_body is None and len(driven) >= 3
     drives = len(wheel_radii(robot)) >= 2
     if kind == "drive" and not drives:
-        line = "does not drive: it needs a floating base and 2 wheels or more, with no other driven joint"
+        line = "does not drive: it needs a floating base and 2 wheels or more, which a kd alone drives"
         raise UserError(f"kind=drive: robot '{robot.name}' {line}; write kind=pose")
     if kind == "velocity" and not walks:
         raise UserError(f"kind=velocity: robot '{robot.name}' has no feet to walk on; write kind=pose or kind=reach")
@@ -45,21 +45,21 @@ def choose_kind(kind: str, robot: Robot) -> str:
 
 
 def wheel_radii(robot: Robot) -> dict[str, float]:
-    """Return the radius [m] of each driven wheel; none where another joint is driven, or nothing floats.
+    """Return the radius [m] of each wheel of a floating robot.
 
-    A wheel is driven by its torque, and has a shape that is round about its endless hinge.
+    A wheel is driven by its speed, and has a shape that is round about its endless hinge.
     """
     import mujoco
 
-    driven = [joint for joint in robot.joints if not joint.passive]
-    if robot.base_body is None or robot.complete or any(joint.kp or joint.kd for joint in driven):
+    turned = [joint for joint in robot.joints if joint.by_speed]
+    if robot.base_body is None or robot.complete or not turned:
         return {}
     model, found = mujoco.MjModel.from_xml_path(str(robot.model)), {}
-    for joint in driven:
+    for joint in turned:
         geoms = [k for k in range(model.ngeom) if model.geom_bodyid[k] == model.joint(joint.name).bodyid[0]]
         shapes = [round_about_joint(model, k) for k in geoms if model.geom_conaffinity[k]]
         found.update((joint.name, shape[0]) for shape in shapes if shape is not None)
-    return found if len(found) == len(driven) else {}
+    return found
 
 
 def drive_words(robot: Robot) -> dict[str, str]:
@@ -70,6 +70,9 @@ def drive_words(robot: Robot) -> dict[str, str]:
     limits = {joint.name: joint.velocity_limit for joint in robot.joints}
     wheels = min(0.5 * limits[name] * radius for name, radius in wheel_radii(robot).items())
     size = float(mujoco.MjModel.from_xml_path(str(robot.model)).stat.extent)
+    held = any(joint.kp for joint in robot.joints)
+    line = '        "joint_pos": Observation(observations.limited_joint_pos_rel, noise=0.01),\n'
+    words |= {"held": line if held else "", "iterations": "300" if held else "100"}
     return words | {"fast": f"{min(wheels, 1.5 * math.sqrt(size / SIZE_M)):.2g}"}
 
 

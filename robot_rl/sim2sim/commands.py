@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from robot_rl_deploy.parts import ACTION_KINDS
 
 from robot_rl.errors import UserError, suggest
 from robot_rl.viewer.command import POSE, CommandInfo, command_info
@@ -34,15 +35,17 @@ class ActionReader:
         """Take the policy's contract, and the joints in the order of commands."""
         names = list(joints)
         self._index = [names.index(action.joint) for action in contract.actions]
-        self._is_effort = np.array([action.kind == "effort" for action in contract.actions])
+        kinds = [ACTION_KINDS.index(action.kind) for action in contract.actions]
+        self._pick = (np.array(kinds), np.arange(len(kinds)))
         self._scale = np.array([action.scale for action in contract.actions], np.float32)
         self._offset = np.array([action.offset for action in contract.actions], np.float32)
         parts = [component.name for component in contract.command]
         self._commanded = [parts.index(action.command) for action in contract.actions if action.command]
 
-    def read(self, q: np.ndarray, tau: np.ndarray, command: np.ndarray | None) -> np.ndarray:
-        """Return the action (A,) of targets (J,) [rad or m] and efforts (J,) [N m or N] that follow a command."""
-        target = np.where(self._is_effort, np.asarray(tau)[self._index], np.asarray(q)[self._index])
+    def read(self, q: np.ndarray, dq: np.ndarray, tau: np.ndarray, command: np.ndarray | None) -> np.ndarray:
+        """Return the action (A,) of targets (J,) [rad or m], speeds [rad/s or m/s] and efforts [N m or N]."""
+        of_kind = {"position": q, "velocity": dq, "effort": tau}
+        target = np.stack([np.asarray(of_kind[kind])[self._index] for kind in ACTION_KINDS])[self._pick]
         if self._commanded and command is not None:
             target = target - command[self._commanded]
         return ((target - self._offset) / self._scale).astype(np.float32)

@@ -130,7 +130,7 @@ class BinaryController:
         command = self._steps.request(self._body)
         if self._link.phase == "DAMPING" and (not self.faults or self.faults[-1] != self._link.fault):
             self.faults.append(self._link.fault)
-        return self._actions.read(command.q, command.tau, self._command() if self._has_command else None)
+        return self._actions.read(command.q, command.dq, command.tau, self._command() if self._has_command else None)
 
     def reset(self, done: torch.Tensor) -> None:
         """Begin an episode, if the world's has ended."""

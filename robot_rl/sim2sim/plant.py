@@ -96,7 +96,7 @@ class Body:
         self._rows = {name: engine.batch.bind(name) for name in ("qpos", "qvel")}
         self._drawn = {name: engine.expand(f"actuator_{name}").numpy() for name in ("gainprm", "biasprm")}
         self._live = {name: engine.batch.expand(f"actuator_{name}") for name in ("gainprm", "biasprm")}
-        self._nominal = {"kp": model.actuator_gainprm[:, 0].copy(), "kd": -model.actuator_biasprm[:, 2].copy()}
+        self._nominal = {"gain": model.actuator_gainprm[:, 0].copy(), "kd": -model.actuator_biasprm[:, 2].copy()}
 
         def at(kind: str, index: Any) -> np.ndarray:
             return np.asarray(index) if places is None else places[kind][index]
@@ -108,6 +108,7 @@ class Body:
         self._is_servo = env.cfg.actions.kind == "position"
         self._driven = np.flatnonzero(scene.joint_ctrl >= 0)
         self._ctrl = at("actuator", scene.joint_ctrl[self._driven])
+        self._by_speed = np.array([scene.robot.joints[k].by_speed for k in self._driven], bool)
         self._base_qpos = at("qpos", scene.entity.base_qpos + np.arange(7)) if scene.base else np.zeros(0, int)
         self._base_dof = at("dof", scene.entity.base_dof + np.arange(6)) if scene.base else np.zeros(0, int)
         self._is_fresh = self._was_reset = True
@@ -207,14 +208,16 @@ class Body:
         if command is None:
             gain[at, 0], bias[at, :3], ctrl[at] = 0.0, 0.0, 0.0
             return
-        strength, nominal = self._drawn["gainprm"][0, at, 0] / self._nominal["kp"][at], self._nominal["kd"][at]
+        strength, nominal = self._drawn["gainprm"][0, at, 0] / self._nominal["gain"][at], self._nominal["kd"][at]
         # A model without damping has the factors of the stiffness.
         factor = -self._drawn["biasprm"][0, at, 2] / np.where(nominal > 0, nominal, 1.0)
         kp, kd = command.kp[joints] * strength, command.kd[joints] * np.where(nominal > 0, factor, strength)
         tau, target, speed = command.tau[joints] * strength, command.q[joints], command.dq[joints]
         if self._is_servo:
-            gain[at, 0], ctrl[at] = kp, target
-            bias[at, 0], bias[at, 1], bias[at, 2] = tau + kd * speed, -kp, -kd
+            is_speed = self._by_speed  # What the engine delays is the target of the training.
+            gain[at, 0], ctrl[at] = np.where(is_speed, kd, kp), np.where(is_speed, speed, target)
+            bias[at, 0] = tau + np.where(is_speed, kp * target, kd * speed)
+            bias[at, 1], bias[at, 2] = -kp, -kd
             return
         qpos, qvel = self._data["qpos"][0, self._joint_qpos[joints]], self._data["qvel"][0, self._joint_dof[joints]]
         gain[at, 0] = 1.0

@@ -30,8 +30,9 @@ class Joint:
     """One joint with a single coordinate: actuated, or passive but read by the policy.
 
     Units are those of the coordinate: rad, N m and rad/s for a hinge; m, N and m/s for a slider. The torque is
-    `kp * (target - pos) - kd * vel` clipped to the effort limit. With `kp = kd = 0` and an effort limit the joint is
-    driven by the effort itself; with an effort limit of 0 it is passive.
+    `kp * (target - pos) - kd * vel` clipped to the effort limit. With `kp = 0` and a kd the target is a speed, as of a
+    wheel: `kd * (target - vel)`. With `kp = kd = 0` and an effort limit the joint is driven by the effort itself; with
+    an effort limit of 0 it is passive.
 
     Attributes:
         name: Name of the joint in the MJCF file.
@@ -40,7 +41,7 @@ class Joint:
         velocity_limit: Largest speed the real joint reaches [rad/s or m/s].
         kp: Proportional gain [N m/rad or N/m].
         kd: Derivative gain [N m s/rad or N s/m].
-        action_scale: Target offset (or effort as a share of the limit) for an action of 1.
+        action_scale: Target offset (or speed, or effort as a share of the limit) for an action of 1.
         mirror: Name of the joint on the other side of the left-right plane; None for a joint in the plane.
         mirror_sign: -1 where the mirrored position has the opposite sign, else 1.
     """
@@ -87,6 +88,11 @@ class Joint:
     def passive(self) -> bool:
         """Whether nothing drives this joint."""
         return self.effort_limit == 0
+
+    @property
+    def by_speed(self) -> bool:
+        """Whether its target is a speed [rad/s or m/s], as of a wheel, where actions are targets."""
+        return self.kp == 0 and self.kd > 0
 
 
 @dataclass(kw_only=True, slots=True, frozen=True)

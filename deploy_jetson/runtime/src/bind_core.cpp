@@ -109,7 +109,11 @@ void bind_contract(nb::module_& module) {
   nb::class_<ActionSpec>(module, "ActionSpec", "One policy output of a contract.")
       .def_ro("joint", &ActionSpec::joint)
       .def_ro("joint_index", &ActionSpec::joint_index)
-      .def_ro("effort", &ActionSpec::effort)
+      .def_prop_ro("kind", [](const ActionSpec& action) {
+        return action.kind == ActionKind::kPosition ? "position"
+               : action.kind == ActionKind::kEffort ? "effort"
+                                                    : "velocity";
+      })
       .def_ro("scale", &ActionSpec::scale)
       .def_ro("offset", &ActionSpec::offset)
       .def_prop_ro("clip", [](const ActionSpec& action) { return action.clip.value_or(INFINITY); })

@@ -329,7 +329,9 @@ void Commander::fill_policy(std::int64_t now_ns, LowCommand& out) const {
   for (std::size_t k = 0; k < contract_->actions.size(); ++k) {
     const ActionSpec& action = contract_->actions[k];
     const auto joint = static_cast<std::size_t>(action.joint_index);
-    if (action.effort) {  // the standing controller fades out as the effort fades in
+    if (action.kind == ActionKind::kVelocity) {
+      out.dq[joint] = mix(blend, 0, output_.target[k]);
+    } else if (action.kind == ActionKind::kEffort) {  // the standing controller fades out as the effort fades in
       out.kp[joint] = mix(blend, kp_[joint], 0);
       out.kd[joint] = mix(blend, kd_[joint], 0);
       out.tau[joint] = mix(blend, 0, output_.target[k]);

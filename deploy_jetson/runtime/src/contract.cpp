@@ -72,8 +72,10 @@ ActionSpec read_action(const Json& value, const std::string& path) {
   action.offset = fields.number("offset");
   action.clip = fields.number_or_null("clip");
   const std::string where = "action of '" + action.joint + "': ";
-  if (kind != "position" && kind != "effort") refuse(where + "kind", shown(kind), "it must be one of position, effort");
-  action.effort = kind == "effort";
+  if (kind != "position" && kind != "velocity" && kind != "effort") {
+    refuse(where + "kind", shown(kind), "it must be one of position, velocity, effort");
+  }
+  if (kind != "position") action.kind = kind == "effort" ? ActionKind::kEffort : ActionKind::kVelocity;
   if (action.scale == 0) {
     refuse(where + "scale", shown(action.scale), "the policy would move nothing; it must not be 0");
   }
@@ -81,7 +83,7 @@ ActionSpec read_action(const Json& value, const std::string& path) {
   if (fields.find("max_error") != nullptr) {
     action.max_error = fields.number("max_error");
     at_least(where + "max_error", *action.max_error, 0, true);
-    if (action.effort) refuse(where + "max_error", shown(*action.max_error), "only a position target has one");
+    if (kind != "position") refuse(where + "max_error", shown(*action.max_error), "only a position target has one");
   }
   return action;
 }
@@ -153,8 +155,11 @@ void check_actions(Contract& contract, long long action_size) {
     if (joint.effort_limit == 0) {
       refuse(where + "joint", shown(action.joint), "its effort_limit is 0, so nothing drives it");
     }
-    if (!action.effort && joint.kp == 0) {
+    if (action.kind == ActionKind::kPosition && joint.kp == 0) {
       refuse(where + "kind", "'position'", "a position target needs a kp of more than 0");
+    }
+    if (action.kind == ActionKind::kVelocity && !(joint.kp == 0 && joint.kd > 0)) {
+      refuse(where + "kind", "'velocity'", "a velocity target needs a kp of 0 and a kd of more than 0");
     }
   }
   contract.action_size = static_cast<int>(contract.actions.size());

@@ -24,10 +24,13 @@ struct JointSpec {
   std::optional<double> velocity_limit, lower, upper;
 };
 
+/// What a target is: the position of the joint's PD controller, the speed of a joint with a kd alone, or an effort.
+enum class ActionKind { kPosition, kVelocity, kEffort };
+
 /// One policy output: target = offset + scale * action, with |action| <= clip and |target - position| <= max_error.
 struct ActionSpec {
   std::string joint;
-  bool effort = false;  // the target is an effort, not the position of the joint's PD controller
+  ActionKind kind = ActionKind::kPosition;
   double scale = 1, offset = 0;
   std::optional<double> clip, max_error;
   std::string command;   // component of the command that is added to the target; empty: none

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kMinControlPeriod = 5e-4, kMaxControlPeriod = 1.0, kMinPhysicsTimestep = 1e-5;
 constexpr double kMaxPosition = 1e3, kMaxSpeed = 1e3, kMaxEffort = 1e4, kMaxCommandValue = 100.0;
-constexpr double kOneDegree = std::numbers::pi / 180, kStiffDamping = 0.05, kMaxDamping = 0.5;
+constexpr double kOneDegree = std::numbers::pi / 180, kStiffDamping = 0.05, kMaxDamping = 0.5, kOnePercent = 0.01;
 constexpr double kEffortMargin = 3.0, kEffortShare = 0.25;
 
 void between(const std::string& where, double value, double low, double high) {
@@ -49,6 +49,26 @@ void check_gains(const JointSpec& joint) {
   }
 }
 
+/// Check a joint with velocity targets: kd and effort limit fit each other and the speeds that are asked for.
+void check_speed(const ActionSpec& action, const JointSpec& joint) {
+  const std::string where = "joint '" + joint.name + "': ";
+  if (!joint.velocity_limit) refuse(where + "velocity_limit", "None", "a joint with velocity targets needs that limit");
+  const double fastest = *joint.velocity_limit, made = joint.kd * 2 * fastest;
+  if (joint.kd * kOnePercent * fastest > joint.effort_limit) {
+    refuse(where + "kd", shown(joint.kd),
+           "effort_limit is reached within a hundredth of velocity_limit; " +
+               json_number(joint.effort_limit / (kOnePercent * fastest)) + " is the most");
+  }
+  if (joint.effort_limit > kEffortMargin * made) {
+    refuse(where + "effort_limit", shown(joint.effort_limit),
+           "gains and limits make " + json_number(made) + " at most");
+  }
+  if (std::abs(action.offset) > fastest) {
+    refuse("action of '" + joint.name + "': offset", shown(action.offset),
+           "it turns so fast at an action of 0; velocity_limit is " + json_number(fastest));
+  }
+}
+
 }  // namespace
 
 void check_plausible(const Contract& contract) {
@@ -63,8 +83,10 @@ void check_plausible(const Contract& contract) {
   }
   for (const auto& action : contract.actions) {
     const auto& joint = contract.joints[static_cast<std::size_t>(action.joint_index)];
-    if (!action.effort) {
+    if (action.kind == ActionKind::kPosition) {
       check_gains(joint);
+    } else if (action.kind == ActionKind::kVelocity) {
+      check_speed(action, joint);
     } else if (joint.kp > 0 && action.clip &&
                std::abs(action.scale) * *action.clip < kEffortShare * joint.effort_limit) {
       // A very small effort for a joint with gains indicates a position action declared as an effort.

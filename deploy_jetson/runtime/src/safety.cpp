@@ -120,13 +120,15 @@ void limit_joint(double limit, double position, double velocity, int i, LowComma
     c.dq[i] = c.kp[i] = c.kd[i] = c.tau[i] = 0;
     return;
   }
-  const double kp = c.kp[i], tau = c.tau[i];
-  const double damping = static_cast<double>(c.kd[i]) * (static_cast<double>(c.dq[i]) - velocity);
+  const double kp = c.kp[i], kd = c.kd[i], tau = c.tau[i];
+  const double damping = kd * (static_cast<double>(c.dq[i]) - velocity);
   const double low = -limit - damping, high = limit - damping;
   const double wanted = kp * (static_cast<double>(c.q[i]) - position) + damping + tau;
   if (std::abs(wanted) <= limit) return;
   if (kp > 0 && bring_within(position + (low - tau) / kp, position + (high - tau) / kp, c.q[i])) return;
   if (kp > 0) c.kp[i] = 0;
+  const bool by_speed = kp == 0 && kd > 0 && std::abs(tau) <= limit;  // dq moves towards the measured speed
+  if (by_speed && bring_within(velocity + (-limit - tau) / kd, velocity + (limit - tau) / kd, c.dq[i])) return;
   if (bring_within(low, high, c.tau[i])) return;
   c.kd[i] = 0;
   bring_within(-limit, limit, c.tau[i]);
@@ -348,11 +350,11 @@ Finding Safety::check_action(std::span<const float> action, std::span<const floa
 int Safety::limit_effort(const LowState& state, LowCommand& command) const {
   int limited = 0;
   for (int i = 0; i < joints_; ++i) {
-    const float before[] = {command.q[i], command.kp[i], command.kd[i], command.tau[i]};
+    const float before[] = {command.q[i], command.kp[i], command.kd[i], command.tau[i], command.dq[i]};
     const double limit = contract_->joints[static_cast<std::size_t>(i)].effort_limit;
     limit_joint(limit, state.joint_pos[i], state.joint_vel[i], i, command);
     limited += before[0] != command.q[i] || before[1] != command.kp[i] || before[2] != command.kd[i] ||
-               before[3] != command.tau[i];
+               before[3] != command.tau[i] || before[4] != command.dq[i];
   }
   return limited;
 }

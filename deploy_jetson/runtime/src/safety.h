@@ -42,9 +42,9 @@ class Safety {
   Finding check_age(const LowState& newest, std::int64_t now_ns, std::int64_t last_change_ns) const;
   /// A policy's output: not finite, action rate (`previous` empty: the first one).
   Finding check_action(std::span<const float> action, std::span<const float> previous) const;
-  /// Keep kp (q - q_measured) + kd (dq - dq_measured) + tau of every joint inside its effort limit by moving q, or tau
-  /// if kp is 0; if no float achieves it, kp and then kd become 0. Without a motor all are 0. Returns how many joints
-  /// were changed.
+  /// Keep kp (q - q_measured) + kd (dq - dq_measured) + tau of every joint inside its effort limit by moving q; if kp
+  /// is 0 by moving dq, where tau alone is inside, or else tau; if no float achieves it, kp and then kd become 0.
+  /// Without a motor all are 0. Returns how many joints were changed.
   int limit_effort(const LowState& state, LowCommand& command) const;
   const SafetyLimits& limits() const { return limits_; }
 

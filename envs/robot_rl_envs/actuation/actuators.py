@@ -1,7 +1,8 @@
 """What drives a joint: MuJoCo's own servo or DC motor, a PD law in a kernel, or a learned network.
 
 With every model an action means the same: a joint target (with ``actions.kind="position"``), so a trained policy's
-exported contract does not depend on it.
+exported contract does not depend on it. The target of a joint with ``kp=0`` and a kd is a speed: with ``PositionPd``,
+`DcMotor` and `ExplicitPd` its torque is ``kd (target - qd)`` in place of the law below.
 
 ===============  ===================================================================  ==========================
 class            torque of one joint, before the clip to its effort limit             computed
@@ -45,7 +46,7 @@ class Actuator:
             every reset and adds it. See :mod:`robot_rl_envs.actuation.latency`.
         jitter_quantiles_s: the same for what every control step adds to its world's delay.
         explicit: whether a kernel computes the torque, in each substep.
-        takes_gains: whether it needs each driven joint's kp where an action is a position.
+        takes_gains: whether it needs each driven joint's kp, or its kd alone, where an action is a target.
     """
 
     delay_s: tuple[float, float] = (0.0, 0.0)
@@ -99,10 +100,17 @@ class Actuator:
                 "actions.kind=position, or PositionPd or DcMotor, which also take efforts"
             )
         for joint in robot.joints:
-            if self.takes_gains and kind == "position" and not joint.passive and joint.kp == 0:
+            if kind != "position" or joint.passive:
+                continue
+            if self.takes_gains and joint.kp == joint.kd == 0:
                 raise ValueError(
-                    f"actions.kind='position': joint {joint.name!r} of {robot.name!r} has kp=0; "
-                    "give it gains or use actions.kind=effort"
+                    f"actions.kind='position': joint {joint.name!r} of {robot.name!r} has kp=0 and kd=0; "
+                    "give it gains (a kd alone for a speed as its target) or use actions.kind=effort"
+                )
+            if not self.takes_gains and joint.by_speed:
+                raise ValueError(
+                    f"actions.actuator={type(self).__name__}: joint {joint.name!r} of {robot.name!r} has kp=0 and a "
+                    "kd, so its target is a speed; the network knows position targets only, use another actuator"
                 )
 
     def add_to(self, spec: Any, joint: Joint, kind: str = "position") -> Any:
@@ -119,7 +127,7 @@ class Actuator:
         if kind == "effort" or self.explicit:
             actuator.gainprm[0] = 1.0
         else:
-            actuator.gainprm[0] = joint.kp
+            actuator.gainprm[0] = joint.kd if joint.by_speed else joint.kp
             actuator.biastype = mujoco.mjtBias.mjBIAS_AFFINE
             actuator.biasprm[1], actuator.biasprm[2] = -joint.kp, -joint.kd
         if self.delayed and not self.explicit:
@@ -158,7 +166,7 @@ def engine_delay(steps: int, timestep: float) -> float:
 
 @dataclass(kw_only=True, slots=True)
 class PositionPd(Actuator):
-    """MuJoCo's position servo with the joint's kp and kd: the fastest, and the default.
+    """MuJoCo's position servo with the joint's kp and kd, its velocity servo without a kp: the default.
 
     With ``actions.kind="effort"`` a plain motor: the control is the torque itself.
     """
@@ -174,7 +182,8 @@ class DcMotor(Actuator):
         v = clip(R / K (kp (target - q) - kd qd) + K qd, -V, V)
         torque = clip(K / R (v - K qd), -E, E)
 
-    Within the voltage that is the PD law itself; beyond it, ``saturation_effort E (+-1 - qd / w0)``.
+    Within the voltage that is the PD law itself; beyond it, ``saturation_effort E (+-1 - qd / w0)``. Of a speed target
+    the controller's law is ``kd (target - qd)``.
 
     Attributes:
         saturation_effort: torque at standstill that the voltage would drive, in effort limits. 1: the torque falls from
@@ -203,7 +212,8 @@ class DcMotor(Actuator):
         actuator = Actuator.add_to(self, spec, joint, kind)
         constant, resistance = self.electrical(joint)
         position = kind == "position"
-        inputs = mujoco.mjtCtrlInput.mjINPUT_POS if position else mujoco.mjtCtrlInput.mjINPUT_FF
+        targets = mujoco.mjtCtrlInput.mjINPUT_VEL if joint.by_speed else mujoco.mjtCtrlInput.mjINPUT_POS
+        inputs = targets if position else mujoco.mjtCtrlInput.mjINPUT_FF
         kp, kd = (joint.kp, joint.kd) if position else (0.0, 0.0)
         actuator.set_to_dcmotor(
             [constant, constant], resistance, controller=[kp, 0.0, kd, 0.0, 0.0, self.voltage], ctrlspec=int(inputs)

@@ -64,8 +64,11 @@ class IsaacEngine:
         self._qvel_at = index([int(self.model.joint(name).dofadr[0]) for name in names])
         self._driven = index([names.index(name) for name in scene.actuated])
         self._joint_ids = self._driven.int()
-        limits = [joint.effort_limit for joint in robot.joints if not joint.passive]
+        driven = [joint for joint in robot.joints if not joint.passive]
+        limits = [joint.effort_limit for joint in driven]
         self._limits = torch.tensor(limits, dtype=torch.float32, device=self.device)
+        self._held = index([k for k, joint in enumerate(driven) if not joint.by_speed])
+        self._turned = index([k for k, joint in enumerate(driven) if joint.by_speed])
         if robot.feet:
             found = [str(name).rpartition("/")[2] for name in self._worlds.feet.sensor_names]
             self._feet = index([found.index(foot) for foot in robot.feet])
@@ -77,7 +80,13 @@ class IsaacEngine:
         """Advance every world by ``substeps`` physics steps."""
         w = self._worlds
         if self._servo:
-            w.robot.set_joint_position_target_index(target=self._ctrl, joint_ids=self._joint_ids)
+            setters = (
+                (self._held, w.robot.set_joint_position_target_index),
+                (self._turned, w.robot.set_joint_velocity_target_index),
+            )
+            for columns, set_target in setters:
+                if len(columns):
+                    set_target(target=self._ctrl[:, columns].contiguous(), joint_ids=self._joint_ids[columns])
         else:
             # Isaac Lab hands an implicit actuator's effort on as it is; MuJoCo's motor has a range.
             effort = torch.clamp(self._ctrl, -self._limits, self._limits)
@@ -266,9 +275,9 @@ class ModelFields:
         robot.set_inertias_index(inertias=inertia.flatten(2).contiguous())
 
     def _push_gains(self) -> None:
-        """Write servo gains: kp is the gain, kd the last number of the bias."""
-        robot = self._worlds.robot
-        stiffness, damping = self._of("actuator_gainprm")[:, :, 0], -self._of("actuator_biasprm")[:, :, 2]
+        """Write servo gains: kp and kd are the last two numbers of the bias."""
+        robot, bias = self._worlds.robot, self._of("actuator_biasprm")
+        stiffness, damping = -bias[:, :, 1], -bias[:, :, 2]
         robot.write_joint_stiffness_to_sim_index(stiffness=stiffness.contiguous(), joint_ids=self._joints)
         robot.write_joint_damping_to_sim_index(damping=damping.contiguous(), joint_ids=self._joints)
 

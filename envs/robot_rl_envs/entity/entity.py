@@ -37,7 +37,8 @@ class Entity:
         foot_geoms: (nf,) geom ids.
         foot_sensor: (nf,) address of each foot's contact sensor.
         chain: the joints between base and feet, by the fields of :class:`.state.Chain`; only those with values.
-        sizes: widths that terms and state fields name: "joints", "actions", "feet", and those of its sensors.
+        sizes: widths that terms and state fields name: "joints", "actions", "feet", "limited_joints", and those of its
+            sensors.
     """
 
     def __init__(self, name: str, robot: Robot, model: mujoco.MjModel, sensing: Sensing):
@@ -66,12 +67,20 @@ class Entity:
         self.foot_sensor = np.array(contacts, dtype=np.int32)
         self.chain = self._chain()
         self.sizes = {"joints": len(robot.joints), "actions": len(self.actuated), "feet": len(robot.feet)}
+        self.sizes["limited_joints"] = len(self.limited)
         self.sizes |= sensing.bind(model, robot, self.base_body_id)
 
     @property
     def actuated(self) -> list[str]:
         """Names of the driven joints, in the order of ctrl and of the policy's actions."""
         return [joint.name for joint in self.robot.joints if not joint.passive]
+
+    @property
+    def limited(self) -> list[str]:
+        """Names of the joints with limits: not a wheel, which turns without end."""
+        return [
+            name for name, ends in zip(self.robot.joint_names, self.joint_range, strict=True) if np.isfinite(ends).all()
+        ]
 
     def _followed(self) -> np.ndarray:
         """Find the driven joints that passive ones follow: q = offset + factor * q_driven."""

@@ -212,17 +212,20 @@ class Scene:
     def action_map(self, joint: Joint) -> tuple[float, float]:
         """Return offset and scale from a joint's action to its target [rad, m], its effort [N m, N] or control.
 
-        The target of an action "around" the command has that joint's component added.
+        The target of a joint driven by its speed is one [rad/s, m/s]. That of an action "around" the command has that
+        joint's component added.
         """
         if self.actions.kind == "direct":
             return 0.0, self.actions.scale
         scale = joint.action_scale * self.actions.scale
         if self.actions.kind == "effort":
             return 0.0, scale * joint.effort_limit
-        return (0.0 if self.actions.around == "command" else joint.default_pos), scale
+        return (0.0 if joint.by_speed or self.actions.around == "command" else joint.default_pos), scale
 
     def max_error(self, joint: Joint) -> float | None:
         """Return the largest distance of a driven joint's target from its position [rad or m]; None without one.
+
+        The target of a joint driven by its speed has none.
 
         The law ``kp (target - q) - kd qd`` and the model's damping ``d``, with that of joints which follow this one,
         are in balance at the speed ``kp (target - q) / (kd + d)``, which is to be ``actions.limit_speed`` times the
@@ -231,7 +234,7 @@ class Scene:
         Raises:
             ValueError: Nothing brakes the joint.
         """
-        if not self.actions.limit_speed:
+        if not self.actions.limit_speed or joint.by_speed:
             return None
         k, entity = self.robot.joint_names.index(joint.name), self.entity
         damping = self.model.dof_damping[entity.joint_dof]
@@ -246,6 +249,8 @@ class Scene:
     def action_bounds(self) -> np.ndarray:
         """Return (A, 2) least and greatest useful actions: they reach a joint's limits, its effort or its control.
 
+        A joint driven by its speed has its largest one.
+
         A joint without a limit has 1; no bound is beyond the task's clip of actions.
         """
         joints = [joint for joint in self.robot.joints if not joint.passive]
@@ -258,6 +263,8 @@ class Scene:
             limits = self.entity.joint_range[[not joint.passive for joint in self.robot.joints]]
             if self.actions.around == "command":
                 limits = limits - np.array([[joint.default_pos] for joint in joints])
+            fastest = np.array([[-joint.velocity_limit, joint.velocity_limit] for joint in joints])
+            limits = np.where([[joint.by_speed] for joint in joints], fastest, limits)
         offset, scale = np.array([self.action_map(joint) for joint in joints]).T[..., None]
         bounds = np.sort((limits - offset) / scale, axis=1)
         return np.clip(np.where(np.isfinite(bounds), bounds, [-1.0, 1.0]), -self.actions.clip, self.actions.clip)
@@ -432,7 +439,7 @@ class Scene:
         return self.robot.base_body or top
 
     def initial_history(self) -> np.ndarray:
-        """Return (nhistory,) the delay buffers at an episode's start, filled with the default pose."""
+        """Return (nhistory,) the delay buffers at an episode's start, filled with the default pose (speeds: 0)."""
         data = mujoco.MjData(self.model)
         if not self.model.nhistory:
             return data.history.copy()
@@ -443,7 +450,7 @@ class Scene:
             k = self.model.actuator(joint.name).id
             samples = int(self.model.actuator_history[k, 0])
             if samples:
-                value = joint.default_pos if position else 0.0
+                value = joint.default_pos if position and not joint.by_speed else 0.0
                 mujoco.mj_initCtrlHistory(self.model, data, k, None, np.full((samples, 1), value))
         self.sensing.fill_history(self.model, data)
         return data.history.copy()

@@ -165,7 +165,9 @@ class Drive:
         self._constant("limit", [joint.effort_limit for joint in joints])
         self._constant("stall", [stall * joint.effort_limit for joint in joints])
         self._constant("no_load", [joint.velocity_limit for joint in joints])
-        self._constant("default_target", [joint.default_pos for joint in joints])
+        self._constant("default_target", [0.0 if joint.by_speed else joint.default_pos for joint in joints])
+        if any(joint.by_speed for joint in joints):
+            self._constant("by_speed", [float(joint.by_speed) for joint in joints])
 
     def _add_net(self, actuator: ActuatorNet, num_envs: int) -> None:
         net = self._net = actuator.load(self.scene.robot)
@@ -233,7 +235,11 @@ class Drive:
         if self._net is not None:
             self._write_net(w, self._net)
         else:
-            w.add(1, "torque = pd_torque(s, i, j, target, pos, vel)")
+            law = "pd_torque(s, i, j, target, pos, vel)"
+            if "by_speed" in self.arrays:
+                w.functions["pd_torque_or_speed"] = drive.pd_torque_or_speed
+                law = "pd_torque_or_speed(s, a, i, j, target, pos, vel)"
+            w.add(1, f"torque = {law}")
             if isinstance(self.actuator, ExplicitPd) and self.actuator.saturation_effort > 0:
                 w.add(1, "torque = torque_speed(torque, vel, a.stall[j], a.no_load[j])")
         w.add(1, "s.ctrl[i, j] = s.strength[i, j] * wp.clamp(torque, -a.limit[j], a.limit[j])")

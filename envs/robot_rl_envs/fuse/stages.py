@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import groupby
 from typing import Any
 
@@ -51,7 +52,7 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
     commanded = list(task.command_components)
     errors = {joint.name: scene.max_error(joint) for joint in driven} if task.actions.limit_speed else {}
     for name, error in errors.items():
-        w.layout.param(f"actions.max_error.{name}", error)
+        w.layout.param(f"actions.max_error.{name}", math.inf if error is None else error)
     first = w.layout.params[f"actions.max_error.{driven[0].name}"] if errors else 0
     shifts = [
         (
@@ -81,6 +82,9 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
         w.functions["let_go"] = crews.let_go
         follows = 1 if task.actions.kind == "position" else 0
         w.add(1, "if s.active[i] == 0:", f"    let_go(s, i, s.{output}, {follows})")
+        for k, joint in enumerate(driven):
+            if joint.by_speed:
+                w.add(2, f"s.{output}[i, {k}] = 0.0")
     w.add(1, "record_action(s, f, i)")
 
 

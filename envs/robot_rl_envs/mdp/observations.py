@@ -29,6 +29,26 @@ def joint_pos_rel(s: Any, i: int, j: int) -> float:
     return s.joint_pos[i, j] - s.default_joint_pos[j]
 
 
+@observation(
+    size="limited_joints",
+    unit="rad",
+    frame="joint",
+    signal="joint_pos",
+    transform="minus_default",
+    mirror="limited_joints",
+)
+def limited_joint_pos_rel(s: Any, i: int, j: int) -> float:
+    """Positions of the joints with limits relative to the default pose [rad or m]: a wheel's angle says nothing."""
+    left = int(j)
+    value = float(0.0)
+    for k in range(s.joint_pos.shape[1]):
+        if wp.isfinite(s.joint_lower[k]) and wp.isfinite(s.joint_upper[k]):
+            if left == 0:
+                value = s.joint_pos[i, k] - s.default_joint_pos[k]
+            left -= 1
+    return value
+
+
 @observation(size="joints", unit="rad/s", frame="joint", signal="joint_vel", mirror="joints")
 def joint_vel(s: Any, i: int, j: int) -> float:
     """Joint velocities [rad/s or m/s]."""

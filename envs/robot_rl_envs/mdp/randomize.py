@@ -271,7 +271,8 @@ def motor_gains(s: Any, i: int, rng: wp.uint32, kp_lo: float, kp_hi: float, kd_l
     for a in range(s.ctrl.shape[1]):
         kp = kp_lo + (kp_hi - kp_lo) * wp.randf(rng)
         kd = kd_lo + (kd_hi - kd_lo) * wp.randf(rng)
-        s.actuator_gainprm[i, a, 0] = s.actuator_gainprm_nominal[a, 0] * kp
+        follows = s.actuator_biasprm_nominal[a, 1] != 0.0  # A servo without a kp follows a speed by its kd.
+        s.actuator_gainprm[i, a, 0] = s.actuator_gainprm_nominal[a, 0] * wp.where(follows, kp, kd)
         s.actuator_biasprm[i, a, 1] = s.actuator_biasprm_nominal[a, 1] * kp
         s.actuator_biasprm[i, a, 2] = s.actuator_biasprm_nominal[a, 2] * kd
 

@@ -269,6 +269,7 @@ class Quarantine:
             "timestep": task.sim.timestep,
             "decimation": task.sim.decimation,
             "actuator": type(task.actions.actuator).__name__,
+            "speed_targets": [joint.name for joint in scene.robot.joints if joint.by_speed],
             "reason": reasons[0],
             "reasons": reasons,
             "why": why,

@@ -113,8 +113,8 @@ class TermInfo:
         kind: one of the keys of :data:`FIXED_ARGUMENTS`.
         params: parameter names in order.
         summary: first line of the docstring.
-        size: observation width: an int, one of ``Scene.sizes`` ("joints", "actions", "feet", "height_scan",
-            "foot_forces", "command"), or a function of the scene; of no meaning for a command.
+        size: observation width: an int, one of ``Scene.sizes`` ("joints", "actions", "feet", "limited_joints",
+            "height_scan", "foot_forces", "command"), or a function of the scene; of no meaning for a command.
         components: of a command: see :data:`Components`.
         draws: how a viewer draws a command, one of :data:`DRAWS`.
         unit: SI unit of an observation or a metric; of an observation "command": as the task's command declares.
@@ -124,10 +124,10 @@ class TermInfo:
         signal: the robot signal an observation comes from, one of :data:`SIGNALS`; None: privileged.
         transform: how the signal becomes the observation.
         reads_command: how many components of the command it reads by index; 0 for none, or for any number.
-        mirror: how the left-right mirror acts: "joints", "actions", "feet", "foot_forces", "height_scan", "command" (as
-            the task's command declares), "imu_polar" (a vector in the IMU's frame), "imu_axial" (an angular velocity
-            there), a sign for each element, or a function of the scene that returns permutation and sign of the
-            elements, as those of :mod:`robot_rl_envs.entity.mirrors` do.
+        mirror: how the left-right mirror acts: "joints", "actions", "feet", "limited_joints", "foot_forces",
+            "height_scan", "command" (as the task's command declares), "imu_polar" (a vector in the IMU's frame),
+            "imu_axial" (an angular velocity there), a sign for each element, or a function of the scene that returns
+            permutation and sign of the elements, as those of :mod:`robot_rl_envs.entity.mirrors` do.
         fields: state fields the term adds to the struct, see :data:`Fields`.
         data: MuJoCo's own fields that it reads as ``s.engine_<name>``, see ``Engine.watch``.
         before: a Warp function ``(s, i, *params)`` of a reward or curriculum that runs before the physics.

@@ -31,7 +31,7 @@ TERMS = {
     "generated_commands": ("command", "identity", "m/s, m/s, rad/s", "base"),
 }
 LIBRARY = ("isaaclab.", "isaaclab_tasks.")
-ACTIONS = {"JointPositionAction": "position", "JointEffortAction": "effort"}
+ACTIONS = {"JointPositionAction": "position", "JointVelocityAction": "velocity", "JointEffortAction": "effort"}
 ROBOTS = {"go2": "unitree_go2", "g1": "unitree_g1", "h1": "unitree_h1"}
 """Names of Isaac Lab's robot files, and this project's names of the robots."""
 EFFORTS = ("actuator_effort_limit", "joint_effort_limit", "effort_limit", "effort_limit_sim")

@@ -48,7 +48,7 @@ def same(python, core):
         for name, value in infinite.items():
             assert getattr(theirs, name) == (value if getattr(ours, name) is None else getattr(ours, name))
     for ours, theirs in zip(python.actions, core.actions, strict=True):
-        assert (ours.joint, ours.kind == "effort") == (theirs.joint, theirs.effort)
+        assert (ours.joint, ours.kind) == (theirs.joint, theirs.kind)
         assert python.joint_names[theirs.joint_index] == ours.joint
         assert (ours.scale, ours.offset) == (theirs.scale, theirs.offset)
         for name in ("clip", "max_error"):

@@ -14,12 +14,12 @@ US = 0x5EED  # who we are to the robot
 START_NS = 10**12
 
 
-def contract_text(*, acc: bool = False) -> bytes:
-    """A hip with a position target, a wheel with an effort, a tail that nothing drives; `acc`: the policy reads it."""
+def contract_text(*, acc: bool = False, wheel: str = "effort") -> bytes:
+    """A hip with a position target, a wheel with an effort or a speed, a tail without a motor; `acc`: it is read."""
     names = ("name", "default_pos", "kp", "kd", "effort_limit", "velocity_limit", "lower", "upper")
     rows = [
         ("hip", 0.1, 20.0, 0.5, 10.0, 30.0, -1.0, 1.0),
-        ("wheel", 0.0, 5.0, 0.25, 4.0, 50.0, -math.inf, math.inf),
+        ("wheel", 0.0, 5.0 if wheel == "effort" else 0.0, 0.25, 4.0, 50.0, -math.inf, math.inf),
         ("tail", 0.5, 3.0, 1.0, 0.0, math.inf, -math.inf, math.inf),
     ]
     term = {"transform": "identity", "frame": "base"}
@@ -28,7 +28,7 @@ def contract_text(*, acc: bool = False) -> bytes:
         "joints": [dict(zip(names, row, strict=True)) for row in rows],
         "actions": [
             {"joint": "hip", "scale": 0.25, "offset": 0.1, "clip": 100.0, "kind": "position"},
-            {"joint": "wheel", "scale": 2.0, "offset": 0.0, "clip": 100.0, "kind": "effort"},
+            {"joint": "wheel", "scale": 2.0, "offset": 0.0, "clip": 100.0, "kind": wheel},
         ],
         "observations": [
             term | {"name": "command", "signal": "command", "size": 3, "unit": "m/s, m/s, rad/s"},
@@ -50,9 +50,9 @@ def contract_text(*, acc: bool = False) -> bytes:
 class Rig:
     """A commander, the robot's states, the policy's outputs and the operator, all healthy unless changed."""
 
-    def __init__(self, runtime, *, acc=False, **settings):
+    def __init__(self, runtime, *, acc=False, wheel="effort", **settings):
         self.runtime = runtime
-        self.contract = runtime.read_contract(contract_text(acc=acc))
+        self.contract = runtime.read_contract(contract_text(acc=acc, wheel=wheel))
         self.settings = runtime.Settings()
         for name, value in settings.items():
             where = self.settings.limits if hasattr(self.settings.limits, name) else self.settings

@@ -70,6 +70,22 @@ def test_the_policys_targets_are_blended_in(runtime, make_rig, milliseconds):
         assert command.q[0] == F32(0.5)
 
 
+@pytest.mark.parametrize("milliseconds", [0, 100, 250, 500, 700])
+def test_a_wheels_speed_is_blended_in_and_its_kd_brakes_it_in_stand(runtime, make_rig, milliseconds):
+    rig = make_rig(wheel="velocity", stand_s=0.02, blend_s=0.5, operator_s=0.0).go(runtime.Phase.STAND)
+    command = rig.run(0.03)
+    assert (command.phase, command.dq[1]) == (runtime.Phase.STAND, 0.0)
+    enter(rig, runtime.Request.POLICY)
+    rig.target = [0.5, 12.0]
+    for earlier in range(0, milliseconds + 1, 10):
+        rig.commander.on_policy(rig.output(), rig.entered + earlier * MS)
+        command = at(rig, earlier)
+    assert command.phase == runtime.Phase.POLICY
+    assert command.dq[1] == pytest.approx(12.0 * min(1.0, milliseconds / 500), abs=1e-5)
+    assert (command.kp[1], command.kd[1], command.tau[1]) == (0.0, 0.25, 0.0)
+    assert rig.ask(runtime.Request.DAMP).dq[1] == 0.0
+
+
 def test_outputs_of_before_the_policy_was_entered_are_not_obeyed(runtime, make_rig):
     rig = make_rig().go(runtime.Phase.STAND)
     rig.run(0.05)
@@ -152,12 +168,13 @@ def test_limited_efforts_obey_the_formula(runtime, contract, arrays, gains):
     scale = np.abs(wanted) + np.abs(kd[:2] * (dq[:2] - velocity[:2])) + np.abs(tau[:2]) + limit
     assert np.all(np.abs(given_) <= limit + 1e-12 * scale)
     for i in range(2):
-        now = (command.q[i], command.kp[i], command.kd[i], command.tau[i])
+        now = (command.q[i], command.dq[i], command.kp[i], command.kd[i], command.tau[i])
         if abs(wanted[i]) <= limit[i] * (1 - 1e-6):
-            assert now == (q[i], kp[i], kd[i], tau[i])
+            assert now == (q[i], dq[i], kp[i], kd[i], tau[i])
         elif abs(wanted[i]) > limit[i] * (1 + 1e-6) and command.kp[i] == kp[i] and command.kd[i] == kd[i]:
-            # one step of float32 in q or tau is the finest that there is
-            step = max(kp[i] * np.spacing(F32(abs(command.q[i]))), np.spacing(F32(abs(command.tau[i]))))
+            # one step of float32 in q, dq or tau is the finest that there is
+            steps = ((kp[i], command.q[i]), (kd[i], command.dq[i]), (1.0, command.tau[i]))
+            step = max(gain * np.spacing(F32(abs(value))) for gain, value in steps)
             assert given_[i] == pytest.approx(math.copysign(limit[i], wanted[i]), abs=2 * float(step) + 1e-9 * scale[i])
     assert (command.kp[2], command.kd[2], command.tau[2], command.dq[2], command.q[2]) == (0, 0, 0, 0, position[2])
     assert limited >= sum(abs(wanted) > limit * (1 + 1e-6))
@@ -181,3 +198,25 @@ def test_the_effort_limit_by_hand(runtime, contract, kp, q, tau, limited_q, limi
     command.kp, command.q, command.tau = [kp], [q], [tau]
     safety.limit_effort(state, command)
     assert (command.q[0], command.tau[0], command.kp[0]) == (limited_q, limited_tau, kp)
+
+
+@pytest.mark.parametrize(
+    ("dq", "velocity", "tau", "limited_dq", "limited_tau"),
+    [
+        (30.0, 10.0, 0.0, 15.0, 0.0),  # 2 (dq - 10) <= 10: the target comes nearer, and asks for less as it is reached
+        (-30.0, 10.0, 0.0, 5.0, 0.0),
+        (12.0, 10.0, 0.0, 12.0, 0.0),
+        (30.0, 10.0, 4.0, 13.0, 4.0),
+        (12.0, 10.0, 30.0, 12.0, 6.0),  # an effort beyond the limit is the fault of the effort
+    ],
+)
+def test_a_speed_target_comes_nearer_where_the_effort_would_be_too_large(
+    runtime, contract, dq, velocity, tau, limited_dq, limited_tau
+):
+    safety = runtime.Safety(contract, runtime.SafetyLimits())
+    state, command = runtime.LowState(), runtime.LowCommand()
+    state.joints = command.joints = 3
+    state.joint_vel = [velocity]
+    command.kd, command.dq, command.tau = [2.0], [dq], [tau]
+    assert safety.limit_effort(state, command) == (1 if (limited_dq, limited_tau) != (dq, tau) else 0)
+    assert (command.dq[0], command.tau[0], command.kd[0]) == (limited_dq, limited_tau, 2.0)

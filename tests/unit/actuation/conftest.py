@@ -1,5 +1,6 @@
 """A Go2 under each kind of actuator, and a small network that has learned a PD law with a lag of one substep."""
 
+import dataclasses
 import itertools
 from types import SimpleNamespace
 
@@ -15,6 +16,12 @@ from robot_rl_envs.task import Actions, Observation, ObservationGroup, Reward, S
 DT = 0.005
 KP, KD = 40.0, 1.0
 LAGS = (0.0, DT, 2 * DT)
+
+
+def by_speed(robot, *names, kd=KD):
+    """The robot with a speed as the target of these joints."""
+    joints = (dataclasses.replace(joint, kp=0.0, kd=kd) if joint.name in names else joint for joint in robot.joints)
+    return dataclasses.replace(robot, joints=tuple(joints))
 
 
 @pytest.fixture(scope="session")

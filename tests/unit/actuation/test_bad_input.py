@@ -14,15 +14,17 @@ from robot_rl_envs.mdp import actuation, events
 from robot_rl_envs.task import Actions, Event, Observation, ObservationGroup, Sim, Task
 from safetensors.numpy import save_file
 
+from tests.unit.actuation.conftest import by_speed
+
 DT = 0.005
 
 
-def build(actuator, *, kind="position", robot="unitree_go2", timestep=DT, drawn=None):
+def build(actuator, *, kind="position", robot="unitree_go2", timestep=DT, drawn=None, wheels=()):
     from robot_rl_envs.mdp import observations
 
     task = Task(
         name="refused",
-        robot=get_robot(robot),
+        robot=by_speed(get_robot(robot), *wheels),
         sim=Sim(timestep=timestep, decimation=4),
         actions=Actions(kind=kind, actuator=actuator),
         observations={"actor": ObservationGroup(terms={"joint_pos": Observation(observations.joint_pos_rel)})},
@@ -76,8 +78,15 @@ def test_kinds_that_do_not_fit():
     with pytest.raises(ValueError, match="ExplicitPd turns joint targets into torques; use actions.kind=position"):
         build(ExplicitPd(), kind="effort")
     for actuator in (PositionPd(), DcMotor(), ExplicitPd()):
-        with pytest.raises(ValueError, match="kp=0; give it gains or use actions.kind=effort"):
+        with pytest.raises(ValueError, match=r"kp=0 and kd=0; give it gains .* or use actions.kind=effort"):
             build(actuator, robot="cartpole")
+
+
+def test_a_speed_as_a_target_where_there_is_none(tmp_path):
+    joint = "FL_calf_joint"
+    file = net_file(tmp_path / "net.safetensors", layers(2, 1))
+    with pytest.raises(ValueError, match=f"ActuatorNet: joint '{joint}' of 'unitree_go2' has kp=0 and a kd, so its"):
+        build(ActuatorNet(file=file), wheels=(joint,))
 
 
 def test_events_of_another_actuator():

@@ -70,7 +70,7 @@ def make_pool(actor, tmp_path):
             return "one"
 
         joiner = Joiner(
-            read_action=lambda q, tau, command: q, version_of={"zero": 0}, identity="zero", read_log=robot.read
+            read_action=lambda q, dq, tau, command: q, version_of={"zero": 0}, identity="zero", read_log=robot.read
         )
         how = {"num_steps": 4, "window": 2, "say": (said if said is not None else []).append} | options
         source = RobotSource(robot, joiner, actor=actor, export=export, follow=tmp_path, **how)

@@ -22,7 +22,14 @@ def acted(sequence, action=0.5, **more):
 
 def sent(sequence, q=0.5, from_policy=True):
     q = np.full(2, q, np.float32)
-    return {"topic": "/command", "state_sequence": sequence, "from_policy": from_policy, "q": q, "tau": 0 * q}
+    return {
+        "topic": "/command",
+        "state_sequence": sequence,
+        "from_policy": from_policy,
+        "q": q,
+        "dq": 0 * q,
+        "tau": 0 * q,
+    }
 
 
 def row(sequence, **more):
@@ -42,7 +49,7 @@ def row(sequence, **more):
 
 @pytest.fixture
 def joiner():
-    return Joiner(read_action=lambda q, tau, command: q, version_of={"a": 0, "b": 1}, identity="a")
+    return Joiner(read_action=lambda q, dq, tau, command: q, version_of={"a": 0, "b": 1}, identity="a")
 
 
 def steps(joiner, *rows):

@@ -78,7 +78,8 @@ WRONG = [
     (("actions", 1, "joint"), "elbow", "joint is 'elbow'; it must be one of hip, knee, tail"),
     (("actions", 1, "joint"), "tail", "its effort_limit is 0"),
     (("actions", 0, "scale"), 0.0, "scale is 0.0"),
-    (("actions", 0, "kind"), "velocity", "kind is 'velocity'"),
+    (("actions", 0, "kind"), "speed", "kind is 'speed'; it must be one of position, velocity, effort"),
+    (("actions", 0, "kind"), "velocity", "kind is 'velocity'; a velocity target needs a kp of 0"),
     (("actions", 0, "clip"), -1.0, "clip is -1.0"),
     (("actions", 0, "max_error"), -0.1, "action of 'hip': max_error is -0.1; it must be more than 0"),
     (("actions", 0, "max_error"), "0.1", "actions[0].max_error is '0.1'; a number"),
@@ -175,6 +176,31 @@ def test_an_actor_term_that_no_robot_measures_is_refused_by_name(description, tr
     wrong["observations"][0] |= change
     with pytest.raises(ContractError, match=line):
         make_contract(wrong, training)
+
+
+def test_a_speed_is_a_target_of_a_joint_with_a_kd_alone(description, training):
+    description["joints"][0] |= {"kp": 0.0, "kd": 1.0}
+    description["actions"][0] |= {"joint": description["joints"][0]["name"], "kind": "velocity", "offset": 0.0}
+    assert make_contract(description, training).actions[0].kind == "velocity"
+    for change, line in (
+        ({"kp": 20.0}, "kind is 'velocity'; a velocity target needs a kp of 0 and a kd of more than 0"),
+        ({"kd": 0.0}, "kind is 'velocity'; a velocity target needs a kp of 0 and a kd of more than 0"),
+        ({"kd": 1e4}, "kd is 10000.0; effort_limit is reached within a hundredth of velocity_limit"),
+        ({"kd": 1e-3}, "effort_limit is .*; gains and limits make"),
+        ({"velocity_limit": None}, "velocity_limit is None; a joint with velocity targets needs that limit"),
+    ):
+        wrong = copy.deepcopy(description)
+        wrong["joints"][0] |= change
+        with pytest.raises(ContractError, match=line):
+            make_contract(wrong, training)
+    for change, line in (
+        ({"max_error": 0.1}, "only a position target has one"),
+        ({"offset": 1e3}, "it turns so fast at an action of 0"),
+    ):
+        wrong = copy.deepcopy(description)
+        wrong["actions"][0] |= change
+        with pytest.raises(ContractError, match=line):
+            make_contract(wrong, training)
 
 
 def test_effort_actions_are_recognized_by_their_gains(description, training):

@@ -22,7 +22,7 @@ def term(name, signal, transform, unit, frame, size, **more):
 
 
 def full_contract():
-    """One that has a term of every kind."""
+    """One that has a term of every kind, and a target of another kind."""
     data = json.loads(GO2.read_text())
     data["observations"] = [
         term("gyro", "imu_gyro", "identity", "rad/s", "imu", 3, clip=[-1.0, 1.0]),
@@ -47,6 +47,11 @@ def full_contract():
     ]
     data["layout"]["observation_size"] = 48
     data["layout"]["state_size"] = 8
+    wheel = data["actions"][0]["joint"]
+    for joint in data["joints"]:
+        if joint["name"] == wheel:
+            joint |= {"kp": 0.0, "lower": None, "upper": None}
+    data["actions"][0] |= {"kind": "velocity", "scale": 5.0, "offset": 0.0}
     return data
 
 

@@ -60,7 +60,7 @@ MESH = '<asset><mesh name="disc" file="disc.obj"/></asset>'
 
 
 @pytest.mark.parametrize("kind", ["cylinder", "mesh", "mesh as a shape"])
-def test_wheels_are_driven_by_their_torque_and_are_no_feet(tmp_path, kind):
+def test_wheels_are_driven_by_their_speed_and_are_no_feet(tmp_path, kind):
     (tmp_path / "disc.obj").write_text(ring(24))
     shape = ROUND if kind == "cylinder" else 'type="mesh" mesh="disc" mass="0.3"'
     collision = "primitives" if kind == "mesh as a shape" else "meshes"
@@ -68,7 +68,9 @@ def test_wheels_are_driven_by_their_torque_and_are_no_feet(tmp_path, kind):
     assert list(draft.wheels.values()) == pytest.approx([0.06] * 4, rel=0.02)
     assert robot.feet == ()
     for joint in robot.joints:
-        assert (joint.kp, joint.kd, joint.effort_limit, joint.velocity_limit) == (0.0, 0.0, 3.0, 15.0)
+        assert (joint.effort_limit, joint.velocity_limit) == (3.0, 15.0)
+        assert joint.by_speed
+        assert joint.kd * 0.25 * joint.velocity_limit == pytest.approx(joint.effort_limit, rel=1e-3)
     assert [finding for finding in check_robot(robot) if finding.is_problem] == []
     assert any(line.startswith("standing: it holds its default pose") for line in draft.said)
     assert choose_kind("auto", robot) == "drive"
@@ -166,7 +168,7 @@ def test_transmissions_of_a_urdf_say_what_is_driven(tmp_path):
     assert [joint.name for joint in robot.joints if joint.passive] == []
 
 
-def test_legs_on_wheels_have_wheels_and_no_feet(tmp_path):
+def test_legs_on_wheels_have_wheels_and_no_feet(tmp_path, monkeypatch):
     text = BASE
     for side, y in (("left", 0.15), ("right", -0.15)):
         thigh = {"limit": '<limit lower="-1" upper="1" effort="20"/>', "shape": '<box size="0.02 0.2 0.02"/>'}
@@ -175,26 +177,27 @@ def test_legs_on_wheels_have_wheels_and_no_feet(tmp_path):
     draft, robot = drafted(tmp_path, f'<robot name="r">{text}</robot>', "biped.urdf")
     assert list(draft.wheels) == ["left_wheel_joint", "right_wheel_joint"]
     assert robot.feet == ()
-    assert [joint.kp > 0 for joint in robot.joints] == [True, False, True, False]
-    assert choose_kind("auto", robot) == "pose"  # Not a car: it holds its legs, too.
-    with pytest.raises(
-        UserError, match="kind=drive: robot 'car' does not drive: it needs a floating base and 2 wheels"
-    ):
-        choose_kind("drive", robot)
+    assert [joint.by_speed for joint in robot.joints] == [False, True, False, True]
+    assert choose_kind("auto", robot) == "drive"
+    rows = driving(robot, monkeypatch).describe_policy()
+    assert [row.get("kind") for row in rows["actions"]] == [None, "velocity", None, "velocity"]
+    observed = {row["name"]: row for row in rows["observations"]}
+    assert observed["joint_pos"]["params"] == {"joints": ["left_thigh_joint", "right_thigh_joint"]}
+    assert (observed["joint_pos"]["size"], observed["joint_vel"]["size"]) == (2, 4)
 
 
 def test_the_robots_of_the_project_have_no_wheels():
     assert [wheel_radii(get_robot(name)) for name in ("unitree_go2", "franka_panda", "cartpole")] == [{}, {}, {}]
+    with pytest.raises(UserError, match="kind=drive: robot 'unitree_go2' does not drive: it needs a floating base and"):
+        choose_kind("drive", get_robot("unitree_go2"))
 
 
-def test_a_driving_task_of_a_project_is_written(run, in_tmp, monkeypatch):
-    """What the template becomes is a task that steps, with every wheel forwards at an action of 1."""
-    import torch
+def driving(robot, monkeypatch):
+    """Two worlds of the task that the template becomes, without events."""
     from robot_rl_envs.make import make_env
 
     from robot_rl.cli.new import fill
 
-    _, robot = drafted(in_tmp, car())
     words = drive_words(robot) | {"name": "roll", "robot": "car"}
     words["base"] = repr(words["base"])
     monkeypatch.setattr("robot_rl_assets.registry.get_robot", lambda name: robot)
@@ -202,8 +205,18 @@ def test_a_driving_task_of_a_project_is_written(run, in_tmp, monkeypatch):
     exec(compile(fill("drive.txt", words), "drive.txt", "exec"), namespace)
     task = namespace["make_task"]()
     task.events = {}
-    env = make_env(task, num_envs=2, device="cpu", seed=1)
-    for _ in range(15):
+    return make_env(task, num_envs=2, device="cpu", seed=1)
+
+
+def test_a_driving_task_drives_at_the_speed_that_its_wheels_are_to_have(in_tmp, monkeypatch):
+    import torch
+
+    _, robot = drafted(in_tmp, car())
+    env = driving(robot, monkeypatch)
+    speed = 1.0 * robot.joints[0].action_scale * 0.06
+    for _ in range(40):
         env.step(torch.ones(2, env.num_actions))
-    assert float(env.state.base_lin_vel_b[:, 0].min()) > 0.3
+    assert env.state.base_lin_vel_b[:, 0].tolist() == pytest.approx([speed, speed], rel=0.1)
+    env.step(torch.full((2, env.num_actions), 100.0))
+    assert float(env.state.ctrl.max()) == pytest.approx(robot.joints[0].velocity_limit)
     env.close()
