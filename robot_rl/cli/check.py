@@ -6,8 +6,8 @@ usage: robot-rl check robot=<name>
 
 Names, default pose, height above the ground and the left-right mirror are checked: random poses are mirrored by the
 robot's facts, and the bodies compared with their mirror images. With a problem nothing can be trained (robot-rl train
-says the same line); a note is unusual, such as gains with which a joint rings. The exit code is 1 where there is a
-problem.
+says the same line); a note is unusual, such as gains with which a joint rings or no policy can be exported. The exit
+code is 1 where there is a problem.
 """
 
 from collections.abc import Sequence
@@ -30,11 +30,14 @@ def run(arguments: Sequence[str]) -> int:
     if not options.robot:
         raise UserError("robot: is missing; robot-rl list robots shows which there are")
     from robot_rl_assets.registry import get_robot
-    from robot_rl_envs.entity.robot_checks import check_robot, describe_robot
+    from robot_rl_envs.entity.robot_checks import describe_robot
+
+    from robot_rl.experiment.robot_facts import find_all
 
     with as_user_error():
         robot = get_robot(options.robot)
-        lines, findings = describe_robot(robot), check_robot(robot)
+        lines = describe_robot(robot)
+    findings = find_all(robot)
     for line in lines:
         print(line)
     for finding in findings:

@@ -165,10 +165,9 @@ def _draft_robot(name: str, options: Options, place: Place) -> int:
 
 def _say_findings(robot: "Robot") -> int:
     """Print what is wrong with or unusual about a robot; return the number of problems."""
-    from robot_rl_envs.entity.robot_checks import check_robot
+    from robot_rl.experiment.robot_facts import find_all
 
-    with as_user_error():
-        findings = check_robot(robot)
+    findings = find_all(robot)
     for finding in findings:
         print(f"{'problem' if finding.is_problem else 'note'}: {finding.text}")
     return sum(finding.is_problem for finding in findings)

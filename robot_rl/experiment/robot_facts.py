@@ -1,4 +1,4 @@
-"""Compare a bundle's contract with the robot that it names, where that robot is one of the assets.
+"""A robot's facts and bundles: whether a bundle for it could be exported, and whether one that names it is for it.
 
 A bundle's own checks know no robots: they refuse gains and limits that no robot has. The contract of a known robot must
 have that robot's joints, limits no wider than its own, and gains of their order of magnitude.
@@ -11,11 +11,49 @@ from robot_rl.errors import UserError, as_user_error
 if TYPE_CHECKING:
     from robot_rl_assets.robot import Joint, Robot
     from robot_rl_deploy.contract import Contract, JointSpec
+    from robot_rl_envs.entity.robot_checks import Finding
 
 GAIN_FACTOR = 5.0
 """How far a policy's gains may be from the asset's: a task may train with others on purpose."""
 RANGE_MARGIN = 0.01
 """How far a position limit may be beyond the model's [rad or m]: models of a robot differ in their last digits."""
+
+
+def find_all(robot: "Robot") -> list["Finding"]:
+    """Return what is wrong with or unusual about a robot, and notes on gains that no bundle may have.
+
+    Raises:
+        UserError: Its model does not compile.
+    """
+    from robot_rl_envs.entity import robot_checks
+
+    with as_user_error():
+        found = list(robot_checks.check_robot(robot))
+    if any(finding.is_problem for finding in found) or robot.complete:
+        return found
+    return found + [
+        robot_checks.Finding(False, f"a policy for it cannot be exported: {line}") for line in _implausible(robot)
+    ]
+
+
+def _implausible(robot: "Robot") -> list[str]:
+    from robot_rl_deploy.parts import ActionSpec, JointSpec
+    from robot_rl_deploy.plausible import check_parts
+    from robot_rl_deploy.strict import ContractError
+
+    ranges, lines = _ranges(robot), []
+    for joint in robot.joints:
+        lower, upper = ranges.get(joint.name, (None, None))
+        fields = ("name", "default_pos", "kp", "kd", "effort_limit", "velocity_limit")
+        kind = "velocity" if joint.by_speed else "position" if joint.kp else "effort"
+        target = {"scale": joint.action_scale, "offset": 0.0, "clip": None}
+        try:
+            spec = JointSpec(lower=lower, upper=upper, **{field: getattr(joint, field) for field in fields})
+            actions = [] if joint.passive else [ActionSpec(joint=joint.name, kind=kind, **target)]
+            check_parts([spec], actions, [])
+        except ContractError as error:
+            lines.append(str(error))
+    return lines
 
 
 def check_robot(contract: "Contract") -> None:

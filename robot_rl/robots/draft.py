@@ -11,6 +11,7 @@ from typing import Any
 from xml.sax.saxutils import quoteattr, unescape
 
 import numpy as np
+from robot_rl_deploy.plausible import EFFORT_MARGIN
 
 from robot_rl.errors import UserError
 from robot_rl.robots.parts import Draft, Gains, Limits, Source
@@ -381,6 +382,9 @@ def _drive(draft: Draft, poser: _Poser, source: Source, gains: Gains) -> None:
         inertia, weight, known = float(moved[dof]), float(loads[dof]), limits[name].effort
         effort = max(held * weight, held * inertia * omega**2 * 0.1) if known is None else known
         kp = max(inertia * omega**2, weight / 0.1)
+        reach = float(np.ptp(model.joint(name).range)) if model.joint(name).limited[0] else 0.0
+        if reach > 0:  # With less the strong motor of a light link would never be used, and its export be refused.
+            kp = max(kp, effort / (0.9 * EFFORT_MARGIN * reach))
         kd = max(0.0, 2.0 * gains.damping * math.sqrt(kp * inertia) - float(np.ravel(model.dof_damping[dof])[0]))
         # An action of 1 takes a quarter of the effort, where that is known.
         scale = 0.25 * known / kp if known else 0.25

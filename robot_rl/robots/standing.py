@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from robot_rl_deploy.plausible import ONE_DEGREE, STIFF_DAMPING_S
 
 from robot_rl.robots.parts import Draft, Source
 
@@ -72,9 +73,10 @@ def settle(draft: Draft, source: Source) -> None:
         if sunk < 0.1 * draft.height or tilt > 0.5:
             break
         for name, joint in draft.joints.items():
-            if not joint["kp"]:  # A wheel has no position to hold.
-                continue
-            joint["kp"], joint["kd"] = rounded(2.0 * joint["kp"]), rounded(math.sqrt(2.0) * joint["kd"])
+            kp, kd = 2.0 * joint["kp"], math.sqrt(2.0) * joint["kd"]
+            if not kp or (kp * ONE_DEGREE > joint["effort_limit"] and kd < STIFF_DAMPING_S * kp):
+                continue  # A wheel, which has no position to hold; or no bundle with such a gain could be exported.
+            joint["kp"], joint["kd"] = rounded(kp), rounded(kd)
             if name in source.limits and source.limits[name].effort:
                 joint["action_scale"] = rounded(0.5 * joint["action_scale"])
     else:

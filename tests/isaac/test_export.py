@@ -67,6 +67,21 @@ def test_positions_histories_scales_and_clips_agree_with_the_environment(make):
     check_observations(env, TRAINING)
 
 
+def follow_a_speed(cfg):
+    from isaaclab.envs import mdp
+
+    cart = cfg.scene.robot.actuators["cart_actuator"]
+    cart.stiffness, cart.damping, cart.joint_velocity_limit = 0.0, 30.0, 10.0
+    cfg.actions.joint_effort = mdp.JointVelocityActionCfg(asset_name="robot", joint_names=["slider_.*"], scale=2.0)
+
+
+def test_a_speed_is_exported_as_one(make):
+    contract = contract_of(make("Isaac-Cartpole", num_envs=2, change=follow_a_speed, action_clip=2.0))
+    (action,) = contract.actions
+    assert (action.joint, action.kind, action.scale, action.offset) == ("slider_to_cart", "velocity", 2.0, 0.0)
+    assert (contract.joints[0].kp, contract.joints[0].kd) == (0.0, 30.0)
+
+
 def test_a_description_that_is_wrong_is_found_before_a_robot_gets_it(make):
     env = make("Isaac-Cartpole", num_envs=2)
     described = env.describe_policy()

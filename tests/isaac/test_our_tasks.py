@@ -12,7 +12,8 @@ pytest.importorskip("isaaclab", reason="Isaac Lab is not in this environment")
 
 # Isaac Lab simulates once a process and keeps much: each script is a process of its own.
 PRELUDE = """
-import json, sys, torch
+import dataclasses, json, sys, torch
+from robot_rl_envs.task import Actions
 from robot_rl_tasks.registry import get_task
 from robot_rl_envs.make import make_env
 results = {}
@@ -72,6 +73,17 @@ for action in (1.0, 3.0):  # the second is beyond the motor's range
 for _ in range(25):
     env.step(torch.ones(2, 1))
 results["second"] = [env.engine.name, env.state.joint_pos[:, 0].tolist()]
+env.close()
+task = get_task("cartpole")
+slider, *others = task.robot.joints
+slider = dataclasses.replace(slider, kp=0.0, kd=40.0, action_scale=1.0)
+task.robot = dataclasses.replace(task.robot, joints=(slider, *others))
+task.actions, task.events = Actions(kind="position"), {}
+env = make_env(task, num_envs=2, engine="isaac", device="cpu", seed=1)
+env.reset()
+for _ in range(15):
+    env.step(torch.tensor([[0.5], [-0.3]]))
+results["speeds"] = env.state.joint_vel[:, 0].tolist()
 """
 
 
@@ -119,6 +131,11 @@ def test_an_effort_beyond_the_motors_range_is_cut(engine):
     """15 N push 1.2 kg at most for 0.04 s: 0.5 m/s, a little more where the pole hangs."""
     for speeds in engine["speed"]:
         assert all(0.4 < speed < 0.6 for speed in speeds)
+
+
+def test_a_joint_follows_its_speed(engine):
+    """The slider holds 0.5 and -0.3 m/s against the pole."""
+    assert engine["speeds"] == pytest.approx([0.5, -0.3], abs=0.1)
 
 
 def test_the_description_is_the_contracts(engine):

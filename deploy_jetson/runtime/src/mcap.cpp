@@ -40,8 +40,8 @@ void write_all(int file, std::string_view text) {
 
 }  // namespace
 
-McapSpill::McapSpill(const std::filesystem::path& beside) {
-  std::string name = beside.string() + ".XXXXXX";
+McapSpill::McapSpill(const std::filesystem::path& log_path) {
+  std::string name = log_path.string() + ".XXXXXX";
   file_ = ::mkostemp(name.data(), O_CLOEXEC);
   if (file_ < 0) throw std::system_error(errno, std::generic_category());
   ::unlink(name.c_str());

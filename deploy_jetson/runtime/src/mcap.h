@@ -58,8 +58,8 @@ class McapBytes {
 /// number. Every call may throw std::system_error.
 class McapSpill {
  public:
-  /// Create the file in the folder of `beside`.
-  explicit McapSpill(const std::filesystem::path& beside);
+  /// Create the file in the folder of the log.
+  explicit McapSpill(const std::filesystem::path& log_path);
   ~McapSpill();
   McapSpill(const McapSpill&) = delete;
   McapSpill& operator=(const McapSpill&) = delete;

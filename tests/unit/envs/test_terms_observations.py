@@ -25,6 +25,7 @@ OBSERVATIONS = {
     "base_ang_vel": ({}, lambda s: s.qvel[:, 3:6]),
     "projected_gravity": ({}, lambda s: s.projected_gravity_b),
     "joint_pos_rel": ({}, lambda s: s.qpos[:, 7:] - DEFAULT),
+    "limited_joint_pos_rel": ({}, lambda s: s.qpos[:, 7:] - DEFAULT),
     "joint_vel": ({}, lambda s: s.qvel[:, 6:]),
     "last_action": ({}, lambda s: s.given),
     "velocity_command": ({}, lambda s: s.command),
@@ -77,7 +78,9 @@ def seen(puppet, go2_states, library):
     s = doll.snapshot()
     s.given, s.metrics = actions, doll.env.pop_metrics()
     widths = [
-        12 if t.info.size in ("joints", "actions") else {"feet": 4, "command": 3}.get(t.info.size, t.info.size)
+        12
+        if t.info.size in ("joints", "actions", "limited_joints")
+        else {"feet": 4, "command": 3}.get(t.info.size, t.info.size)
         for t in terms.values()
     ]
     s.parts = dict(zip(terms, np.split(obs["actor"].numpy(), np.cumsum(widths)[:-1], axis=1), strict=True))

@@ -1,17 +1,18 @@
 """A contract of a known robot must have that robot's joints, limits and gains."""
 
+import dataclasses
 import json
 import re
 import shutil
 from pathlib import Path
 
 import pytest
-from robot_rl_assets.registry import list_robots
+from robot_rl_assets.registry import get_robot, list_robots
 from robot_rl_deploy import contract as contracts
 
 from robot_rl.cli.main import main
 from robot_rl.errors import UserError
-from robot_rl.experiment.robot_facts import check_robot
+from robot_rl.experiment.robot_facts import check_robot, find_all
 from tests.unit.deploy.test_corruption import forge
 
 GO2 = Path(__file__).parents[3] / "tasks" / "robot_rl_tasks" / "go2_flat" / "policy"
@@ -96,3 +97,12 @@ def test_the_robots_of_the_assets_have_models_to_compare_with():
     from robot_rl.experiment.robot_facts import _ranges
 
     assert all(set(_ranges(get_robot(name))) <= set(get_robot(name).joint_names) for name in list_robots())
+
+
+def test_gains_that_no_bundle_may_have_are_noted_before_a_training():
+    robot = get_robot("unitree_go2")
+    assert find_all(robot) == []
+    weak = tuple(dataclasses.replace(joint, kp=0.1, kd=0.01) for joint in robot.joints)
+    notes = [finding for finding in find_all(dataclasses.replace(robot, joints=weak)) if "exported" in finding.text]
+    assert [note.is_problem for note in notes] == [False] * 12
+    assert "a policy for it cannot be exported: joint 'FL_hip_joint': effort_limit is 23.7; gains" in notes[0].text

@@ -5,6 +5,8 @@ import math
 import mujoco
 import pytest
 from robot_rl_assets.registry import get_robot
+from robot_rl_deploy.describe import make_contract
+from robot_rl_deploy.parts import TrainingSpec
 from robot_rl_envs.entity.robot_checks import check_robot
 
 from robot_rl.errors import UserError
@@ -180,6 +182,8 @@ def test_legs_on_wheels_have_wheels_and_no_feet(tmp_path, monkeypatch):
     assert [joint.by_speed for joint in robot.joints] == [False, True, False, True]
     assert choose_kind("auto", robot) == "drive"
     rows = driving(robot, monkeypatch).describe_policy()
+    training = TrainingSpec(run_id="run", task="roll", git_commit="unknown", iteration=0)
+    assert [action.kind for action in make_contract(rows, training).actions] == ["position", "velocity"] * 2
     assert [row.get("kind") for row in rows["actions"]] == [None, "velocity", None, "velocity"]
     observed = {row["name"]: row for row in rows["observations"]}
     assert observed["joint_pos"]["params"] == {"joints": ["left_thigh_joint", "right_thigh_joint"]}

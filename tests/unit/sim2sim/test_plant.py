@@ -11,6 +11,7 @@ from robot_rl_tasks.registry import get_task
 from robot_rl.errors import UserError
 from robot_rl.evaluate import evaluation_task
 from robot_rl.sim2sim.plant import Plant, plant_task
+from tests.unit.actuation.conftest import by_speed
 
 SEED = 11
 
@@ -69,13 +70,15 @@ def test_with_the_trainers_step_a_commanded_world_is_the_trainers(task, make, wo
     env.close()
 
 
-def test_a_command_is_torque_plus_gains_times_errors(make):
+@pytest.mark.parametrize("turned", [(), ("FL_calf_joint", "RR_calf_joint")], ids=["held", "driven by their speed"])
+def test_a_command_is_torque_plus_gains_times_errors(task, make, turned):
+    task.robot = by_speed(task.robot, *turned)
     plant = make()
     commander = Commander(plant)
     commander.kp[:], commander.kd[:], commander.tau[:] = 10.0, 0.5, np.linspace(-3, 3, 12)
     commander.dq[:] = 0.2
     plant.hold(True)
-    strength = plant._drawn["gainprm"][0, :, 0] / plant._nominal["kp"]
+    strength = plant._drawn["gainprm"][0, :, 0] / plant._nominal["gain"]
     plant.env.step(torch.zeros(1, 12))
     before, after = commander.seen[-1], types.SimpleNamespace(heights=0)
     plant.sense(after)

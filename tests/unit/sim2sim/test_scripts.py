@@ -9,7 +9,7 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.errors import UserError
-from robot_rl.sim2sim.commands import EVENT, Joystick, make_commands
+from robot_rl.sim2sim.commands import EVENT, ActionReader, Joystick, make_commands
 from robot_rl.sim2sim.faults import KINDS, Fault, dump_faults, load_faults, read_faults
 from robot_rl.sim2sim.link import Note
 from robot_rl.sim2sim.parity import compare
@@ -100,6 +100,15 @@ def test_a_joystick_moves_turns_and_asks(tmp_path):
 def test_a_command_that_is_none_is_refused(text):
     with pytest.raises(UserError, match="must be task, script, a joystick"):
         make_commands(text, Env(), 1.0)
+
+
+def test_what_a_binary_commands_is_read_back_by_the_kind_of_each_target():
+    rows = [("wheel", "velocity", 5.0, 0.0), ("hip", "position", 0.5, 0.1), ("tail", "effort", 2.0, 0.0)]
+    fields = ("joint", "kind", "scale", "offset")
+    actions = [types.SimpleNamespace(**dict(zip(fields, row, strict=True)), command="") for row in rows]
+    reader = ActionReader(types.SimpleNamespace(actions=actions, command=[]), ["hip", "tail", "wheel"])
+    q, dq, tau = [0.6, 9.0, 9.0], [9.0, 9.0, -10.0], [9.0, 3.0, 9.0]
+    assert reader.read(q, dq, tau, None).tolist() == pytest.approx([-2.0, 1.0, 1.5])
 
 
 def test_a_demonstration_stays_within_the_ranges():
