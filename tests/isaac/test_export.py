@@ -109,9 +109,13 @@ def test_actions_that_no_joint_controller_accepts_are_refused_by_name(make):
     def move(cfg):
         from isaaclab.envs import mdp
 
-        cfg.actions.joint_effort = mdp.JointVelocityActionCfg(asset_name="robot", joint_names=["slider_to_cart"])
+        cfg.actions.joint_effort = mdp.RelativeJointPositionActionCfg(
+            asset_name="robot", joint_names=["slider_to_cart"]
+        )
 
-    with pytest.raises(UserError, match="action term 'joint_effort' of isaac/Isaac-Cartpole is a JointVelocityAction"):
+    with pytest.raises(
+        UserError, match="action term 'joint_effort' of isaac/Isaac-Cartpole is a RelativeJointPositionAction"
+    ):
         contract_of(make("Isaac-Cartpole", num_envs=2, change=move))
 
 
