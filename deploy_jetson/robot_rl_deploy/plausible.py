@@ -112,9 +112,10 @@ def _check_speed(action: ActionSpec, joint: JointSpec) -> None:
     made = joint.kd * 2 * joint.velocity_limit
     if joint.effort_limit > EFFORT_MARGIN * made:
         refuse(f"{where} effort_limit", joint.effort_limit, f"gains and limits make {made:g} at most")
-    if abs(action.offset) > joint.velocity_limit:
-        most = f"velocity_limit is {joint.velocity_limit:g}"
-        refuse(f"action of '{joint.name}': offset", action.offset, f"it turns so fast at an action of 0; {most}")
+    for field, when in (("offset", 0), ("scale", 1)):
+        if abs(value := getattr(action, field)) > joint.velocity_limit:
+            line = f"it turns so fast at an action of {when}; velocity_limit is {joint.velocity_limit:g}"
+            refuse(f"action of '{joint.name}': {field}", value, line)
 
 
 def _check_effort(action: ActionSpec, joint: JointSpec) -> None:

@@ -144,7 +144,7 @@ def describe_policy(
         offset, scale = scene.action_map(joint)
         actions.append({"joint": joint.name, "scale": scale, "offset": offset})
         if joint.by_speed and task.actions.kind == "position":
-            actions[-1]["kind"] = "velocity"
+            actions[-1] |= {"kind": "velocity", "clip": scene.max_action(joint)}
     if task.actions.around == "command":
         for row in actions:
             row["command"] = row["joint"]

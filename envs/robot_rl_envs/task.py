@@ -137,8 +137,8 @@ class Actions:
         clip: bound on the raw action's magnitude.
         scale: multiplies the robot's ``action_scale``; "direct" uses only this one.
         limit_speed: share of a joint's velocity limit that its target may ask for: targets stay as near to the measured
-            position as that needs, see :meth:`robot_rl_envs.entity.scene.Scene.max_error`; 0: targets are free, as
-            speeds always are.
+            position as that needs, see :meth:`robot_rl_envs.entity.scene.Scene.max_error`; 0: targets are free, and
+            speeds have the velocity limit.
         actuator: what drives the joints towards the target: see :mod:`robot_rl_envs.actuation.actuators`.
     """
 

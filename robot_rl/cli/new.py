@@ -88,7 +88,7 @@ def run(arguments: Sequence[str]) -> int:
     _refuse_unused(kind, options)
     if kind == "project":
         root, files = make_project(name, Path(options.root or "."))
-        steps = f"cd {root} && pip install -e . && robot-rl train task={name}_task max_iterations=20 && pytest"
+        steps = f"cd {root} && pip install -e '.[test]' && robot-rl train task={name}_task max_iterations=20 && pytest"
     else:
         place = find_place(options.root)
         check_free(kind, name, place)

@@ -48,9 +48,13 @@ def check_settings(run_dir: RunDir, record: Mapping[str, Any]) -> None:
 
 
 def _check_config(run_dir: RunDir, record: Mapping[str, Any]) -> None:
+    from robot_rl.learn.checkpoints.checkpoint import list_checkpoints
+
     path, expected = _expected(run_dir, record.get("resumed", []))
     if path is None:
         known = record.get("config_sha256")
+        if known is None and not list_checkpoints(run_dir.path):  # Runs of earlier versions that began have none.
+            raise UserError(f"{run_dir.config_file}: lacks config_sha256, its end is missing; begin another run")
         if known is not None and known != config_hash(record["config"]):
             raise UserError(
                 f"{run_dir.config_file}: config: was changed after it was written; put it back, or begin another run"

@@ -404,9 +404,10 @@ def _drive(draft: Draft, poser: _Poser, source: Source, gains: Gains) -> None:
         if names:
             which = "all joints" if len(names) == len(draft.joints) else ", ".join(names)
             draft.said.append(f"{what} limit: the file has none for {which}; guessed as {rule}; put the motor's there")
-    draft.said.append(
-        f"gains: {gains.frequency:g} Hz and a damping ratio of {gains.damping:g} with the inertia of each joint"
-    )
+    if any(joint["kp"] for joint in draft.joints.values()):
+        draft.said.append(
+            f"gains: {gains.frequency:g} Hz and a damping ratio of {gains.damping:g} with the inertia of each joint"
+        )
 
 
 def _take_from_partners(draft: Draft, limits: dict[str, Limits]) -> None:
@@ -447,8 +448,8 @@ def _share(draft: Draft, limits: dict[str, Limits]) -> None:
     """Give both of a pair the mean of gains and guessed limits, which differ by small asymmetries of the model."""
     for name, joint in draft.joints.items():
         partner = draft.joints.get(joint.get("mirror") or name, joint)
-        if not (joint["effort_limit"] and partner["effort_limit"]):
-            continue
+        if not (joint["effort_limit"] and partner["effort_limit"]) or bool(joint["kp"]) != bool(partner["kp"]):
+            continue  # One of them has no motor, or is a wheel and the other none.
         known = [key for key in ("effort", "velocity") if getattr(limits[name], key) is not None]
         for key in ("effort_limit", "velocity_limit", "kp", "kd", "action_scale"):
             if key.removesuffix("_limit") not in known:

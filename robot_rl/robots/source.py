@@ -30,7 +30,7 @@ def read_source(path: Path, base: str, collision: str) -> Source:
 
     Args:
         path: an .xml of MuJoCo's, or a .urdf.
-        base: "floating", "fixed", or "auto": as the file has it; of a URDF floating where it has several limbs.
+        base: "floating", "fixed", or "auto": as the file has it; a URDF floats where it has several limbs or wheels.
         collision: "meshes" and "primitives" need the mesh files, "boxes" does not.
 
     Raises:
@@ -144,9 +144,9 @@ def _read_urdf(path: Path, root: ET.Element, base: str) -> Source:
         raise UserError(f"from={path}: has <{root.tag}> instead of <robot>")
     said = urdf.name_joints(root)
     urdf.check_urdf(path, root)
-    joints, limbs = root.findall("joint"), urdf.count_limbs(root)
+    joints, limbs, wheels = root.findall("joint"), urdf.count_limbs(root), urdf.count_wheels(root)
     floats = any(joint.get("type") == "floating" for joint in joints)
-    is_floating = base == "floating" or (base == "auto" and (floats or limbs >= 2))
+    is_floating = base == "floating" or (base == "auto" and (floats or limbs >= 2 or wheels >= 2))
     for old in root.findall("mujoco"):
         root.remove(old)
     for shape in (*root.iter("visual"), *root.iter("collision")):
@@ -173,6 +173,7 @@ def _read_urdf(path: Path, root: ET.Element, base: str) -> Source:
     if base == "auto":
         kind = "floating" if any(_is_free(joint) for joint in spec.joints) else "fixed"
         why = "its joint is" if floats else f"the file has {limbs} limbs"
+        why = f"{wheels} links may roll" if not floats and limbs < 2 <= wheels else why
         why = why if is_floating == (kind == "floating") else "its first link moves with a joint"
         source.said.append(f"base: {kind}, since {why}; base= says it otherwise")
     return source

@@ -34,7 +34,8 @@ def choose_kind(kind: str, robot: Robot) -> str:
         line = "does not drive: it needs a floating base and 2 wheels or more, which a kd alone drives"
         raise UserError(f"kind=drive: robot '{robot.name}' {line}; write kind=pose")
     if kind == "velocity" and not walks:
-        raise UserError(f"kind=velocity: robot '{robot.name}' has no feet to walk on; write kind=pose or kind=reach")
+        other = "drive" if drives else "reach" if reaches else "pose"
+        raise UserError(f"kind=velocity: robot '{robot.name}' has no feet to walk on; write kind={other}")
     if kind == "reach" and not reaches:
         raise UserError(
             f"kind=reach: robot '{robot.name}' is no arm: it needs a fixed base and 3 driven joints; write kind=pose"

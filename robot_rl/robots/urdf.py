@@ -285,6 +285,23 @@ def count_limbs(root: ET.Element) -> int:
     return 1
 
 
+def count_wheels(root: ET.Element) -> int:
+    """Return how many joints turn without end, with nothing moving below, a link whose shape may roll."""
+    parents = {name_of(joint.find("parent"), "link") for joint in root.findall("joint") if joint.get("type") != "fixed"}
+    links = {link.get("name"): link for link in root.findall("link")}
+    ends = [
+        links.get(name_of(joint.find("child"), "link"))
+        for joint in root.findall("joint")
+        if joint.get("type") == "continuous" and name_of(joint.find("child"), "link") not in parents
+    ]
+    round_shapes = ("cylinder", "sphere", "mesh")
+    return sum(
+        link is not None and any(shape.find(f"geometry/{kind}") is not None for kind in round_shapes)
+        for link in ends
+        for shape in (link.findall("collision") or link.findall("visual") if link is not None else [])[:1]
+    )
+
+
 def _branches(link: str, below: Mapping[str, list[tuple[str, bool]]]) -> list[tuple[str, bool]]:
     """Return the links below one and whether each moves, through what is fixed to it."""
     found = []

@@ -2,6 +2,7 @@
 // command ranges that no robot has are refused.
 #include <cmath>
 #include <numbers>
+#include <tuple>
 
 #include "contract_parts.h"
 
@@ -63,9 +64,11 @@ void check_speed(const ActionSpec& action, const JointSpec& joint) {
     refuse(where + "effort_limit", shown(joint.effort_limit),
            "gains and limits make " + json_number(made) + " at most");
   }
-  if (std::abs(action.offset) > fastest) {
-    refuse("action of '" + joint.name + "': offset", shown(action.offset),
-           "it turns so fast at an action of 0; velocity_limit is " + json_number(fastest));
+  for (const auto& [name, value, when] :
+       {std::tuple{"offset", action.offset, "0"}, std::tuple{"scale", action.scale, "1"}}) {
+    if (std::abs(value) <= fastest) continue;
+    refuse("action of '" + joint.name + "': " + name, shown(value),
+           std::string("it turns so fast at an action of ") + when + "; velocity_limit is " + json_number(fastest));
   }
 }
 

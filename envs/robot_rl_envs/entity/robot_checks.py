@@ -186,12 +186,27 @@ def lowest_point(model: mujoco.MjModel, data: mujoco.MjData, geoms: Iterable[int
     found = (math.inf, -1)
     for geom in geoms:
         down = data.geom_xmat[geom].reshape(3, 3)[2]
-        if model.geom_type[geom] == int(mujoco.mjtGeom.mjGEOM_SPHERE):
-            reach = float(model.geom_size[geom, 0])
-        else:
-            reach = float(np.abs(down) @ model.geom_aabb[geom, 3:])
+        reach = _reach(model, geom, down)
         found = min(found, (float(data.geom_xpos[geom, 2] + down @ model.geom_aabb[geom, :3]) - reach, int(geom)))
     return found
+
+
+def _reach(model: mujoco.MjModel, geom: int, down: np.ndarray) -> float:
+    """Return how far a geom extends from the middle of its bounding box along a direction (3,) of its own frame [m].
+
+    A mesh extends at most as far as its bounding box.
+    """
+    kinds, (radius, half, _) = mujoco.mjtGeom, model.geom_size[geom]
+    kind, across, along = model.geom_type[geom], float(np.hypot(down[0], down[1])), abs(float(down[2]))
+    if kind == int(kinds.mjGEOM_SPHERE):
+        return float(radius)
+    if kind == int(kinds.mjGEOM_CYLINDER):
+        return float(radius * across + half * along)
+    if kind == int(kinds.mjGEOM_CAPSULE):
+        return float(radius + half * along)
+    if kind == int(kinds.mjGEOM_ELLIPSOID):
+        return float(np.linalg.norm(down * model.geom_size[geom]))
+    return float(np.abs(down) @ model.geom_aabb[geom, 3:])
 
 
 def moved_inertia(model: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:

@@ -222,6 +222,16 @@ class Scene:
             return 0.0, scale * joint.effort_limit
         return (0.0 if joint.by_speed or self.actions.around == "command" else joint.default_pos), scale
 
+    def max_action(self, joint: Joint) -> float:
+        """Return the largest useful magnitude of a driven joint's action, at most the task's clip.
+
+        A joint driven by its speed is asked for its velocity limit at most, or for ``actions.limit_speed`` of it.
+        """
+        if self.actions.kind != "position" or not joint.by_speed:
+            return self.actions.clip
+        fastest = (self.actions.limit_speed or 1.0) * joint.velocity_limit
+        return min(self.actions.clip, fastest / abs(self.action_map(joint)[1]))
+
     def max_error(self, joint: Joint) -> float | None:
         """Return the largest distance of a driven joint's target from its position [rad or m]; None without one.
 
@@ -249,7 +259,7 @@ class Scene:
     def action_bounds(self) -> np.ndarray:
         """Return (A, 2) least and greatest useful actions: they reach a joint's limits, its effort or its control.
 
-        A joint driven by its speed has its largest one.
+        A joint driven by its speed has its largest one, see :meth:`max_action`.
 
         A joint without a limit has 1; no bound is beyond the task's clip of actions.
         """
@@ -263,11 +273,12 @@ class Scene:
             limits = self.entity.joint_range[[not joint.passive for joint in self.robot.joints]]
             if self.actions.around == "command":
                 limits = limits - np.array([[joint.default_pos] for joint in joints])
-            fastest = np.array([[-joint.velocity_limit, joint.velocity_limit] for joint in joints])
-            limits = np.where([[joint.by_speed] for joint in joints], fastest, limits)
+            limits = np.where([[joint.by_speed] for joint in joints], np.nan, limits)
         offset, scale = np.array([self.action_map(joint) for joint in joints]).T[..., None]
         bounds = np.sort((limits - offset) / scale, axis=1)
-        return np.clip(np.where(np.isfinite(bounds), bounds, [-1.0, 1.0]), -self.actions.clip, self.actions.clip)
+        most = np.array([[self.max_action(joint)] for joint in joints])
+        usual = np.where([[joint.by_speed and self.actions.kind == "position"] for joint in joints], most, 1.0)
+        return np.clip(np.where(np.isfinite(bounds), bounds, usual * [-1.0, 1.0]), -most, most)
 
     @cached_property
     def render_model(self) -> mujoco.MjModel:

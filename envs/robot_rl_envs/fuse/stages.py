@@ -54,6 +54,11 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
     for name, error in errors.items():
         w.layout.param(f"actions.max_error.{name}", math.inf if error is None else error)
     first = w.layout.params[f"actions.max_error.{driven[0].name}"] if errors else 0
+    speeds = task.actions.kind == "position" and any(joint.by_speed for joint in driven)
+    for joint in driven if speeds else ():
+        w.layout.param(f"actions.max_action.{joint.name}", scene.max_action(joint))
+    if speeds:
+        clip = f"p[{w.layout.params[f'actions.max_action.{driven[0].name}']} + j]"
     shifts = [
         (
             commanded.index(joint.name) - j if is_around else 0,

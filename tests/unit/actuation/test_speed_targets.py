@@ -88,12 +88,14 @@ def test_the_bundle_is_told_which_targets_are_speeds(go2):
     env.close()
 
 
-def test_the_limit_on_speed_is_one_on_positions(go2):
+def test_the_limit_on_speed_bounds_positions_and_speeds(go2):
     env = go2(PositionPd(), task={"robot": ROBOT, "actions": Actions(scale=40.0, limit_speed=0.5)})
     assert [("max_error" in row) for row in env.describe_policy()["actions"]] == [not turned for turned in TURNED]
-    env.step(torch.ones(4, 12))
-    scale = np.array([joint.action_scale for joint in ROBOT.joints])[TURNED]
-    np.testing.assert_allclose(env.state.ctrl.numpy()[:, TURNED], np.tile(40.0 * scale, (4, 1)), rtol=1e-6)
+    env.step(torch.full((4, 12), 9.0))
+    np.testing.assert_allclose(env.state.ctrl.numpy()[:, TURNED], np.tile(0.5 * SPEED[TURNED], (4, 1)), rtol=1e-6)
+    assert float(env.state.action[:, ~TURNED].min()) == 9.0
+    rows = [row for row in env.describe_policy()["actions"] if "kind" in row]
+    assert [row["clip"] * row["scale"] for row in rows] == pytest.approx(list(0.5 * SPEED[TURNED]))
     env.close()
 
 

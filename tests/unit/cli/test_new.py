@@ -113,7 +113,7 @@ def registered(folder, name):
 def test_a_project_is_a_package_its_task_trains_and_its_tests_pass(run, in_tmp, tiny, monkeypatch):
     code, out, err = run("new", "project", "walkers")
     assert code == 0, err
-    assert "cd walkers && pip install -e . && robot-rl train task=walkers_task" in out
+    assert "cd walkers && pip install -e '.[test]' && robot-rl train task=walkers_task" in out
     project = in_tmp / "walkers"
     for check in (["check"], ["format", "--check"]):
         subprocess.run([sys.executable, "-m", "ruff", *check, project], check=True)

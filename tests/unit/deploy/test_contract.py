@@ -195,7 +195,8 @@ def test_a_speed_is_a_target_of_a_joint_with_a_kd_alone(description, training):
             make_contract(wrong, training)
     for change, line in (
         ({"max_error": 0.1}, "only a position target has one"),
-        ({"offset": 1e3}, "it turns so fast at an action of 0"),
+        ({"offset": 1e3}, "offset is 1000.0; it turns so fast at an action of 0"),
+        ({"scale": 1e9}, "scale is 1000000000.0; it turns so fast at an action of 1"),
     ):
         wrong = copy.deepcopy(description)
         wrong["actions"][0] |= change

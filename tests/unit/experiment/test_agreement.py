@@ -111,6 +111,15 @@ def test_runs_of_earlier_versions_are_not_compared(run_dir):
         check(run_dir)
 
 
+def test_a_run_that_has_not_begun_needs_the_end_of_its_settings(tmp_path):
+    run_dir = RunDir.create(tmp_path, "cartpole", 1, "mine")
+    run_dir.write_config(CONFIG, [])
+    whole = run_dir.config_file.read_text()
+    run_dir.config_file.write_text(whole[: whole.index("config_sha256")])
+    with pytest.raises(UserError, match=r"run\.yaml: lacks config_sha256, its end is missing; begin another run"):
+        check(run_dir)
+
+
 @pytest.mark.parametrize("resumed", ["3", "[3]", "[{iteration: x}]", "[{iteration: 3, changed: 4}]"])
 def test_damaged_notes_of_going_on(run_dir, resumed):
     run_dir.config_file.write_text(f"{run_dir.config_file.read_text()}resumed: {resumed}\n")

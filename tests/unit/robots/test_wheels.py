@@ -160,6 +160,39 @@ def test_a_urdf_with_castors(tmp_path):
     assert robot.feet == ()
 
 
+def test_wheels_on_the_body_make_a_urdf_float(tmp_path):
+    places = {
+        f"{end}_{side}": f"{x} {y} 0" for end, x in (("f", 0.1), ("r", -0.1)) for side, y in (("l", 0.15), ("r", -0.15))
+    }
+    wheels = "".join(part(f"{name}_wheel", "base", at) for name, at in places.items())
+    draft, robot = drafted(tmp_path, f'<robot name="r">{BASE}{wheels}</robot>', "car.urdf")
+    assert len(draft.wheels) == 4
+    assert robot.base_body == "base"
+    assert "base: floating, since 4 links may roll; base= says it otherwise" in draft.said
+    assert not any(line.startswith("gains:") for line in draft.said)
+    assert choose_kind("auto", robot) == "drive"
+    with pytest.raises(UserError, match="has no feet to walk on; write kind=drive"):
+        choose_kind("velocity", robot)
+
+
+def test_a_wheel_and_a_limited_joint_on_the_other_side_share_nothing(tmp_path):
+    limit = '<limit lower="-3" upper="3" effort="5" velocity="20"/>'
+    wheels = part("left_wheel", "base", "0 0.15 0", "revolute", limit=limit) + part("right_wheel", "base", "0 -0.15 0")
+    wheels += part("back_wheel", "base", "-0.2 0 0")
+    _, robot = drafted(tmp_path, f'<robot name="r">{BASE}{wheels}</robot>', "car.urdf")
+    assert {joint.name: joint.by_speed for joint in robot.joints} == {
+        "left_wheel_joint": False,
+        "right_wheel_joint": True,
+        "back_wheel_joint": True,
+    }
+
+
+@pytest.mark.parametrize("turn", [0.0, 0.785])
+def test_a_turned_wheel_is_as_high_as_any(tmp_path, turn):
+    _, robot = drafted(tmp_path, car(ROUND.replace(SIDE, f"1.5707963 {turn} 0")))
+    assert robot.base_height == pytest.approx(0.0605, abs=1e-3)
+
+
 def test_transmissions_of_a_urdf_say_what_is_driven(tmp_path):
     arms = part("upper", "base", "0 0 0.1", "revolute", limit='<limit lower="-1" upper="1" effort="5"/>')
     arms += part("lower", "upper", "0 0 0.1", "revolute", limit='<limit lower="-1" upper="1" effort="5"/>')
