@@ -18,7 +18,8 @@ SLACK = 100
 
 def count(files):
     """Lines of those files that are code."""
-    return sum(len(path.read_text().splitlines()) for path in files if path.suffix in ENDINGS)
+    ours = (path for path in files if path.suffix in ENDINGS and "build" not in path.parts)
+    return sum(len(path.read_text().splitlines()) for path in ours)
 
 
 def today(root=ROOT):
