@@ -153,6 +153,8 @@ class Actions:
         right = "must be position or effort, or direct with a model that brings its own actuators"
         require(self.kind in ("position", "effort", "direct"), "actions.kind", self.kind, right)
         require(self.clip > 0, "actions.clip", self.clip, "must be > 0")
+        right = "must be a finite number and not 0, with which nothing would move"
+        require(is_number(self.scale) and self.scale != 0, "actions.scale", self.scale, right)
         known = ("default", "command") if self.kind == "position" else ("default",)
         require(self.around in known, "actions.around", self.around, f"must be {' or '.join(known)} with {self.kind}")
         require(0 <= self.limit_speed <= 1, "actions.limit_speed", self.limit_speed, "must be in [0, 1]")

@@ -449,7 +449,7 @@ def _share(draft: Draft, limits: dict[str, Limits]) -> None:
     for name, joint in draft.joints.items():
         partner = draft.joints.get(joint.get("mirror") or name, joint)
         if not (joint["effort_limit"] and partner["effort_limit"]) or bool(joint["kp"]) != bool(partner["kp"]):
-            continue  # One of them has no motor, or is a wheel and the other none.
+            continue  # One is not driven, or only one is a wheel.
         known = [key for key in ("effort", "velocity") if getattr(limits[name], key) is not None]
         for key in ("effort_limit", "velocity_limit", "kp", "kd", "action_scale"):
             if key.removesuffix("_limit") not in known:

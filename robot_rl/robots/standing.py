@@ -75,7 +75,7 @@ def settle(draft: Draft, source: Source) -> None:
         for name, joint in draft.joints.items():
             kp, kd = 2.0 * joint["kp"], math.sqrt(2.0) * joint["kd"]
             if not kp or (kp * ONE_DEGREE > joint["effort_limit"] and kd < STIFF_DAMPING_S * kp):
-                continue  # A wheel, which has no position to hold; or no bundle with such a gain could be exported.
+                continue  # A wheel holds no position; a bundle with such a gain would be refused.
             joint["kp"], joint["kd"] = rounded(kp), rounded(kd)
             if name in source.limits and source.limits[name].effort:
                 joint["action_scale"] = rounded(0.5 * joint["action_scale"])

@@ -192,7 +192,7 @@ def lowest_point(model: mujoco.MjModel, data: mujoco.MjData, geoms: Iterable[int
 
 
 def _reach(model: mujoco.MjModel, geom: int, down: np.ndarray) -> float:
-    """Return how far a geom extends from the middle of its bounding box along a direction (3,) of its own frame [m].
+    """Return how far a geom extends from the middle of its bounding box along a direction (3,) in its frame [m].
 
     A mesh extends at most as far as its bounding box.
     """

@@ -27,11 +27,15 @@ def _write_event(w: Writer, name: str, term: Event, indent: int) -> None:
     w.add(indent, w.call(f"events.{name}", term, "s, i, rng"), f"s.dirty[i] = s.dirty[i] | {bits}")
 
 
-def _write_clip(w: Writer, scene: Scene, task: Task) -> str:
-    """Declare each action's own bound, and return the text of that of action j; "" where all have the task's."""
+def write_clip(w: Writer, scene: Scene, task: Task) -> str:
+    """Declare the bounds of actions, and return the text of that of action j: the task's, or each action's own.
+
+    Own bounds are those of a robot with joints that are driven by their speed, see `Scene.max_action`.
+    """
+    clip = w.layout.param("actions.clip", task.actions.clip)
     driven = [joint for joint in scene.robot.joints if not joint.passive]
     if task.actions.kind != "position" or not any(joint.by_speed for joint in driven):
-        return ""
+        return clip
     for joint in driven:
         w.layout.param(f"actions.max_action.{joint.name}", scene.max_action(joint))
     return f"p[{w.layout.params[f'actions.max_action.{driven[0].name}']} + j]"
@@ -39,7 +43,7 @@ def _write_clip(w: Writer, scene: Scene, task: Task) -> str:
 
 def write_act(w: Writer, scene: Scene, task: Task) -> None:
     """Write the stage that turns actions into controls."""
-    clip = w.layout.param("actions.clip", task.actions.clip)
+    clip = write_clip(w, scene, task)
     w.add(0, "def act(")
     w.add(1, "s: SceneState, f: Flight, numbers: Numbers, actions: wp.array2d(dtype=wp.float32), first: int")
     w.add(0, "):")
@@ -64,7 +68,6 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
     for name, error in errors.items():
         w.layout.param(f"actions.max_error.{name}", math.inf if error is None else error)
     first = w.layout.params[f"actions.max_error.{driven[0].name}"] if errors else 0
-    clip = _write_clip(w, scene, task) or clip
     shifts = [
         (
             commanded.index(joint.name) - j if is_around else 0,

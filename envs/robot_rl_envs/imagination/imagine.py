@@ -25,6 +25,7 @@ from robot_rl_envs.entries import CLIP
 from robot_rl_envs.fuse import Numbers
 from robot_rl_envs.fuse.layout import Writer
 from robot_rl_envs.fuse.observing import GROUP, write_onward
+from robot_rl_envs.fuse.stages import write_clip
 from robot_rl_envs.imagination import advance
 from robot_rl_envs.imagination.compiling import compile_kernel
 from robot_rl_envs.imagination.context import drawn_numbers, mirror_numbers, representatives
@@ -93,7 +94,7 @@ def write_step(w: Writer, scene: Scene, task: Task, carried: Sequence[str], rank
         w.add(1, " ".join(f"{kind}_{name}: wp.array2d(dtype=wp.float32)," for name in groups))
     w.add(0, "):")
     w.add(1, "i = wp.tid()", "p = numbers.params")
-    _write_carried(w, task, carried, ranks)
+    _write_carried(w, scene, task, carried, ranks)
     for name, term in task.rewards.items():
         if term.info.before is not None:
             w.add(1, w.call(f"rewards.{name}", term, "n, i", term.info.before, "before"))
@@ -131,9 +132,9 @@ def _write_copy(w: Writer, name: str, rank: int) -> None:
     w.add(rank, f"s.{name}[{at}] = a.{name}[{at}]")
 
 
-def _write_carried(w: Writer, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> None:
+def _write_carried(w: Writer, scene: Scene, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> None:
     """Write what goes from one step to the next without the physics."""
-    clip = w.layout.param("actions.clip", task.actions.clip)
+    clip = write_clip(w, scene, task)
     w.add(1, "for j in range(s.action.shape[1]):")
     w.add(2, "s.prev_prev_action[i, j] = a.prev_action[i, j]", "s.prev_action[i, j] = a.action[i, j]")
     w.add(2, f"s.action[i, j] = wp.clamp(actions[i, j], -{clip}, {clip})")

@@ -104,3 +104,9 @@ def test_a_command_of_positions_is_none_for_a_wheel():
     joint = task.robot.joints[0].name
     with pytest.raises(ValueError, match=f"actions.around='command': joint '{joint}' has no position to go to"):
         dataclasses.replace(task, robot=by_speed(task.robot, joint))
+
+
+@pytest.mark.parametrize("scale", [0.0, float("nan"), float("inf")])
+def test_a_scale_with_which_nothing_moves_is_refused(scale):
+    with pytest.raises(ValueError, match=r"actions.scale=.*: must be a finite number and not 0"):
+        Actions(scale=scale)
