@@ -40,7 +40,8 @@ def test_at_the_trainers_step_the_figures_are_the_trainers(task, go2_bundle, tra
 def test_with_the_states_of_a_robot_they_are_close_and_the_same_every_time(task, go2_bundle, trainers, tmp_path):
     cfg = ParityCfg(episodes=WORLDS, seconds=SECONDS, seed=EVALUATION_SEED)
     first, second = (evaluate_binary(task, go2_bundle, cfg, tmp_path / name)["episodes"] for name in "ab")
-    assert first == second
+    # A policy that runs twice at a state changes all figures by 1e-3 or more, one rounding by less than 1e-6.
+    assert second == {name: pytest.approx(values, rel=1e-6, nan_ok=True) for name, values in first.items()}
     # Three seconds of two worlds that are not the same to the last bit: close, no more.
     assert np.mean(first["lin_vel_error"]) == pytest.approx(trainers["lin_vel_error"]["mean"], abs=0.03)
 
