@@ -43,9 +43,9 @@ def is_available(name: str) -> bool:
 
 def tasks() -> list[str]:
     """Return this project's own tasks that the installed packages allow, without those of plug-ins."""
-    from robot_rl_tasks.registry import own_tasks
+    from robot_rl_tasks.registry import REGISTRY
 
-    return [name for name in own_tasks() if is_available(f"kernels/{name}")]
+    return [name for name in REGISTRY.files() if is_available(f"kernels/{name}")]
 
 
 def bundle_texts() -> Texts:

@@ -35,10 +35,10 @@ def read_launcher_words(arguments: Sequence[str]) -> tuple[list[str], Launcher |
     Raises:
         UserError: There is no such launcher or setting, one is given twice, or a value is invalid.
     """
-    from robot_rl.experiment.launchers import own_launchers, read_launcher
+    from robot_rl.experiment.launchers import REGISTRY, read_launcher
 
     words, placed = _take_roles(arguments)
-    rest, name, settings = _take(words, LAUNCHER, own_launchers())
+    rest, name, settings = _take(words, LAUNCHER, list(REGISTRY.files()))
     for word, (key, value) in placed.items():
         if name != "ray":
             raise UserError(f"{word}: is for launcher=ray; add it, or leave this out")

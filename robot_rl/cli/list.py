@@ -8,11 +8,10 @@ usage: robot-rl list [tasks] [key=value ...]
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from robot_rl.cli.options import option, read_all
 from robot_rl.cli.table import two_columns
-from robot_rl.plugins import ALGORITHMS, GROUPS, LAUNCHERS, ROBOTS, TASKS, describe_all
+from robot_rl.plugins import ALGORITHMS, GROUPS, LAUNCHERS, ROBOTS, TASKS, describe_plugins
 
 KINDS = ("tasks", "robots", "learners", "launchers", "engines", "policies", "plugins")
 
@@ -26,18 +25,20 @@ class Options:
 
 def run(arguments: Sequence[str]) -> int:
     """Print the lists."""
+    from robot_rl_assets import registry as robots
+
     from robot_rl.errors import UserError, suggest
-    from robot_rl.experiment.launchers import describe_launchers
-    from robot_rl.learn.algorithms import describe_learners
+    from robot_rl.experiment import launchers
+    from robot_rl.learn import algorithms
 
     options = read_all(Options, arguments, first="what")
     if options.what and options.what not in KINDS:
         raise UserError(f"what={options.what}: must be one of {', '.join(KINDS)}; {suggest(options.what, KINDS)}")
     makers = {
         "tasks": task_rows,
-        "robots": robot_rows,
-        "learners": lambda: list(describe_learners().items()),
-        "launchers": lambda: list(describe_launchers().items()),
+        "robots": lambda: list(robots.REGISTRY.describe().items()),
+        "learners": lambda: list(algorithms.REGISTRY.describe().items()),
+        "launchers": lambda: list(launchers.REGISTRY.describe().items()),
         "engines": engine_rows,
         "policies": policy_rows,
         "plugins": plugin_rows,
@@ -58,19 +59,10 @@ def task_rows() -> Rows:
     return [row for source in list_sources() for row in source.list_tasks().items()]
 
 
-def robot_rows() -> Rows:
-    """Return the robots."""
-    from robot_rl_assets import registry
-
-    folder = Path(registry.__file__).parent
-    own = {name: folder / name / "robot.py" for name in registry.own_robots()}
-    return list(describe_all(ROBOTS, "robot", own).items())
-
-
 def plugin_rows() -> Rows:
     """Return what else other packages add, and why one of these cannot be used."""
     groups = [group for group in GROUPS if group not in (TASKS, ROBOTS, ALGORITHMS, LAUNCHERS)]
-    return [(f"{group} {name}", text) for group in groups for name, text in describe_all(group, "name", {}).items()]
+    return [(f"{group} {name}", text) for group in groups for name, text in describe_plugins(group, "name").items()]
 
 
 def engine_rows() -> Rows:

@@ -107,9 +107,9 @@ def source_settings() -> str:
 
 def launchers() -> str:
     """Return a line for each launcher."""
-    from robot_rl.experiment.launchers import describe_launchers
+    from robot_rl.experiment.launchers import REGISTRY
 
-    return two_columns([(f"launcher={name}", text) for name, text in describe_launchers().items()])
+    return two_columns([(f"launcher={name}", text) for name, text in REGISTRY.describe().items()])
 
 
 def _sources() -> list[TaskSource]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError
-from robot_rl.experiment.launchers import get_launcher, own_launchers
+from robot_rl.experiment.launchers import REGISTRY, get_launcher
 from robot_rl.experiment.launchers.launcher import read_job
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.experiment.run_index import is_running, last_row
@@ -81,7 +81,7 @@ def follow(
 def has_job(run_dir: RunDir) -> bool:
     """Return whether a job of a launcher waits or runs for a run, as far as this machine can ask."""
     job = read_job(run_dir)
-    return job is not None and job[0] in own_launchers() and get_launcher(job[0]).is_alive(job[1])
+    return job is not None and job[0] in REGISTRY.files() and get_launcher(job[0]).is_alive(job[1])
 
 
 def _changed(run_dir: RunDir) -> float:

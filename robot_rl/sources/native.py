@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError, as_user_error
 from robot_rl.experiment import tree as trees
-from robot_rl.plugins import TASKS, describe_all
 from robot_rl.sources.protocol import Defaults, EvaluationCfg, Resolved, TaskSource, Worlds, require_team_learner
 
 if TYPE_CHECKING:
@@ -38,10 +37,9 @@ class NativeSource(TaskSource):
 
     def list_tasks(self) -> dict[str, str]:
         """Return names and summaries of the registered tasks, or why a plug-in cannot be used."""
-        from robot_rl_tasks import registry
+        from robot_rl_tasks.registry import REGISTRY
 
-        folder = Path(registry.__file__).parent
-        return describe_all(TASKS, "task", {name: folder / name / "__init__.py" for name in registry.own_tasks()})
+        return REGISTRY.describe()
 
     def defaults(self, name: str, device: str) -> Defaults:
         """Return the settings of a task; on a CPU with its preset for CPUs."""

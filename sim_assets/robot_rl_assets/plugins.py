@@ -1,21 +1,27 @@
-"""Plug-ins: what other packages add to a registry, by an entry point or as `module:name`.
+"""Registries: what a setting may name, from a folder of a package, from a plug-in of another one, or as `module:name`.
 
 An installed package declares entry points in one of `GROUPS`; what is not installed is named by its module, which is
 looked for in the current directory as well. Nothing is imported before it is used, and a plug-in that cannot be used is
 one line that names its distribution: the others go on working. Standard library only.
 """
 
+import ast
 import difflib
 import importlib
+import importlib.util
 import inspect
 import os
 import re
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
+
+from robot_rl_assets import authored
 
 TASKS, ROBOTS, ALGORITHMS = "robot_rl.tasks", "robot_rl.robots", "robot_rl.algorithms"
 SOURCES, LAUNCHERS = "robot_rl.sources", "robot_rl.launchers"
@@ -23,6 +29,7 @@ GROUPS = (TASKS, ROBOTS, ALGORITHMS, SOURCES, LAUNCHERS)
 NAME = re.compile(r"[A-Za-z_][\w.-]*")
 REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 """How `module:name` is written."""
+_REQUIRES = re.compile(r'^REQUIRES = "(\w+)"$', re.MULTILINE)
 
 T = TypeVar("T")
 
@@ -62,6 +69,72 @@ class Plugin:
         return _import(self.target, f"{line} cannot be used", "repair or uninstall that package")
 
 
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """What a setting may name: files of one package, the plug-ins of a group, and `module:name`.
+
+    A file with a line `REQUIRES = "package"` counts only where that package is installed; the extra of that name brings
+    it.
+
+    Attributes:
+        group: The group of its plug-ins, one of `GROUPS`; empty for none.
+        what: The setting that names one of them, such as "task".
+        package: The package of its own files.
+        folder: That package's folder.
+        pattern: Its own files, named by the first part: "*/robot.py" or "*.py".
+        use: Returns what an own module is listed for.
+        shared: Names of files that fit the pattern and are not listed.
+    """
+
+    group: str
+    what: str
+    package: str
+    folder: Path
+    pattern: str
+    use: Callable[[ModuleType], Any]
+    shared: tuple[str, ...] = ()
+
+    def files(self) -> dict[str, Path]:
+        """Return the package's own files by name, sorted; the packages that they require are installed."""
+        return {name: path for name, path in self._all().items() if not _missing(path)}
+
+    def names(self) -> list[str]:
+        """Return all names, also those of plug-ins that can be written, sorted; none is tried."""
+        return sorted({*self.files(), *filter(NAME.fullmatch, find_plugins(self.group))})
+
+    def get(self, name: str) -> Any:
+        """Return what a name stands for: `use` of an own file, or the object of a plug-in or of `module:name`.
+
+        Raises:
+            PluginError: There is none of that name (the line offers the nearest), a package that it requires is not
+                installed, or it cannot be imported; for an own file, the line gives the place.
+        """
+        path = self._all().get(name)
+        if path is None:
+            return load(self.group, name, self.what, self.files())
+        if package := _missing(path):
+            raise PluginError(f"{self.what}={name!r}: needs the package {package}; pip install 'robot-rl[{package}]'")
+        parts = [part for part in path.relative_to(self.folder).with_suffix("").parts if part != "__init__"]
+        try:
+            return authored.run(f"{self.what}={name!r}", ".".join([self.package, *parts]), self.use)
+        except ValueError as error:
+            raise PluginError(error) from error
+
+    def describe(self) -> dict[str, str]:
+        """Return a line for each by name, sorted: the first of its docstring, or why a plug-in cannot be used.
+
+        Own files are not imported; plug-ins are.
+        """
+        own = {name: first_line(path) for name, path in self.files().items()}
+        return dict(sorted({**own, **describe_plugins(self.group, self.what, own)}.items()))
+
+    def _all(self) -> dict[str, Path]:
+        found = {
+            path.relative_to(self.folder).parts[0].removesuffix(".py"): path for path in self.folder.glob(self.pattern)
+        }
+        return {name: found[name] for name in sorted(found) if name not in (*self.shared, "__init__")}
+
+
 def find_plugins(group: str) -> dict[str, Plugin]:
     """Return the plug-ins of a group by name; none of them is imported."""
     found: dict[str, Plugin] = {}
@@ -72,9 +145,43 @@ def find_plugins(group: str) -> dict[str, Plugin]:
     return found
 
 
-def list_names(group: str) -> list[str]:
-    """Return the names of a group's plug-ins that can be written, sorted; whether each can be used is not tried."""
-    return sorted(name for name in find_plugins(group) if NAME.fullmatch(name))
+def describe_plugins(group: str, what: str, own: Iterable[str] = ()) -> dict[str, str]:
+    """Return a line for each plug-in of a group: what it is, or why it cannot be used; each is loaded.
+
+    Args:
+        group: The group.
+        what: The setting that names one.
+        own: Names that a plug-in cannot have.
+    """
+    lines = {}
+    for name, plugin in find_plugins(group).items():
+        packages = " and of ".join(plugin.packages)
+        if name in own:
+            lines[f"{name} of {packages}"] = "cannot be used: robot-rl has one of this name"
+            continue
+        try:
+            plugin.load(what)
+        except PluginError as error:
+            lines[name] = f"cannot be used: {error}"
+        else:
+            text = sys.modules[plugin.target.partition(":")[0]].__doc__ or ""
+            lines[name] = f"{text.strip().partition(chr(10))[0].rstrip('.')} (of {packages})"
+    return lines
+
+
+def first_line(path: Path) -> str:
+    """Return the first line of a module's docstring, read without importing it; empty where there is none."""
+    try:
+        text = ast.get_docstring(ast.parse(path.read_text())) or ""
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        return f"cannot be read: {error}"
+    return text.split("\n")[0].rstrip(".")
+
+
+def _missing(path: Path) -> str:
+    """Return the package that a file requires and that is not installed; empty where nothing is missing."""
+    found = _REQUIRES.search(path.read_text(encoding="utf-8", errors="replace"))
+    return found[1] if found and importlib.util.find_spec(found[1]) is None else ""
 
 
 def is_reference(name: str) -> bool:

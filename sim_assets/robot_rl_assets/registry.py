@@ -7,18 +7,21 @@ that returns one.
 from pathlib import Path
 
 from robot_rl_assets import plugins
-from robot_rl_assets.authored import run
 from robot_rl_assets.robot import Robot
 
-
-def own_robots() -> list[str]:
-    """Names of the robots of this package, sorted."""
-    return sorted(path.parent.name for path in Path(__file__).parent.glob("*/robot.py"))
+REGISTRY = plugins.Registry(
+    plugins.ROBOTS,
+    "robot",
+    __package__,
+    Path(__file__).parent,
+    "*/robot.py",
+    lambda module: getattr(module, "ROBOT", None),
+)
 
 
 def list_robots() -> list[str]:
     """Names of all robots, those of other packages among them, sorted; whether each can be used is not tried."""
-    return sorted({*own_robots(), *plugins.list_names(plugins.ROBOTS)})
+    return REGISTRY.names()
 
 
 def get_robot(name: str) -> Robot:
@@ -31,14 +34,11 @@ def get_robot(name: str) -> Robot:
         ValueError: There is no such robot (the line offers the nearest name), its file is wrong (the line names the
             place), or what the name leads to is no `Robot` of that name.
     """
-    own = own_robots()
-    if name in own:
-        module = f"robot_rl_assets.{name}.robot"
-        found = run(f"robot {name!r}", module, lambda made: getattr(made, "ROBOT", None))
+    found = REGISTRY.get(name)
+    if name in REGISTRY.files():
         if not isinstance(found, Robot):
             raise ValueError(f"robot={name}: {name}/robot.py must define ROBOT = Robot(...), found {found!r}")
     else:
-        found = plugins.load(plugins.ROBOTS, name, "robot", own)
         found = plugins.make(found, Robot, f"robot={name}", "it must be a Robot, or a function that returns one")
     if found.name != name and ":" not in name:
         raise ValueError(f"robot={name}: its name is '{found.name}'; must be '{name}', as it is registered")

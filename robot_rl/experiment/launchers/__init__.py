@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import pkgutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_type_hints
 
 from robot_rl.errors import UserError, suggest
 from robot_rl.experiment.launchers.launcher import Launcher
-from robot_rl.plugins import LAUNCHERS, describe_all, load
-
-SHARED = ("launcher", "exit_codes")
-"""Modules here that are no launchers."""
+from robot_rl.plugins import LAUNCHERS, Registry
 
 
-def own_launchers() -> list[str]:
-    """Return the names of the launchers of this package, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in SHARED)
+def _class(module: ModuleType) -> Any:
+    """Return the launcher that a module here is listed for."""
+    name = module.__name__.rpartition(".")[2]
+    (found,) = (
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Launcher) and value.name == name
+    )
+    return found
 
 
-def describe_launchers() -> dict[str, str]:
-    """Return a line for every launcher by name: what it does, or why a plug-in cannot be used."""
-    here = Path(__file__).parent
-    return describe_all(LAUNCHERS, "launcher", {name: here / f"{name}.py" for name in own_launchers()})
+REGISTRY = Registry(
+    LAUNCHERS, "launcher", __name__, Path(__file__).parent, "*.py", _class, shared=("launcher", "exit_codes")
+)
 
 
 def get_launcher(name: str) -> type[Launcher]:
@@ -34,16 +35,7 @@ def get_launcher(name: str) -> type[Launcher]:
     Raises:
         UserError: There is none with that name (the nearest is offered), or it cannot be imported.
     """
-    own = own_launchers()
-    found: Any
-    if name in own:
-        (found,) = (
-            value
-            for value in vars(importlib.import_module(f"{__name__}.{name}")).values()
-            if isinstance(value, type) and issubclass(value, Launcher) and value.name == name
-        )
-        return found
-    found = load(LAUNCHERS, name, "launcher", own)
+    found = REGISTRY.get(name)
     if not (isinstance(found, type) and issubclass(found, Launcher)):
         raise UserError(f"launcher={name}: is {found!r}, must be a subclass of {Launcher.__module__}.Launcher")
     if missing := sorted(getattr(found, "__abstractmethods__", ())):

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from robot_rl.config import LearnerCfg, apply_overrides, from_dict, to_dict
 from robot_rl.errors import UserError
-from robot_rl.plugins import ALGORITHMS, describe_all, load
+from robot_rl.plugins import ALGORITHMS, Registry
 
 SHARED = ("actor_groups", "critic_groups")
 """Presets of a task that suit any learner."""
-
-
-def own_learners() -> list[str]:
-    """Return the names of the learners of this package, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
-
-
-def describe_learners() -> dict[str, str]:
-    """Return a line for every learner by name: its description, or why a plug-in cannot be used."""
-    here = Path(__file__).parent
-    return describe_all(ALGORITHMS, "learner", {name: here / name / "__init__.py" for name in own_learners()})
+REGISTRY = Registry(
+    ALGORITHMS, "learner", __name__, Path(__file__).parent, "*/__init__.py", lambda module: module.Learner
+)
 
 
 def get_learner(name: str) -> type[LearnerCfg]:
@@ -32,10 +22,7 @@ def get_learner(name: str) -> type[LearnerCfg]:
 
     Raises UserError if there is none with that name (the nearest is offered), or it cannot be imported.
     """
-    own = own_learners()
-    if name in own:
-        return importlib.import_module(f"{__name__}.{name}").Learner
-    found = load(ALGORITHMS, name, "learner", own)
+    found = REGISTRY.get(name)
     if not (isinstance(found, type) and issubclass(found, LearnerCfg)):
         raise UserError(f"learner={name}: is {found!r}, must be a subclass of robot_rl.config.LearnerCfg")
     return found
@@ -73,7 +60,7 @@ def read_learner(values: Mapping[str, Any]) -> LearnerCfg:
 def owners_of(key: str) -> list[str]:
     """Return the learners here that have a setting with this dotted name."""
     found = []
-    for name in own_learners():
+    for name in REGISTRY.files():
         node: Any = to_dict(get_learner(name)())
         for part in key.split("."):
             node = node.get(part) if isinstance(node, Mapping) else None

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from robot_rl.experiment.frozen import launch_all
-from robot_rl.experiment.launchers import describe_launchers, read_launcher
+from robot_rl.experiment.launchers import REGISTRY, read_launcher
 from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher, launcher_words, read_job, write_job
 from robot_rl.experiment.run_dir import RunDir, config_hash
 from robot_rl.experiment.settings import default_tree, resolve
@@ -305,7 +305,7 @@ def test_a_sweep_leaves_no_file_of_hydras(run, in_tmp):
 
 
 def test_every_launcher_has_a_line_and_settings_of_plain_types():
-    lines = describe_launchers()
+    lines = REGISTRY.describe()
     assert {"local", "torchrun", "slurm"} <= set(lines)
     assert all(lines.values())
     assert read_launcher("slurm", {"time": 30, "partition": 7}).partition == "7"

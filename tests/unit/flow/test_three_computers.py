@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from robot_rl_tasks.registry import get_task, own_tasks
+from robot_rl_tasks.registry import REGISTRY, get_task
 
 from robot_rl.cli.main import main
 from robot_rl.errors import UserError
@@ -12,7 +12,7 @@ from robot_rl.flow import three_computers
 from robot_rl.flow.dag import Computer, FlowCfg, gate_owner
 from robot_rl.flow.load import copy_flow, list_flows, make
 
-FITS = [name for name in own_tasks() if (task := get_task(name)).deployable and not task.robots]
+FITS = [name for name in REGISTRY.files() if (task := get_task(name)).deployable and not task.robots]
 
 
 def flow_of(task="go2_flat", **more):

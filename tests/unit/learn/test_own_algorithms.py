@@ -11,7 +11,7 @@ from robot_rl_assets import plugins
 
 from robot_rl.cli.main import main
 from robot_rl.errors import UserError
-from robot_rl.learn.algorithms import describe_learners, get_learner, read_learner
+from robot_rl.learn.algorithms import REGISTRY, get_learner, read_learner
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 
 REINFORCE = '''
@@ -118,7 +118,7 @@ def test_settings_that_do_not_check_are_one_line(module, capsys):
 def test_what_is_installed_has_a_name(module, monkeypatch):
     module("mine_rl", REINFORCE)
     add_entry_points(monkeypatch, ("reinforce", "mine_rl:Reinforce", "mine"))
-    assert {"ppo", "distill", "flashsac", "rsl_rl", "reinforce"} <= set(describe_learners())
+    assert {"ppo", "distill", "flashsac", "rsl_rl", "reinforce"} <= set(REGISTRY.describe())
     cfg = read_learner({"name": "reinforce", "step_size": 0.5})
     assert (cfg.name, cfg.step_size, isinstance(cfg, PPOLearnerCfg)) == ("reinforce", 0.5, True)
 
