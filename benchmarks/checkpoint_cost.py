@@ -24,11 +24,11 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 from words import read_words, run_script
 
-from robot_rl.config import apply_overrides
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import good_checkpoint
 from robot_rl.learn.runner import make_runner
 from robot_rl.machine import machine_facts, package_versions
+from robot_rl.settings import apply_overrides
 
 KNOWN = {"task": "go2_flat", "worlds": "4096", "iterations": "6", "device": "cpu", "out": ""}
 ITERATIONS_LEFT_OUT = 2

@@ -14,13 +14,13 @@ import platform
 import torch
 
 from robot_rl.bench.result import least_cpu_s
-from robot_rl.config import ConvCfg, NetworkCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.layout import ObservationLayout
 from robot_rl.learn.rollout import make_rollout
+from robot_rl.settings import ConvCfg, NetworkCfg
 
 CASES = {"depth 64 x 64": ((64, 64), 256), "height scan 11 x 17": ((11, 17), 1024)}
 STEPS, NUMBERS, ACTIONS, REPEATS = 24, 45, 12, 3

@@ -34,9 +34,9 @@ from typing import Any
 from words import read_words, run_script
 
 from robot_rl.errors import UserError
-from robot_rl.experiment.grammar import parse_value
 from robot_rl.files import write_atomic
 from robot_rl.machine import machine_facts, package_versions
+from robot_rl.settings.words import parse_value
 from robot_rl.sources.native import find_task
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -84,11 +84,11 @@ def train(task_name: str, seed: int, variant: dict[str, Any], settings: dict[str
     from robot_rl_envs.make import make_env
     from robot_rl_tasks.registry import get_task
 
-    from robot_rl.config import apply_overrides
     from robot_rl.learn.algorithms import preset_learner
     from robot_rl.learn.cpu import mlp as fused
     from robot_rl.learn.policy import make_policy
     from robot_rl.learn.runner import make_runner
+    from robot_rl.settings import apply_overrides
 
     if variant["products"] != "auto":
         fused.has_quick_onednn = lambda: variant["products"] == "onednn"  # type: ignore[assignment]

@@ -16,12 +16,12 @@ import platform
 import torch
 
 from robot_rl.bench.result import least_cpu_s
-from robot_rl.config import MemoryCfg, NetworkCfg
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_networks
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.memory import Memory
 from robot_rl.learn.rollout import make_rollout
+from robot_rl.settings import MemoryCfg, NetworkCfg
 
 WORLDS, STEPS, REPEATS = 1024, 24, 5
 DIMS = Dims(actor=48, critic=64, action=12)

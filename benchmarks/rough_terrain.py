@@ -26,13 +26,13 @@ from robot_rl_tasks.registry import get_task
 from words import read_words, run_script
 
 from robot_rl.bench.result import make_result
-from robot_rl.config import apply_overrides
 from robot_rl.evaluate.rollout import evaluation_task
 from robot_rl.files import write_json
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import load_checkpoint
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.runner import make_runner
+from robot_rl.settings import apply_overrides
 
 SPEED, AWAY, SECONDS, TRIES = 0.8, 4.0, 10.0, 12
 """Command [m/s], distance that counts as crossed [m], time for it [s], tries for every tile of a kind and row."""

@@ -31,7 +31,6 @@ from robot_rl_tasks.registry import get_task
 from words import read_words, run_script
 
 from robot_rl.bench.result import make_result
-from robot_rl.config import apply_overrides
 from robot_rl.errors import UserError
 from robot_rl.evaluate import evaluate_run
 from robot_rl.files import write_atomic
@@ -41,6 +40,7 @@ from robot_rl.learn.policy import make_policy
 from robot_rl.learn.runner import Runner
 from robot_rl.learn.simulators.weights import pack, unpack
 from robot_rl.report.plot import Axis, path
+from robot_rl.settings import apply_overrides
 
 GOAL, WINDOW = 0.25, 10
 MARKS = (0.4, 0.35)

@@ -18,10 +18,10 @@ from words import read_words, run_script
 
 from robot_rl.bench.learner import SIZES, EqualPair
 from robot_rl.bench.result import make_result
-from robot_rl.config import NetworkCfg
 from robot_rl.files import write_json
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.networks.mlp import Mlp
+from robot_rl.settings import NetworkCfg
 
 KNOWN = {"out": "", "repeats": "7", "num_envs": "1024"}
 

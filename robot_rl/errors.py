@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_LINE = 1000
+_NO_VALUE = object()
 
 
 class ExitCode(IntEnum):
@@ -33,13 +34,15 @@ class ExitCode(IntEnum):
 
 
 class UserError(ValueError):
-    """Invalid input: one line that names the field, the value and what would be right.
+    """Invalid input: one line that names the setting, the value and what would be right.
 
     The command line prints the line and exits with status 2. Any input becomes one printable line of at most `MAX_LINE`
     characters.
     """
 
-    def __init__(self, line: object) -> None:
+    def __init__(self, setting: object, value: object = _NO_VALUE, problem: str = "", fix: str = "") -> None:
+        """Build the line `<setting>=<value>: <problem>; <fix>`; with one argument, that is the whole line."""
+        line = setting if value is _NO_VALUE else f"{setting}={shown(value)}: {'; '.join(filter(None, (problem, fix)))}"
         text = re.sub(r"[^\S ]+", " ", str(line))
         text = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
         super().__init__(text if len(text) <= MAX_LINE else f"{text[: MAX_LINE - 305]} ... {text[-300:]}")
@@ -94,6 +97,16 @@ class Interrupted(KeyboardInterrupt):
         if self.signal == signals.SIGINT:
             return ExitCode.INTERRUPTED
         return ExitCode.REQUEUE if self.saved else 128 + self.signal
+
+
+def shown(value: object) -> str:
+    """Return a value as a command line has it: null, true, [a, b], and text without quotes unless it looks like these."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(shown, value))}]"
+    looks_else = isinstance(value, str) and (value in ("null", "true", "false", "") or value.isnumeric())
+    return repr(value) if looks_else else str(value)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

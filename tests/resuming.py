@@ -9,9 +9,9 @@ import torch
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.config import apply_overrides
 from robot_rl.learn.algorithms import get_learner
 from robot_rl.learn.runner import make_runner
+from robot_rl.settings import apply_overrides
 
 WORLDS = 6
 SMALL = {"num_steps": 12, "actor.hidden": [8], "critic.hidden": [8], "ppo.epochs": 2, "ppo.minibatches": 2}

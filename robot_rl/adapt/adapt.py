@@ -20,8 +20,8 @@ from robot_rl.adapt.plants import PlantCfg, check_plant, make_plant
 from robot_rl.adapt.robot import RobotCfg, RobotProcess
 from robot_rl.adapt.source import RobotSource
 from robot_rl.adapt.steps import POLICY, Joiner
-from robot_rl.config import apply_overrides
 from robot_rl.errors import Interrupted, UserError
+from robot_rl.settings import apply_overrides
 from robot_rl.sim2sim.commands import ActionReader
 
 if TYPE_CHECKING:

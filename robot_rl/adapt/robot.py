@@ -33,7 +33,7 @@ from robot_rl.sim2sim.session import Session, SessionCfg
 if TYPE_CHECKING:
     from robot_rl_envs.task import Task
 
-    from robot_rl.config import LearnerCfg
+    from robot_rl.settings import LearnerCfg
 
 PIPE_BYTES = 1 << 20
 """Of the pipe to the learner: eight seconds of rows, so that a robot does not wait for a learner that is busy."""

@@ -15,12 +15,12 @@ from rsl_rl.algorithms import PPO as RslRlPPO
 from tensordict import TensorDict
 
 from robot_rl.bench.result import make_result, seconds
-from robot_rl.config import NetworkCfg
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_networks
 from robot_rl.learn.algorithms.rsl_rl.runner import copy_to_rsl_rl, rsl_rl_cfg
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.rollout import Rollout, make_rollout
+from robot_rl.settings import NetworkCfg
 
 DIMS = Dims(actor=48, critic=64, action=12)
 """Sizes of a quadruped's observations and actions."""

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from robot_rl.bench.result import seconds
-from robot_rl.config import NetworkCfg, PrecisionCfg
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_networks
 from robot_rl.learn.dims import Dims
@@ -23,6 +22,7 @@ from robot_rl.learn.precision.formats import get_format
 from robot_rl.learn.precision.kernels import describe
 from robot_rl.learn.rollout import Rollout, make_rollout
 from robot_rl.machine import machine_facts, package_versions
+from robot_rl.settings import NetworkCfg, PrecisionCfg
 from robot_rl.sim2sim.binary import load_runtime
 
 DIMS = Dims(actor=48, critic=64, action=12)

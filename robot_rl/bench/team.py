@@ -17,13 +17,13 @@ from torch import Tensor, nn
 
 from robot_rl.bench.learner import compare
 from robot_rl.bench.result import make_result, seconds
-from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
 from robot_rl.learn.algorithms.mappo.mappo import MAPPO
 from robot_rl.learn.algorithms.ppo.ppo import make_networks
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.rollout import make_rollout
+from robot_rl.settings import NetworkCfg
 
 SEEN, OWN, ACTIONS = 48, 64, 12
 """A quadruped's observations, what the critic sees of it, and its actions."""

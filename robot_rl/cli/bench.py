@@ -170,10 +170,10 @@ def _refuse_moved(what: str, arguments: Sequence[str]) -> None:
 
 def bench_precision(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Measure precisions; return the result and where to write it."""
-    from robot_rl.config import NetworkCfg, from_dict
-    from robot_rl.config.checks import check_choice
-    from robot_rl.config.precision import PRECISIONS
     from robot_rl.experiment.settings import resolve_device
+    from robot_rl.settings import NetworkCfg, from_dict
+    from robot_rl.settings.checks import check_choice
+    from robot_rl.settings.precision import PRECISIONS
 
     options = read_all(PrecisionOptions, arguments)
     modes = [mode.strip() for mode in options.modes.split(",")]
@@ -225,8 +225,8 @@ def bench_env(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
 
 def bench_learner(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Measure the learner's update; return the result and where to write it."""
-    from robot_rl.config import NetworkCfg, from_dict
     from robot_rl.experiment.settings import resolve_device
+    from robot_rl.settings import NetworkCfg, from_dict
 
     options = read_all(LearnerOptions, arguments)
     rival = "rsl_rl" if options.agents == 1 else "skrl"

@@ -83,7 +83,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _check_words(options: Options) -> None:
     """Raise UserError for a word that is none of its option's."""
-    from robot_rl.config.precision import PRECISIONS
+    from robot_rl.settings.precision import PRECISIONS
 
     if options.form not in FORMS:
         raise UserError(f"form={options.form}: must be one of {', '.join(FORMS)}")

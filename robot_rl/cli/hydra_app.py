@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment import tree as trees
-from robot_rl.experiment.grammar import leaf_names, parse_word, refuse_addition, refuse_twice
 from robot_rl.experiment.run_dir import check_run_id
 from robot_rl.experiment.settings import default_tree, refuse_other_learners, resolve
+from robot_rl.settings import tree as trees
+from robot_rl.settings.words import leaf_names, parse_word, refuse_addition, refuse_twice
 from robot_rl.sources.registry import list_sources, source_of
 
 MAX_SWEEP = 10_000
@@ -138,8 +138,8 @@ def _device(overrides: Sequence[Any]) -> str:
 
 def _learner(overrides: Sequence[Any]) -> str:
     """Return the learner that gives the tree its settings, "" for the task's own; those of a sweep have the same."""
-    from robot_rl.config import to_dict
     from robot_rl.learn.algorithms import get_learner
+    from robot_rl.settings import to_dict
 
     found = _all_values(overrides, "learner")
     settings = {frozenset(to_dict(get_learner(name)())) for name in found}

@@ -56,7 +56,7 @@ def read_launcher_words(arguments: Sequence[str]) -> tuple[list[str], Launcher |
 
 def _take_roles(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[str, Any]]]:
     """Return the other words, and for each that places a role the launcher's setting and its value."""
-    from robot_rl.experiment.grammar import read_changes
+    from robot_rl.settings.words import read_changes
 
     mine = [word for word in arguments if word.lstrip("+~").partition("=")[0].partition(".")[0] == ROLES]
     for word in mine:
@@ -84,16 +84,16 @@ def read_sweeper_words(arguments: Sequence[str]) -> tuple[list[str], SearchCfg |
         return rest, None
     if "-m" not in rest and "--multirun" not in rest:
         raise UserError(f"{SWEEPER}={name}: is for a sweep, which needs -m")
-    from robot_rl.experiment.launchers import typed
     from robot_rl.experiment.search import SearchCfg, check_installed
+    from robot_rl.settings import from_dict
 
     check_installed()
-    return rest, SearchCfg(**typed(SearchCfg, settings, SWEEPER, f"{SWEEPER}={name}"))
+    return rest, from_dict(SearchCfg, settings, prefix=f"{SWEEPER}.")
 
 
 def _take(arguments: Sequence[str], group: str, known: Sequence[str]) -> tuple[list[str], str, dict[str, Any]]:
     """Return the other words, and the name and the settings that the words of a group give."""
-    from robot_rl.experiment.grammar import parse_word, read_changes
+    from robot_rl.settings.words import parse_word, read_changes
 
     mine = [word for word in arguments if word.lstrip("+~").partition("=")[0].partition(".")[0] == group]
     rest = [word for word in arguments if word not in mine]

@@ -1,15 +1,14 @@
 """Parse the arguments of a command: options of its dataclass, and changes of settings."""
 
 import dataclasses
-import math
-import types
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment.grammar import MAX_COUNT, MAX_ENVS, MAX_SEED, parse_value, read_changes, refuse_twice
+from robot_rl.settings.schema import from_text
+from robot_rl.settings.words import MAX_COUNT, MAX_ENVS, MAX_SEED, parse_value, read_changes, refuse_twice
 
 if TYPE_CHECKING:
     from robot_rl.experiment.policies import PolicySource
@@ -161,35 +160,9 @@ def _convert(hint: Any, text: str, field: dataclasses.Field[Any]) -> Any:
     name = _key(field)
     if not text:
         raise UserError(f"{name}= is empty; give a value, or leave {name}= out for the default")
-    value = convert(hint, text, name)
+    value = from_text(hint, text, name)
     check_between(name, value, field.metadata.get("least"), field.metadata.get("most"))
     return value
-
-
-def convert(hint: Any, text: str, name: str) -> Any:
-    """Convert an argument's text to the type of its field.
-
-    Raises:
-        UserError: The text is no value of that type; a number must be finite, and in digits from 0 to 9.
-    """
-    if isinstance(hint, types.UnionType):
-        hint = next(part for part in typing.get_args(hint) if part is not type(None))
-    if hint is str:
-        return text
-    if hint is bool:
-        words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-        if text.lower() not in words:
-            raise UserError(f"{name}={text}: must be true or false")
-        return words[text.lower()]
-    try:
-        number = hint(text)
-    except ValueError:
-        number = None
-    if number is None or not text.isascii():
-        raise UserError(f"{name}={text}: must be {'a whole number' if hint is int else 'a number'}")
-    if not math.isfinite(number):
-        raise UserError(f"{name}={text}: must be a finite number")
-    return number
 
 
 def _shown(value: Any) -> str:

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import MAX_ENVS, MAX_SEED, PolicyOptions, option, parse_value, read
 from robot_rl.cli.table import two_columns
-from robot_rl.config.checks import to_float
 from robot_rl.errors import UserError
 from robot_rl.experiment.outputs import SESSION, check_optional
+from robot_rl.settings.checks import to_float
 
 if TYPE_CHECKING:
     from robot_rl.experiment.policies import PolicySource

@@ -92,7 +92,7 @@ def find_terrain(options: Options, changes: Mapping[str, Any]) -> "TerrainCfg":
     from robot_rl_envs.terrain import PRESETS
     from robot_rl_tasks import registry
 
-    from robot_rl.experiment import tree as trees
+    from robot_rl.settings import tree as trees
     from robot_rl.sources.native import find_task
 
     name = options.name

@@ -151,10 +151,10 @@ def _search(cfg: "SearchCfg", arguments: Sequence[str]) -> int:
     """Let Optuna choose the values of the settings that are swept, a run for each trial."""
     from robot_rl.cli.hydra_app import check_words
     from robot_rl.cli.launching import read_launcher_words
-    from robot_rl.experiment import tree as trees
     from robot_rl.experiment.search import Search
     from robot_rl.experiment.settings import resolve
     from robot_rl.experiment.signals import UNWIND, ending
+    from robot_rl.settings import tree as trees
 
     words, launcher = read_launcher_words(arguments)
     if launcher is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from robot_rl.errors import UserError
 from robot_rl.experiment.run_dir import RECORD_HASH, RunDir, config_hash, record_hash
-from robot_rl.experiment.tree import leaves
+from robot_rl.settings.tree import leaves
 
 ELSEWHERE = ("root", "run_id", "init_from")
 """Settings that do not change what is learned: the run's place, its id, and its initial weights."""

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.config import apply_overrides, to_dict
 from robot_rl.errors import UserError, as_user_error
 from robot_rl.learn.algorithms import get_learner
+from robot_rl.settings import apply_overrides, to_dict
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,10 +12,10 @@ from typing import Any
 
 from torch import Tensor
 
-from robot_rl.config import to_dict
 from robot_rl.files import write_atomic
 from robot_rl.learn.dims import mirrors_to_meta
 from robot_rl.metrics.rows import to_stderr
+from robot_rl.settings import to_dict
 
 NAME = "evaluations.jsonl"
 """The file of a run's directory with a line for each evaluation."""

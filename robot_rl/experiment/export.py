@@ -60,10 +60,10 @@ def quantized_later(cfg: Any, policy: Any, precision: str) -> Any:
     Raises:
         UserError: There is no such precision, or the policy has none.
     """
-    from robot_rl.config import PrecisionCfg, from_dict
     from robot_rl.evaluate import EVALUATION_SEED
     from robot_rl.experiment.mismatch import no_precision, record_trace
     from robot_rl.learn.precision.conversion import in_precision
+    from robot_rl.settings import PrecisionCfg, from_dict
 
     wanted = from_dict(PrecisionCfg, {"mode": precision}, prefix="precision.")
     if line := no_precision(cfg):

@@ -9,12 +9,12 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from robot_rl.config import apply_overrides
 from robot_rl.errors import UserError
-from robot_rl.experiment import tree as trees
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.experiment.settings import TrainCfg, default_tree, load, resolve
 from robot_rl.experiment.trust import require_trust
+from robot_rl.settings import apply_overrides
+from robot_rl.settings import tree as trees
 from robot_rl.sources.registry import source_of
 
 MOTION = "motion"

@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robot_rl.config.precision import PrecisionCfg
 from robot_rl.errors import UserError
 from robot_rl.evaluate import evaluation_task
 from robot_rl.evaluate.controllers import TorchController
@@ -31,6 +30,7 @@ from robot_rl.evaluate.rollout import SECONDS, measure
 from robot_rl.experiment.mismatch_tables import flow_table, layer_table, sensitivity_table
 from robot_rl.learn.policy import Policy
 from robot_rl.learn.precision.conversion import in_precision, layers_of
+from robot_rl.settings.precision import PrecisionCfg
 
 TRACE_S = 5.0
 """How long a policy is simulated to fit the grids of quantization after training [s]."""

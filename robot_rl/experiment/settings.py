@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.config import LearnerCfg, to_dict
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment import tree as trees
 from robot_rl.experiment.agreement import check_settings
-from robot_rl.experiment.grammar import LEFT_OUT, MAX_ENVS, MAX_SEED
 from robot_rl.experiment.run_dir import RunDir, check_run_id
 from robot_rl.experiment.trust import require_trust
 from robot_rl.learn.algorithms import get_learner, owners_of, preset_learner, read_learner
 from robot_rl.metrics.writers import WANDB_MODES
+from robot_rl.settings import LearnerCfg, to_dict
+from robot_rl.settings import tree as trees
+from robot_rl.settings.words import LEFT_OUT, MAX_ENVS, MAX_SEED
 from robot_rl.sources.protocol import TaskSource, Worlds, require_keys
 from robot_rl.sources.registry import source_of
 
@@ -150,7 +150,7 @@ def change(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
     Args:
         tree: From `default_tree`.
-        changes: By dotted name, from `robot_rl.experiment.grammar.read_changes`.
+        changes: By dotted name, from `robot_rl.settings.words.read_changes`.
 
     Raises:
         UserError: There is no such setting (the nearest is offered), or it cannot be left out.

@@ -16,11 +16,11 @@ from robot_rl.experiment.progress import Progress
 from robot_rl.experiment.run_dir import RunDir, task_folder
 from robot_rl.experiment.run_lock import RunLock, check_kinds, is_trained, refuse_trained
 from robot_rl.experiment.settings import TrainCfg, load
-from robot_rl.experiment.tree import leaves
 from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, list_checkpoints, load_checkpoint
 from robot_rl.learn.ranks import Ranks, make_ranks
 from robot_rl.learn.threads import restore_threads, use_threads
 from robot_rl.metrics.rows import refuse_locked, to_stderr
+from robot_rl.settings.tree import leaves
 
 FREE = (
     *("root", "run_id", "num_threads", "kernels", "max_iterations"),

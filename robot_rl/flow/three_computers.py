@@ -102,8 +102,8 @@ def read_settings(words: tuple[str, ...]) -> dict[str, Any]:
     Raises:
         UserError: The flow sets one itself, or the launcher would end before the training does.
     """
-    from robot_rl.experiment.grammar import read_changes
     from robot_rl.experiment.launchers import read_launcher
+    from robot_rl.settings.words import read_changes
 
     mine = [word for word in words if word.lstrip("+~").partition("=")[0].partition(".")[0] == "launcher"]
     changes = read_changes([word for word in words if word not in mine])

@@ -27,10 +27,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from robot_rl.config import LearnerCfg, apply_overrides
 from robot_rl.errors import UserError
 from robot_rl.gpu.collect import collecting
 from robot_rl.learn.runner import make_runner
+from robot_rl.settings import LearnerCfg, apply_overrides
 
 DEVICE = torch.device("meta")
 """Tensors on it have a shape and no data; for the learner it is a device that is not the CPU."""

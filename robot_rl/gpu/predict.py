@@ -8,12 +8,12 @@ from typing import Any
 import torch
 import warp as wp
 
-from robot_rl.config import apply_overrides
 from robot_rl.errors import UserError
 from robot_rl.gpu.cards import Card
 from robot_rl.gpu.footprint import Footprint, measure_footprint
 from robot_rl.gpu.traffic import Traffic, Use, measure_traffic
 from robot_rl.learn.runner import make_runner
+from robot_rl.settings import apply_overrides
 
 KERNEL_S = 2e-6
 """Least time of a kernel in a graph, beginning and end included [s]; assumed, not measured."""

@@ -5,7 +5,7 @@
 weights that learn from it.
 
 A new algorithm is a folder below `robot_rl/learn/algorithms`, or a class in another package: a subclass of
-`robot_rl.config.LearnerCfg` with the settings, and with a `make_algorithm(context)` that returns a subclass of
+`robot_rl.settings.LearnerCfg` with the settings, and with a `make_algorithm(context)` that returns a subclass of
 `Algorithm`.
 """
 

@@ -10,7 +10,6 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from torch import Tensor
 
-from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Snapshot
 from robot_rl.learn.auxiliaries.auxiliary import RolloutHook
@@ -19,6 +18,7 @@ from robot_rl.learn.graphs import FIRST, CudaRecorder, RecordedRollout, why_not_
 from robot_rl.learn.networks.layout import ObservationLayout, make_layout
 from robot_rl.learn.rollout import Rollout, RolloutSpec, make_rollout
 from robot_rl.learn.timing import Stopwatch
+from robot_rl.settings import LearnerCfg
 
 OnStep = Callable[[Tensor, Tensor, Mapping[str, Any]], None]
 """Called with rewards (N,), ends (N,) and the log of each step."""

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from rsl_rl.env import VecEnv
 
-from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.networks.conv import check_images
 from robot_rl.learn.networks.layout import ObservationLayout, join_mirrors, make_layout
 from robot_rl.learn.networks.symmetry import Mirror, check_mirror
+from robot_rl.settings import LearnerCfg
 
 Mirrors = Mapping[str, Mirror]
 """Mirrors by "actor", "critic" and "action"."""

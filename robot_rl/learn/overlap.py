@@ -19,7 +19,6 @@ import torch
 from rsl_rl.env import VecEnv
 from torch import Tensor, nn
 
-from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import carried
 from robot_rl.learn.checkpoints import worlds
@@ -31,6 +30,7 @@ from robot_rl.learn.rollout import Rollout
 from robot_rl.learn.runner import Runner
 from robot_rl.learn.timing import Stopwatch
 from robot_rl.metrics.iteration import overlap_efficiency
+from robot_rl.settings import LearnerCfg
 
 BEHAVIOUR = "behaviour."
 """Prefix of the policy that simulates, in a checkpoint."""

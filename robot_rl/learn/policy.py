@@ -11,13 +11,13 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms import learner_code, read_learner
 from robot_rl.learn.checkpoints.checkpoint import check_shapes, good_checkpoint, load_checkpoint
 from robot_rl.learn.checkpoints.description import need
 from robot_rl.learn.dims import Dims, mirrors_from_meta
 from robot_rl.learn.networks.actor_critic import Actor
+from robot_rl.settings import LearnerCfg
 
 
 class Policy:

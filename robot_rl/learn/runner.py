@@ -10,7 +10,6 @@ import torch
 from rsl_rl.env import VecEnv
 from torch import Tensor, nn
 
-from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Algorithm, Context
 from robot_rl.learn.collector import Collector
@@ -19,6 +18,7 @@ from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.rollout import Rollout
 from robot_rl.learn.session import Session
 from robot_rl.learn.timing import Stopwatch
+from robot_rl.settings import LearnerCfg
 
 NOISE = 1
 """Added to the run's seed for the stream that actions are drawn from."""

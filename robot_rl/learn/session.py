@@ -15,7 +15,6 @@ import torch
 from rsl_rl.env import VecEnv
 from torch import Tensor, nn
 
-from robot_rl.config import LearnerCfg, to_dict
 from robot_rl.errors import Interrupted, UserError
 from robot_rl.learn.checkpoints import worlds
 from robot_rl.learn.checkpoints.checkpoint import check_shapes, load_checkpoint
@@ -31,6 +30,7 @@ from robot_rl.machine import package_versions
 from robot_rl.metrics.iteration import PARTS, merge_rows, overlap_share, time_parts
 from robot_rl.metrics.rows import to_stderr
 from robot_rl.metrics.writers import MetricsWriter
+from robot_rl.settings import LearnerCfg, to_dict
 
 Observer = Callable[[dict[str, float]], bool | None]
 """Called once an iteration with the row of metrics; returning True ends the training."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from robot_rl.config.checks import check_choice
 from robot_rl.files import read_plain
 from robot_rl.metrics.rows import NAME, Rows, read_row, to_stderr
 from robot_rl.metrics.trackers import Board, WandbRun, one_line
+from robot_rl.settings.checks import check_choice
 
 WANDB_MODES = ("off", "offline", "online")
 HEADER = ("iteration", "env_steps", "time_s")

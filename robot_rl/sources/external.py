@@ -6,8 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
+from robot_rl.settings import LearnerCfg
 from robot_rl.sources.protocol import TaskSource, Worlds, require_keys
 
 USUAL_CHANNELS = (1, 3, 4)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError, as_user_error
-from robot_rl.experiment import tree as trees
+from robot_rl.settings import LearnerCfg
+from robot_rl.settings import tree as trees
 from robot_rl.sources.protocol import Defaults, EvaluationCfg, Resolved, TaskSource, Worlds, require_team_learner
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class NativeSource(TaskSource):
         with contextlib.closing(self.make_env(task, one)) as env, as_user_error():
             env.policy_groups = groups
             if hasattr(actor, "actors"):
-                from robot_rl.experiment.team_export import export_team
+                from robot_rl.evaluate.team_bundles import export_team
 
                 return export_team(env, actor, out, training=training, opset=opset)
             return export_policy(env, actor, out, run=training, opset=opset)

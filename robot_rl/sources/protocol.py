@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
+from robot_rl.settings import LearnerCfg
 
 NEEDS_OUR_TASK = {
     "play": "is not a scene that the browser can show; robot-rl eval reports figures",

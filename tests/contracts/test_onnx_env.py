@@ -12,11 +12,11 @@ from robot_rl_deploy.verify import verify_bundle
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task, list_tasks
 
-from robot_rl.config import NetworkCfg
 from robot_rl.evaluate import evaluate, evaluate_run, evaluation_task, rollout
 from robot_rl.evaluate.controllers import BundleController, TorchController
 from robot_rl.evaluate.rollout import evaluate_team
 from robot_rl.learn.networks.actor_critic import Actor
+from robot_rl.settings import NetworkCfg
 from tests.covering import tasks
 
 TASKS = [name for name in list_tasks() if get_task(name).deployable]

@@ -8,11 +8,11 @@ from robot_rl_envs.mdp import events
 from robot_rl_envs.task import Event
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.config import apply_overrides
 from robot_rl.evaluate import evaluate_run
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.runner import make_runner
+from robot_rl.settings import apply_overrides
 
 
 @pytest.mark.long

@@ -142,8 +142,8 @@ def export_untrained(task, out):
     from robot_rl_envs.make import make_env
     from robot_rl_tasks.registry import get_task
 
-    from robot_rl.config import NetworkCfg
     from robot_rl.learn.networks.actor_critic import Actor
+    from robot_rl.settings import NetworkCfg
 
     env = make_env(get_task(task), num_envs=1, engine="mujoco", seed=7, num_threads=1)
     cfg, generator = NetworkCfg(hidden=(32, 32), output_gain=0.3), torch.Generator().manual_seed(0)

@@ -7,13 +7,13 @@ import torch
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearnerCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
 from robot_rl.learn.overlap import StreamExecutor
 from robot_rl.learn.runner import make_runner
+from robot_rl.settings import NetworkCfg
 
 pytestmark = [pytest.mark.gpu, pytest.mark.long]
 

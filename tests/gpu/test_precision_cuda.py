@@ -7,11 +7,11 @@ import torch
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.config import NetworkCfg, PrecisionCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.precision import kernels
 from robot_rl.learn.precision.formats import FP8, INT8
 from robot_rl.learn.runner import make_runner
+from robot_rl.settings import NetworkCfg, PrecisionCfg
 
 pytestmark = [pytest.mark.gpu, pytest.mark.long]
 

@@ -7,10 +7,10 @@ import torch
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.config import MemoryCfg, NetworkCfg
 from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearnerCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.runner import Runner
+from robot_rl.settings import MemoryCfg, NetworkCfg
 
 pytestmark = [pytest.mark.gpu, pytest.mark.long]
 

@@ -8,8 +8,6 @@ import torch
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.config import NetworkCfg
-from robot_rl.config.learner import StalenessCfg
 from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearnerCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.runner import make_runner
@@ -17,6 +15,8 @@ from robot_rl.learn.simulators.pool import ThreadPool
 from robot_rl.learn.simulators.runner import RemoteWorlds
 from robot_rl.learn.simulators.simulator import Simulator
 from robot_rl.learn.simulators.weights import pack
+from robot_rl.settings import NetworkCfg
+from robot_rl.settings.learner import StalenessCfg
 
 pytestmark = pytest.mark.gpu
 

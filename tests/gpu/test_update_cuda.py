@@ -7,10 +7,10 @@ import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from robot_rl.config import MemoryCfg, NetworkCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.graphed import WARM_UP, why_not_graphed
 from robot_rl.learn.runner import Runner
+from robot_rl.settings import MemoryCfg, NetworkCfg
 
 pytestmark = pytest.mark.gpu
 

@@ -12,9 +12,9 @@ from robot_rl_envs.objects import Sphere
 from robot_rl_envs.task import Observation, ObservationGroup
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.config import NetworkCfg
 from robot_rl.evaluate import evaluate_run, evaluation_task
 from robot_rl.learn.networks.actor_critic import Actor
+from robot_rl.settings import NetworkCfg
 
 RUN = TrainingSpec(run_id="test", task="ball", git_commit="unknown", iteration=0)
 MEASURED = {

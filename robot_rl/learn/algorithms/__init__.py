@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from robot_rl.config import LearnerCfg, apply_overrides, from_dict, to_dict
 from robot_rl.errors import UserError
 from robot_rl.plugins import ALGORITHMS, Registry
+from robot_rl.settings import LearnerCfg, apply_overrides, from_dict, to_dict
 
 SHARED = ("actor_groups", "critic_groups")
 """Presets of a task that suit any learner."""
@@ -24,7 +24,7 @@ def get_learner(name: str) -> type[LearnerCfg]:
     """
     found = REGISTRY.get(name)
     if not (isinstance(found, type) and issubclass(found, LearnerCfg)):
-        raise UserError(f"learner={name}: is {found!r}, must be a subclass of robot_rl.config.LearnerCfg")
+        raise UserError(f"learner={name}: is {found!r}, must be a subclass of robot_rl.settings.LearnerCfg")
     return found
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from robot_rl.config.checks import check_hidden, check_range
 from robot_rl.errors import UserError
+from robot_rl.settings.checks import check_hidden, check_range
 
 
 @dataclass(kw_only=True, slots=True)
@@ -38,7 +38,7 @@ class RndCfg:
         check_range("weight", self.weight, 0.0, 1e6)
         check_hidden(self.hidden)
         if self.weight > 0 and not self.groups:
-            raise UserError("groups: () is out of range, must name at least one observation group")
+            raise UserError("groups", self.groups, "must name at least one observation group")
         check_range("features", self.features, 1, 65536)
         check_range("learning_rate", self.learning_rate, 0.0, 1.0, open_low=True)
         check_range("epochs", self.epochs, 1, 1000)

@@ -12,7 +12,6 @@ import torch
 from rsl_rl.env import VecEnv
 from torch import Tensor
 
-from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
 from robot_rl.learn.auxiliaries.config import RndCfg
@@ -22,6 +21,7 @@ from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.optim import Trainer
 from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.rollout import Rollout
+from robot_rl.settings import NetworkCfg
 
 CLIP = 5.0
 """Greatest magnitude of a normalized component, as in the paper: the random network is known only there."""

@@ -9,7 +9,6 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from robot_rl.config import LearnerCfg, NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.dims import Dims, Mirrors, checked_mirrors
 from robot_rl.learn.networks.arithmetic import Converter
@@ -24,6 +23,7 @@ from robot_rl.learn.precision import bounds
 from robot_rl.learn.precision.conversion import Quantizer, acting, layers_of, quantize
 from robot_rl.learn.precision.exported import FrozenLayer
 from robot_rl.plugins import load_reference, make
+from robot_rl.settings import LearnerCfg, NetworkCfg
 
 
 class ParallelMlps(nn.Module):

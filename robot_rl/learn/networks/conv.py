@@ -13,8 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from robot_rl.config import NetworkCfg
-from robot_rl.config.networks import ConvCfg
 from robot_rl.errors import UserError, suggest
 from robot_rl.learn.networks.layout import Mirror, ObservationLayout, Span
 from robot_rl.learn.networks.mlp import HIDDEN_GAIN, make_activation
@@ -22,6 +20,8 @@ from robot_rl.learn.precision import bounds
 from robot_rl.learn.precision.conversion import Place, Quantizer
 from robot_rl.learn.precision.exported import FrozenLayer
 from robot_rl.learn.precision.perceptron import pad_rows
+from robot_rl.settings import NetworkCfg
+from robot_rl.settings.networks import ConvCfg
 
 CHUNK_ELEMENTS = 2**23
 """Activations of one layer that are held at once if no gradient is required: 32 MB."""

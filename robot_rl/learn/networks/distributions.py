@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.networks.layout import Mirror
+from robot_rl.settings import NetworkCfg
 
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 _MIDDLE_WEIGHT = 8.0 / 15.0

@@ -17,7 +17,6 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from robot_rl.config import MemoryCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.cpu.memory import GRU, LSTM, MemorySpace, Parts, Weights, run_sequence
 from robot_rl.learn.networks.layout import Mirror
@@ -26,6 +25,7 @@ from robot_rl.learn.precision import bounds
 from robot_rl.learn.precision.conversion import Place, Quantizer
 from robot_rl.learn.precision.exported import FrozenLayer
 from robot_rl.learn.precision.perceptron import pad_rows
+from robot_rl.settings import MemoryCfg
 
 KERNELS = {"gru": GRU, "lstm": LSTM}
 FORGET_BIAS = 1.0

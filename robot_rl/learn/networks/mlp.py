@@ -11,20 +11,20 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from robot_rl.config import NetworkCfg
 from robot_rl.learn.cpu.mlp import FUSED_ACTIVATIONS, Workspace, run_mlp
 from robot_rl.learn.networks.arithmetic import ConvertedLinear, Converter, run_layers
 from robot_rl.learn.precision import perceptron as quantized
 from robot_rl.learn.precision.conversion import Place, Quantizer
 from robot_rl.learn.precision.exported import FrozenLayer
 from robot_rl.learn.precision.layer import QuantizedLayer
+from robot_rl.settings import NetworkCfg
 
 HIDDEN_GAIN = math.sqrt(2.0)
 _ACTIVATIONS: dict[str, type[nn.Module]] = {"elu": nn.ELU, "relu": nn.ReLU, "silu": nn.SiLU, "tanh": nn.Tanh}
 
 
 def make_activation(name: str) -> nn.Module:
-    """Return the activation with that name (one of `robot_rl.config.networks.ACTIVATIONS`)."""
+    """Return the activation with that name (one of `robot_rl.settings.networks.ACTIVATIONS`)."""
     return _ACTIVATIONS[name]()
 
 

@@ -7,11 +7,11 @@ import math
 import torch
 from torch import Tensor, nn
 
-from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.cpu.mlp import FUSED_ACTIVATIONS, PairedLayer, Workspace, run_symmetric
 from robot_rl.learn.networks.layout import Mirror
 from robot_rl.learn.networks.mlp import Affine, Perceptron, affines, make_activation, make_weights
+from robot_rl.settings import NetworkCfg
 
 
 def reflect(x: Tensor, mirror: Mirror) -> Tensor:

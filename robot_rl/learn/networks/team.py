@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.arithmetic import Converter
@@ -24,6 +23,7 @@ from robot_rl.learn.networks.mlp import Mlp
 from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.precision.conversion import Quantizer, acting
 from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.settings import NetworkCfg
 
 
 class Members:

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robot_rl.config.precision import PrecisionCfg
 from robot_rl.errors import UserError, suggest
 from robot_rl.learn.precision.formats import FP32, get_format
 from robot_rl.learn.precision.kernels import describe
 from robot_rl.learn.precision.layer import QuantizedLayer
+from robot_rl.settings.precision import PrecisionCfg
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ class Format:
     """How numbers are rounded.
 
     Attributes:
-        name: one of `robot_rl.config.precision.PRECISIONS`.
+        name: one of `robot_rl.settings.precision.PRECISIONS`.
         dtype: in which levels are stored and exported.
         largest: magnitude of the largest level; 0: the format needs no step.
         lowest: the lowest level, which inputs saturate at.

@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
-from robot_rl.config import to_dict
-from robot_rl.config.precision import PrecisionCfg
 from robot_rl.errors import UserError
+from robot_rl.settings import to_dict
+from robot_rl.settings.precision import PrecisionCfg
 
 GRID = re.compile(r"\.arithmetic\.\d+\.(step|fitted)$")
 """Names of the tensors that only a quantized layer has."""

@@ -12,7 +12,6 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from torch import Tensor
 
-from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.checkpoints import worlds
 from robot_rl.learn.interrupt import StopRequest
@@ -22,6 +21,7 @@ from robot_rl.learn.simulators.pool import Source, StoppedError
 from robot_rl.learn.simulators.simulator import Segment
 from robot_rl.learn.simulators.weights import pack
 from robot_rl.metrics.iteration import merge_rows
+from robot_rl.settings import LearnerCfg
 
 NOT_SHARED = ("recording", "rewind", "skip", "num_worlds", "_template")
 """Attributes that only an environment that is stepped has."""

@@ -11,13 +11,13 @@ import torch
 from rsl_rl.env import VecEnv
 from torch import Tensor
 
-from robot_rl.config import LearnerCfg
 from robot_rl.learn.algorithm import Snapshot
 from robot_rl.learn.checkpoints import worlds
 from robot_rl.learn.ranks import Ranks
 from robot_rl.learn.rollout import Rollout
 from robot_rl.learn.runner import Runner
 from robot_rl.learn.simulators.weights import unpack
+from robot_rl.settings import LearnerCfg
 
 
 class AbandonedError(RuntimeError):

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
-from robot_rl.experiment.grammar import MAX_COUNT
-from robot_rl.experiment.tree import coerce
+from robot_rl.settings import LearnerCfg
+from robot_rl.settings.tree import coerce
+from robot_rl.settings.words import MAX_COUNT
 from robot_rl.sources.external import ExternalSource
 from robot_rl.sources.protocol import NEEDS_OUR_TASK, Defaults, Resolved, Worlds
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError, as_user_error
-from robot_rl.experiment.tree import coerce, copy_tree, leaves
+from robot_rl.settings import LearnerCfg
+from robot_rl.settings.tree import coerce, copy_tree, leaves
 from robot_rl.sources.external import ExternalSource
 from robot_rl.sources.protocol import NEEDS_OUR_TASK, Defaults, Resolved, Worlds, require_team_learner
 

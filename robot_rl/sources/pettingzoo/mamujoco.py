@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from robot_rl.config import LearnerCfg
-from robot_rl.config.checks import to_float
 from robot_rl.errors import UserError, as_user_error
+from robot_rl.settings import LearnerCfg
+from robot_rl.settings.checks import to_float
 from robot_rl.sources.native import NativeSource
 from robot_rl.sources.protocol import NEEDS_OUR_TASK, Defaults, Resolved, TaskSource, Worlds, require_team_learner
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
-from robot_rl.experiment.tree import coerce
+from robot_rl.settings import LearnerCfg
+from robot_rl.settings.tree import coerce
 from robot_rl.sources.external import ExternalSource, missing_module, one_line, split_name
 from robot_rl.sources.protocol import Defaults, Resolved, require_team_learner
 

@@ -10,11 +10,11 @@ from robot_rl_deploy.export import export_policy
 from robot_rl_deploy.policy import BundlePolicy
 from robot_rl_envs.make import make_env
 
-from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.evaluate import evaluation_task
 from robot_rl.evaluate.controllers import robot_state
 from robot_rl.learn.networks.actor_critic import Actor
+from robot_rl.settings import NetworkCfg
 from robot_rl.sim2sim.link import LOOPBACK, free_ports, make_link
 from robot_rl.sim2sim.parity import BinaryController, ParityCfg, start_responder
 from robot_rl.sim2sim.plant import Plant

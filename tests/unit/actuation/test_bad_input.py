@@ -210,7 +210,7 @@ def test_the_command_line_sets_an_actuators_figures():
     from robot_rl_tasks.registry import get_task
 
     from robot_rl.errors import UserError
-    from robot_rl.experiment.tree import apply_tree, task_tree
+    from robot_rl.settings.tree import apply_tree, task_tree
 
     task = get_task("go2_flat")
     assert task_tree(task)["actions"]["actuator"] == {

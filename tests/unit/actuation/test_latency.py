@@ -11,7 +11,7 @@ from robot_rl_envs.actuation.latency import QUANTILES, quantiles, read_latency
 from robot_rl.cli.main import main
 from robot_rl.errors import UserError
 from robot_rl.experiment.settings import default_tree, resolve
-from robot_rl.experiment.tree import override
+from robot_rl.settings.tree import override
 
 DT = 0.005
 DEFAULT = np.tile([0.0, 0.9, -1.8], 4)

@@ -10,11 +10,11 @@ import torch
 
 from robot_rl.adapt.source import RobotSource
 from robot_rl.adapt.steps import Joiner
-from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.simulators.pool import StoppedError
 from robot_rl.learn.simulators.weights import pack
+from robot_rl.settings import NetworkCfg
 from tests.unit.adapt.test_steps import acted, row, sent
 
 STD = 0.2

@@ -12,11 +12,11 @@ from robot_rl_tasks.registry import get_task
 from robot_rl.bench import iteration, profile
 from robot_rl.bench.iteration import profile_iterations
 from robot_rl.bench.profile import StageWatch, watching
-from robot_rl.config import NetworkCfg
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
 from robot_rl.learn.rollout import Batch
 from robot_rl.learn.runner import Runner
+from robot_rl.settings import NetworkCfg
 
 CFG = PPOLearnerCfg(num_steps=4, actor=NetworkCfg(hidden=(8,)), critic=NetworkCfg(hidden=(8,), output_gain=1.0))
 

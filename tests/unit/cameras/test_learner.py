@@ -10,12 +10,12 @@ from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import observations, rewards
 from robot_rl_envs.task import Actions, Observation, ObservationGroup, Reward, Sim, Task
 
-from robot_rl.config import ConvCfg, NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.algorithms.rsl_rl.runner import RslRlRunner
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.runner import Runner
+from robot_rl.settings import ConvCfg, NetworkCfg
 
 CFG = PPOLearnerCfg(num_steps=4, actor=NetworkCfg(hidden=(8,)), critic=NetworkCfg(hidden=(8,)))
 

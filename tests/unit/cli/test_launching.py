@@ -10,7 +10,7 @@ from robot_rl.experiment.launchers import REGISTRY, read_launcher
 from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher, launcher_words, read_job, write_job
 from robot_rl.experiment.run_dir import RunDir, config_hash
 from robot_rl.experiment.settings import default_tree, resolve
-from robot_rl.experiment.tree import override
+from robot_rl.settings.tree import override
 
 
 class Recorder(Launcher):
@@ -40,7 +40,7 @@ def settings(**changes):
     ("words", "line"),
     [
         (["launcher=torchru"], "launcher='torchru': must be one of"),
-        (["launcher=torchrun", "launcher.rank=2"], "launcher.rank=2: launcher=torchrun has no such setting; did you"),
+        (["launcher=torchrun", "launcher.rank=2"], "unknown key 'launcher.rank': did you mean 'ranks'?"),
         (["launcher=torchrun", "launcher.ranks=a"], "launcher.ranks=a: must be a whole number"),
         (["launcher=torchrun", "launcher.ranks=-1"], "launcher.ranks=-1: must be at least 0"),
         (["launcher=torchrun", "launcher.ranks=3"], "num_envs=4: must be a multiple of the 3 processes"),
@@ -94,7 +94,7 @@ def settings(**changes):
         ),
         (
             ["launcher=ray", "roles.sim.count=2", "roles.sim.engines=mujoco"],
-            "roles.sim.engines=mujoco: must be a list of words, such as [a,b]",
+            "roles.sim.engines=mujoco: must be a list; such as [mujoco]",
         ),
         (["launcher=ray", "launcher.at_once=-1"], "launcher.at_once=-1: must be at least 0"),
         (["roles.eval.every=5"], "roles.eval.every=5: is for launcher=ray; add it"),

@@ -22,8 +22,8 @@ BAD = [
     ),
     (["actor.conv.groups=[actor.scan]", "actor.conv.kernels=[19]"], "actor.conv.kernels: 19 is larger than what conv"),
     (["actor.conv.kernels=[3,3,3]"], "actor.conv.kernels: [3, 3, 3], must be one or 2 of them"),
-    (["actor.distribution=gauss"], "actor.distribution: 'gauss' is unknown"),
-    (["actor.bound=0"], "actor.bound: 0.0 is out of range"),
+    (["actor.distribution=gauss"], "actor.distribution=gauss: must be one of"),
+    (["actor.bound=0"], "actor.bound=0.0: must be in"),
 ]
 
 

@@ -10,8 +10,8 @@ import torch
 from robot_rl.cli.process import VARIABLES, cache_variables
 from robot_rl.errors import UserError
 from robot_rl.experiment import training
-from robot_rl.experiment.grammar import parse_value
-from robot_rl.experiment.tree import override
+from robot_rl.settings.tree import override
+from robot_rl.settings.words import parse_value
 
 TASK = "task=cartpole"
 TRAIN = [
@@ -50,11 +50,11 @@ TRAIN = [
     (["--cfg"], "--cfg '': must be one of job, hydra, all"),
     (["--resolve"], "--resolve: only changes what --cfg prints; add --cfg job"),
     (["episode_length_s=inf"], "episode_length_s=inf: must be a finite number"),
-    (["episode_length_s=.inf"], "episode_length_s='.inf': must be a finite number"),
+    (["episode_length_s=.inf"], "episode_length_s=.inf: must be a finite number"),
     (["episode_length_s=1e30"], "episode_length_s=1e+30: must last at least a control step of 0.04 s and at most"),
     (["episode_length_s=1e-9"], "episode_length_s=1e-09: must last at least a control step"),
-    (["ppo.gamma=.nan"], "ppo.gamma: nan is out of range"),
-    (["actor.hidden=32"], "actor.hidden: 32 is no list; must be one, such as [32]"),
+    (["ppo.gamma=.nan"], "ppo.gamma=nan: must be in"),
+    (["actor.hidden=32"], "actor.hidden=32: must be a list; such as [32]"),
     (["num_threads=99999999999"], "num_threads=99999999999: must be a whole number of at least 0 and at most 4096"),
     (["num_envs=010"], "num_envs=010: must be a whole number"),
     (["sim.floor_friction=-1"], "sim.floor_friction=-1.0: must be >= 0"),
@@ -64,12 +64,12 @@ TRAIN = [
 OTHERS = [
     ("eval policy=go2_flat episodes=9999999999", "episodes=9999999999: must be at least 1 and at most 1048576"),
     ("eval policy=go2_flat seed=-7", "seed=-7: must be at least 0 and at most 2147483647"),
-    ("eval policy=go2_flat episodes=١", "episodes=١: must be a whole number"),
+    ("eval policy=go2_flat episodes=١", "episodes='١': must be a whole number"),
     ("eval policy=go2_flat seconds=inf", "seconds=inf: must be a finite number"),
     ("eval run=", "run= is empty; give a value, or leave run= out for the default"),
     ("eval run=a run=b", "run=a and run=b: run is given twice"),
     ("eval policy=go2_flat commands.velocity.vx_hi=-9", "commands.velocity.vx_lo=-1: must be at most vx_hi=-9"),
-    ("eval policy=go2_flat commands.velocity.vx_lo=.inf", "commands.velocity.vx_lo='.inf': must be a finite number"),
+    ("eval policy=go2_flat commands.velocity.vx_lo=.inf", "commands.velocity.vx_lo=.inf: must be a finite number"),
     ("eval policy=go2_flat rewards.track.std=0", "std=0: must be greater than 0"),
     ("eval policy=go2_flat rewards.track={}", "rewards.track={}: is a group"),
     ("eval policy=go2_flat sim.decimation=010", "sim.decimation='010': must be"),

@@ -16,9 +16,9 @@ from robot_rl_deploy.session import Session
 from robot_rl_deploy.strict import ContractError
 from robot_rl_deploy.verify import verify_bundle
 
-from robot_rl.config import ConvCfg, MemoryCfg, NetworkCfg
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.networks.layout import ObservationLayout
+from robot_rl.settings import ConvCfg, MemoryCfg, NetworkCfg
 
 MIRROR = (torch.arange(30).roll(15), torch.ones(30))
 SAME = (torch.tensor([1, 0]), torch.ones(2))

@@ -6,10 +6,10 @@ import torch
 from robot_rl_deploy.export import export_policy
 from robot_rl_deploy.policy import BundlePolicy
 
-from robot_rl.config import ConvCfg, NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.networks.layout import ObservationLayout
+from robot_rl.settings import ConvCfg, NetworkCfg
 
 TERM = "actor.joint_vel"
 """Three values of three joints, components 15 to 23 of the toy's 30: an image of 3 x 3."""

@@ -13,10 +13,10 @@ from robot_rl_deploy.describe import make_contract
 from robot_rl_deploy.export import export_policy
 from robot_rl_envs.make import make_env
 
-from robot_rl.config import ConvCfg, NetworkCfg
 from robot_rl.evaluate.controllers import BundleController, Shadow
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.networks.layout import ObservationLayout
+from robot_rl.settings import ConvCfg, NetworkCfg
 from tests.unit.cameras.test_env import cart
 
 RUN = TrainingSpec(run_id="test", task="cart", git_commit="unknown", iteration=0)

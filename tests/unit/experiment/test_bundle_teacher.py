@@ -15,8 +15,8 @@ from robot_rl.experiment import bundle_teacher
 from robot_rl.experiment.inputs import resolve_inputs
 from robot_rl.experiment.policies import list_policies
 from robot_rl.experiment.settings import default_tree, resolve
-from robot_rl.experiment.tree import override
 from robot_rl.learn.policy import make_policy
+from robot_rl.settings.tree import override
 
 
 def settings(root, task="panda_lift_vision", **changes):

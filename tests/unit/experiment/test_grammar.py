@@ -5,8 +5,8 @@ import re
 import pytest
 
 from robot_rl.errors import UserError
-from robot_rl.experiment.grammar import LEFT_OUT, parse_value, read_changes
 from robot_rl.experiment.settings import change, default_tree, resolve
+from robot_rl.settings.words import LEFT_OUT, parse_value, read_changes
 
 TREE = default_tree("cartpole", "cpu")
 

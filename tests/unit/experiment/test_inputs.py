@@ -8,8 +8,8 @@ import yaml
 from robot_rl.experiment.inputs import resolve_inputs
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.experiment.settings import default_tree, resolve
-from robot_rl.experiment.tree import override
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
+from robot_rl.settings.tree import override
 
 
 def settings(**changes):
@@ -93,7 +93,7 @@ def test_a_reference_is_found_alike(small_run):
             ["learner=distill", "teacher.run={run}", "teacher.groups=[actr]"],
             "teacher.groups: the environment has no group",
         ),
-        (["learner=distill", "teacher.run={run}", "teacher.mix=2"], "teacher.mix: 2.0 is out of range"),
+        (["learner=distill", "teacher.run={run}", "teacher.mix=2"], "teacher.mix=2.0: must be in"),
         (["learner=rsl_rl", "reference.run={run}"], "reference.run: the rsl_rl learner does not have it here"),
     ],
 )

@@ -5,10 +5,10 @@ import torch
 
 from robot_rl.errors import UserError
 from robot_rl.experiment import settings
-from robot_rl.experiment import tree as trees
 from robot_rl.experiment.settings import default_tree, resolve, resolve_device
 from robot_rl.experiment.training import print_notices
 from robot_rl.learn.ranks import Ranks
+from robot_rl.settings import tree as trees
 
 
 class Second(Ranks):

@@ -4,7 +4,7 @@ import pytest
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.errors import UserError
-from robot_rl.experiment import tree as trees
+from robot_rl.settings import tree as trees
 
 
 def changed(**dotted):

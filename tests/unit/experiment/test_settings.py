@@ -4,12 +4,12 @@ import pytest
 import torch
 from robot_rl_tasks.registry import get_task, list_tasks
 
-from robot_rl.config import apply_overrides, to_dict
 from robot_rl.errors import UserError
-from robot_rl.experiment import tree as trees
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.experiment.settings import default_tree, load, resolve, resolve_device
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.settings import apply_overrides, to_dict
+from robot_rl.settings import tree as trees
 
 
 @pytest.mark.parametrize("name", list_tasks())
@@ -59,10 +59,10 @@ def test_a_requested_gpu_that_is_missing_is_refused(monkeypatch):
         ("device", "cuda:x", "device=cuda:x: must be"),
         ("engine", "mujocco", "did you mean 'mujoco'?"),
         ("learner", "ppp", "must be one of distill, flashsac, happo, ippo, joint, mappo, ppo, rsl_rl, world_model"),
-        ("max_iterations", "many", "max_iterations: 'many' is not a whole number"),
+        ("max_iterations", "many", "max_iterations=many: must be a whole number"),
         ("metrics.wandb", "yes", "metrics.wandb=yes: must be one of off, offline, online"),
-        ("ppo.gamma", 1.5, "ppo.gamma: 1.5 is out of range"),
-        ("actor.hidden", [0], "actor.hidden: 0 is out of range"),
+        ("ppo.gamma", 1.5, "ppo.gamma=1.5: must be in"),
+        ("actor.hidden", [0], "actor.hidden=0: must be in"),
         ("init_from", "../../etc", "init_from=../../etc: not a run in runs"),
         ("task", "go2flat", "did you mean 'go2_flat'?"),
     ],

@@ -10,8 +10,8 @@ from robot_rl.experiment.frozen import freeze
 from robot_rl.experiment.launchers.ray import Ray
 from robot_rl.experiment.settings import default_tree, resolve
 from robot_rl.experiment.training import Surroundings, _divisible, train_frozen
-from robot_rl.experiment.tree import override
 from robot_rl.learn.ranks import Ranks
+from robot_rl.settings.tree import override
 
 
 def settings(root, **changes):

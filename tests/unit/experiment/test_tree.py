@@ -6,7 +6,7 @@ import pytest
 from robot_rl_tasks.registry import get_task, list_tasks
 
 from robot_rl.errors import UserError
-from robot_rl.experiment.tree import apply_tree, coerce, dotted_keys, override, task_tree
+from robot_rl.settings.tree import apply_tree, coerce, dotted_keys, override, task_tree
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_a_metric_of_an_older_run_has_the_task_s_options(task):
     [
         ("metrics.lin_vel_error.over", "median", "metrics.lin_vel_error.over='median': must be mean, end, max or min"),
         ("metrics.lin_vel_error.after_s", -1, "metrics.lin_vel_error.after_s=-1.0: must be >= 0"),
-        ("rewards.track.weight", "heavy", "rewards.track.weight='heavy': must be a number"),
+        ("rewards.track.weight", "heavy", "rewards.track.weight=heavy: must be a number"),
         ("rewards.track.weight", True, "must be a number"),
         ("rewards.track", 3, "rewards.track=3: is a group"),
         ("sim.decimation", 2.5, "sim.decimation=2.5: must be a whole number"),
@@ -76,7 +76,7 @@ def test_a_metric_of_an_older_run_has_the_task_s_options(task):
         ("sim.timestep", -1, "sim.timestep=-1.0: must be in (0, 0.05] s"),
         ("only_positive_rewards", 1, "only_positive_rewards=1: must be true or false"),
         ("commands.velocity.resample_s", [1], "commands.velocity.resample_s=[1]: must be a list of 2"),
-        ("commands.velocity.resample_s", [1, "x"], "commands.velocity.resample_s[1]='x': must be a number"),
+        ("commands.velocity.resample_s", [1, "x"], "commands.velocity.resample_s[1]=x: must be a number"),
         ("observations.actor.terms.gyro.noise", -1, "observations.actor.terms.gyro.noise=-1.0: must be >= 0"),
         ("episode_length_s", 0, "episode_length_s=0.0: must last at least a control step of 0.02 s"),
     ],

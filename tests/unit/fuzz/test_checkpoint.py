@@ -17,12 +17,12 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 from safetensors.torch import load, save
 
-from robot_rl.config import apply_overrides
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, load_checkpoint, verify_checkpoint
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.runner import make_runner
+from robot_rl.settings import apply_overrides
 
 FEW = limits(max_examples=max(1, limits().max_examples // 2))
 META, WEIGHTS, WORLDS = FILES = ("meta.json", "model.safetensors", "env.safetensors")

@@ -11,13 +11,14 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from robot_rl.cli.hydra_app import launch
-from robot_rl.config import apply_overrides, from_dict, to_dict
 from robot_rl.errors import UserError
-from robot_rl.experiment import grammar, settings
-from robot_rl.experiment import tree as trees
+from robot_rl.experiment import settings
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.files import read_yaml
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.settings import apply_overrides, from_dict, to_dict
+from robot_rl.settings import tree as trees
+from robot_rl.settings import words as grammar
 
 RUN = "20260101-100000-1-aaaa"
 TASKS = ("cartpole", "go2_rough", "gym:CartPole-v1")

@@ -3,12 +3,12 @@
 import contextlib
 from dataclasses import replace
 
-from robot_rl.config.learner import StalenessCfg
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
 from robot_rl.learn.runner import Runner, make_runner
 from robot_rl.learn.simulators.pool import ThreadPool
 from robot_rl.learn.simulators.runner import RemoteWorlds
 from robot_rl.learn.simulators.simulator import Simulator
+from robot_rl.settings.learner import StalenessCfg
 from tests.unit.learn.test_overlap import stateful
 from tests.unit.learn.test_simulators import same, tensors
 

@@ -9,8 +9,8 @@ import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from robot_rl.config import NetworkCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
+from robot_rl.settings import NetworkCfg
 
 
 class PointEnv(VecEnv):

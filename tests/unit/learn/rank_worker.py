@@ -15,13 +15,13 @@ from rsl_rl.env import VecEnv
 from safetensors.torch import save_file
 from tensordict import TensorDict
 
-from robot_rl.config import MemoryCfg, NetworkCfg
 from robot_rl.errors import Interrupted, PeerError, UserError
 from robot_rl.learn.algorithms.distill.config import DistillLearnerCfg, TeacherCfg
 from robot_rl.learn.algorithms.ppo import ppo as ppo_module
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.ranks import ALONE, make_ranks
 from robot_rl.learn.runner import Runner
+from robot_rl.settings import MemoryCfg, NetworkCfg
 
 WORLDS = 32
 IN_DIRECTORY = ("distilled", "taught", "resumed", "broken", "stopped", "refused")

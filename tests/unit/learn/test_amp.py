@@ -10,7 +10,6 @@ from safetensors.torch import save_file
 from tensordict import TensorDict
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.auxiliaries.amp import Amp, Discriminator, style_reward
@@ -20,6 +19,7 @@ from robot_rl.learn.auxiliaries.rnd import Rnd
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.runner import Runner
+from robot_rl.settings import NetworkCfg
 
 STEPS, WORLDS, SIZE = 8, 32, 2
 

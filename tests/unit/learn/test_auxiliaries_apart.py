@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from robot_rl.config import MemoryCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliary, RolloutHook
 from robot_rl.learn.auxiliaries.config import AmpCfg, ReferenceCfg, RndCfg
 from robot_rl.learn.auxiliaries.frozen import FrozenService
 from robot_rl.learn.auxiliaries.motions import write_motion
 from robot_rl.learn.runner import Runner, make_runner
+from robot_rl.settings import MemoryCfg
 from tests.covering import chosen
 
 from .apart import apart, assert_local_run, assert_resumed

@@ -7,8 +7,6 @@ import pytest
 import torch
 from tensordict import TensorDict
 
-from robot_rl.config import ConvCfg, NetworkCfg
-from robot_rl.config.networks import MemoryCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.augment import AugmentSymmetry
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
@@ -23,6 +21,8 @@ from robot_rl.learn.networks.symmetry import reflect
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.runner import Runner
+from robot_rl.settings import ConvCfg, NetworkCfg
+from robot_rl.settings.networks import MemoryCfg
 
 SCAN = ConvCfg(groups=("actor.scan",), channels=(4, 8), features=6)
 """Two numbers, a scan of 8 x 10, one more number."""

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch.distributions import AffineTransform, Normal, TanhTransform, TransformedDistribution, kl_divergence
 
-from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_networks
@@ -17,6 +16,7 @@ from robot_rl.learn.networks.distributions import Categorical, make_distribution
 from robot_rl.learn.networks.symmetry import reflect
 from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.runner import Runner
+from robot_rl.settings import NetworkCfg
 from tests.covering import chosen
 
 KINDS = {

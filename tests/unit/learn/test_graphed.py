@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from robot_rl.config import NetworkCfg
 from robot_rl.learn.algorithms.ppo import graphed
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.graphed import WARM_UP, GraphedStep, why_not_graphed
@@ -16,6 +15,7 @@ from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Gaussian
 from robot_rl.learn.ranks import Ranks
 from robot_rl.learn.rollout import make_rollout
+from robot_rl.settings import NetworkCfg
 
 from .conftest import Replaying
 

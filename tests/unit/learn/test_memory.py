@@ -5,9 +5,9 @@ import copy
 import pytest
 import torch
 
-from robot_rl.config import MemoryCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.networks.memory import Memory, Recurrent
+from robot_rl.settings import MemoryCfg
 
 KINDS = pytest.mark.parametrize("kind", ["gru", "lstm"])
 SHAPES = pytest.mark.parametrize(("kind", "layers"), [("gru", 1), ("gru", 2), ("lstm", 1), ("lstm", 2)])

@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 
-from robot_rl.config import NetworkCfg
 from robot_rl.learn.cpu import mlp as fused
 from robot_rl.learn.cpu.mlp import activate
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Gaussian
 from robot_rl.learn.networks.mlp import Mlp, make_activation
 from robot_rl.learn.networks.symmetry import SymmetricMlp
+from robot_rl.settings import NetworkCfg
 
 MIRROR_IN = (torch.tensor([1, 0, 2, 3, 5, 4]), torch.tensor([1.0, 1.0, 1.0, -1.0, -1.0, -1.0]))
 MIRROR_OUT = (torch.tensor([1, 0, 2]), torch.tensor([-1.0, -1.0, -1.0]))

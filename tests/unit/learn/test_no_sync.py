@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from robot_rl.config import ConvCfg, MemoryCfg, NetworkCfg
 from robot_rl.learn.algorithm import Snapshot
 from robot_rl.learn.algorithms.ppo.augment import AugmentSymmetry
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
@@ -18,6 +17,7 @@ from robot_rl.learn.networks.distributions import Categorical
 from robot_rl.learn.networks.layout import ObservationLayout
 from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.runner import Runner
+from robot_rl.settings import ConvCfg, MemoryCfg, NetworkCfg
 
 META = torch.device("meta")
 DIMS = Dims(actor=4, critic=6, action=2)

@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, probability_ratio
@@ -14,6 +13,7 @@ from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Gaussian
 from robot_rl.learn.optim import FlatAdam
 from robot_rl.learn.rollout import Batch, make_rollout
+from robot_rl.settings import NetworkCfg
 
 
 def identity(network):

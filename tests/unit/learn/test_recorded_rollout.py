@@ -9,7 +9,6 @@ from robot_rl_envs.make import make_env
 from robot_rl_envs.task import TorchTerm
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.config import MemoryCfg, NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Snapshot
 from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearnerCfg
@@ -17,6 +16,7 @@ from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.auxiliaries.auxiliary import RolloutHook
 from robot_rl.learn.graphs import RecordedRollout, can_be_recorded, why_not_recorded
 from robot_rl.learn.runner import Runner
+from robot_rl.settings import MemoryCfg, NetworkCfg
 
 from .conftest import Replaying
 
@@ -195,5 +195,5 @@ def test_a_graph_that_is_required_and_impossible_is_refused():
 
 def test_it_is_off_on_a_cpu_and_where_it_is_not_wanted():
     assert make().collector.recorded is None
-    with pytest.raises(UserError, match="graph: 'never' is unknown"):
+    with pytest.raises(UserError, match="graph=never: must be one of"):
         replace(CASES["odd"], graph="never")

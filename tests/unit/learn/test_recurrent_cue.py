@@ -7,9 +7,9 @@ import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from robot_rl.config import MemoryCfg, NetworkCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.runner import Runner
+from robot_rl.settings import MemoryCfg, NetworkCfg
 
 
 class CueEnv(VecEnv):

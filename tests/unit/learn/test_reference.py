@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from robot_rl.config import NetworkCfg
-from robot_rl.config.networks import MemoryCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.auxiliaries.config import ReferenceCfg
 from robot_rl.learn.networks.distributions import Gaussian, StateGaussian, kl_each
 from robot_rl.learn.runner import Runner
+from robot_rl.settings import NetworkCfg
+from robot_rl.settings.networks import MemoryCfg
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from robot_rl.config import NetworkCfg
 from robot_rl.errors import Interrupted, UserError
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.rsl_rl.config import RslRlLearnerCfg
@@ -18,6 +17,7 @@ from robot_rl.learn.checkpoints.checkpoint import list_checkpoints, load_checkpo
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.runner import Runner, make_runner
 from robot_rl.metrics.writers import read_metrics
+from robot_rl.settings import NetworkCfg
 from tests.covering import chosen
 
 EXPECTED = {

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO
@@ -13,6 +12,7 @@ from robot_rl.learn.dims import Dims, make_dims
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.runner import Runner
+from robot_rl.settings import NetworkCfg
 
 
 def with_groups(env, loudness):

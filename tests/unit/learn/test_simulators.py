@@ -7,8 +7,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from robot_rl.config import MemoryCfg
-from robot_rl.config.learner import StalenessCfg
 from robot_rl.errors import Interrupted, UserError
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint, load_worlds
 from robot_rl.learn.runner import Runner, make_runner
@@ -16,6 +14,8 @@ from robot_rl.learn.simulators.pool import LostError, StoppedError, ThreadPool
 from robot_rl.learn.simulators.runner import RemoteWorlds
 from robot_rl.learn.simulators.simulator import Mailbox, Simulator
 from robot_rl.learn.simulators.weights import pack, unpack
+from robot_rl.settings import MemoryCfg
+from robot_rl.settings.learner import StalenessCfg
 from tests.unit.learn.test_overlap import stateful
 
 OWN = ("env.", "worlds.")

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.augment import AugmentSymmetry
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
@@ -12,6 +11,7 @@ from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.symmetry import MirrorBasis, SymmetricMlp, check_mirror, reflect
 from robot_rl.learn.rollout import make_rollout
+from robot_rl.settings import NetworkCfg
 
 ACTOR = (torch.tensor([1, 0, 2, 3, 5, 4]), torch.tensor([1.0, 1.0, 1.0, -1.0, -1.0, -1.0]))
 CRITIC = (torch.tensor([0, 2, 1]), torch.tensor([-1.0, 1.0, 1.0]))

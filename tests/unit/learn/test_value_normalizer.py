@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from robot_rl.config import NetworkCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.normalizer import EPSILON
 from robot_rl.learn.rollout import make_rollout
+from robot_rl.settings import NetworkCfg
 
 STEPS, WORLDS = 16, 32
 

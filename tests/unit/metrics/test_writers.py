@@ -68,5 +68,5 @@ def test_wandb_that_is_not_there(tmp_path, monkeypatch):
 
 
 def test_an_unknown_mode(tmp_path):
-    with pytest.raises(UserError, match=r"metrics\.wandb: 'on' is unknown"):
+    with pytest.raises(UserError, match=r"metrics\.wandb=on: must be one of"):
         MetricsWriter(tmp_path, "on")

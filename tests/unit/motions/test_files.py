@@ -181,7 +181,7 @@ def test_motions_are_chosen_and_added_on_the_command_line(tmp_path, frames):
     Motion(name="m", rate_hz=50.0, joint_names=tuple(G1.joint_names), **frames).save(tmp_path / "m.npz")
     tree = default_tree("g1_track", "cpu")
     assert set(tree["motions"]) <= set(library(G1))
-    from robot_rl.experiment.grammar import read_changes
+    from robot_rl.settings.words import read_changes
 
     cfg = resolve(change(tree, read_changes(["~motions.turn", f"motions.mine={tmp_path / 'm.npz'}"])))
     assert cfg.task.motions["mine"] == cfg.tree["motions"]["mine"] == str(tmp_path / "m.npz")

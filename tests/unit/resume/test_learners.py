@@ -7,10 +7,10 @@ from robot_rl_tasks.registry import get_task
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from robot_rl.config import apply_overrides
 from robot_rl.learn.algorithms import get_learner
 from robot_rl.learn.auxiliaries.motions import write_motion
 from robot_rl.learn.runner import make_runner
+from robot_rl.settings import apply_overrides
 from tests.resuming import assert_same_run, in_two, learner
 
 GRU = {"actor.memory.kind": "gru", "actor.memory.hidden": 6, "actor.memory.sequence": 4}

@@ -17,7 +17,7 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
-from robot_rl.config import to_dict
+from robot_rl.settings import to_dict
 from robot_rl.errors import UserError
 from robot_rl.sources.protocol import Defaults, Resolved, TaskSource
 

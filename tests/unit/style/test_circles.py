@@ -15,7 +15,7 @@ PACKAGES = {
     "robot_rl_deploy": "deploy_jetson",
 }
 BY_STRINGS = {
-    "robot_rl.config",
+    "robot_rl.settings",
     "robot_rl.learn.algorithms.distill.config",
     "robot_rl.learn.algorithms.flashsac.config",
     "robot_rl.learn.algorithms.happo.config",

@@ -5,11 +5,11 @@ import torch
 from robot_rl_envs.make import make_env
 from robot_rl_envs.task import Termination
 
-from robot_rl.config import apply_overrides
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms import read_learner
 from robot_rl.learn.networks.team import Members
 from robot_rl.learn.runner import make_runner
+from robot_rl.settings import apply_overrides
 from tests.unit.team.terms import number_is
 
 SMALL = {"actor.hidden": [8], "critic.hidden": [8], "num_steps": 6, "max_iterations": 2, "ppo.minibatches": 2}
@@ -179,8 +179,8 @@ def test_one_policy_moves_only_by_its_own_robots_samples(runner):
         ("mappo", {"groups": [["p0", "p1"], ["p1", "p2"]]}, "groups: robot 'p1' is in 2 of the 2 groups; leave it"),
         ("mappo", {"groups": [["p0", "p1", "px"]]}, "groups: there is no robot 'px' among the 3 robots p0, p1, p2"),
         ("happo", {"sharing": "role"}, "learner=happo: has 1 policy to improve in sequence, needs 2 or more"),
-        ("mappo", {"sharing": "alone"}, "sharing: 'alone' is unknown, must be one of role, separate$"),
-        ("mappo", {"sharing": "rol"}, r"sharing: 'rol' is unknown, did you mean 'role'\? \(one of role, separate\)"),
+        ("mappo", {"sharing": "alone"}, "sharing=alone: must be one of role, separate$"),
+        ("mappo", {"sharing": "rol"}, r"sharing=rol: must be one of role, separate; did you mean 'role'\?"),
         (
             "ippo",
             {"view": "world"},

@@ -11,7 +11,7 @@ from robot_rl_envs.task import Observation, ObservationGroup, Termination
 
 from robot_rl.evaluate.controllers import TorchController
 from robot_rl.evaluate.rollout import evaluate_team, evaluation_task
-from robot_rl.experiment.tree import apply_tree, override, task_tree
+from robot_rl.settings.tree import apply_tree, override, task_tree
 from tests.unit.team.terms import number_is
 
 

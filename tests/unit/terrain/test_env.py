@@ -13,7 +13,7 @@ from robot_rl_envs.task import Observation, ObservationGroup, Reward, Sim, Task
 from robot_rl_envs.terrain import PRESETS
 
 from robot_rl.errors import UserError
-from robot_rl.experiment.tree import apply_tree, override, task_tree
+from robot_rl.settings.tree import apply_tree, override, task_tree
 
 
 def stand(kind, **changes):

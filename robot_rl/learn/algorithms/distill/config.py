@@ -6,8 +6,8 @@ import importlib
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from robot_rl.config.checks import check_range
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.settings.checks import check_range
 
 
 @dataclass(kw_only=True, slots=True)

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from robot_rl.config import LearnerCfg
-from robot_rl.config.checks import check_range
 from robot_rl.errors import UserError
+from robot_rl.settings import LearnerCfg
+from robot_rl.settings.checks import check_range
 
 
 @dataclass(kw_only=True, slots=True)

@@ -6,8 +6,8 @@ import importlib
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from robot_rl.config.checks import check_choice
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
+from robot_rl.settings.checks import check_choice
 
 ORDERS = ("random", "fixed")
 

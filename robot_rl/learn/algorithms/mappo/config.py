@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from robot_rl.config.checks import check_choice
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.settings.checks import check_choice
 
 SHARINGS = ("role", "separate")
 VIEWS = ("world", "attention", "others", "own")

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from robot_rl.config import LearnerCfg
-from robot_rl.config.checks import check_choice, check_range
 from robot_rl.errors import UserError
 from robot_rl.learn.auxiliaries.config import AmpCfg, ReferenceCfg, RndCfg
+from robot_rl.settings import LearnerCfg
+from robot_rl.settings.checks import check_choice, check_range
 
 SCHEDULES = ("adaptive", "fixed", "linear")
 BOOTSTRAPS = ("final", "state")

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from robot_rl.config import LearnerCfg, NetworkCfg
-from robot_rl.config.checks import check_range
 from robot_rl.errors import UserError
+from robot_rl.settings import LearnerCfg, NetworkCfg
+from robot_rl.settings.checks import check_range
 
 
 @dataclass(kw_only=True, slots=True)
@@ -79,7 +79,7 @@ class WorldModelCfg:
         for width in self.hidden:
             check_range("hidden", width, 1, 65536)
         if not self.hidden:
-            raise UserError("hidden: () is out of range, must name at least one layer such as [256, 256]")
+            raise UserError("hidden", self.hidden, "must name at least one layer", "such as [256, 256]")
         for name in ("learning_rate", "critic_learning_rate", "model_learning_rate"):
             check_range(name, getattr(self, name), 0.0, 1.0, open_low=True)
         check_range("max_grad_norm", self.max_grad_norm, 0.0, math.inf, open_low=True)

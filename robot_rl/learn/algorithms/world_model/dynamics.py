@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robot_rl.config import NetworkCfg
 from robot_rl.learn.algorithms.world_model.passes import Passes
 from robot_rl.learn.networks.layout import Mirror, join_mirrors
 from robot_rl.learn.networks.mlp import Mlp
 from robot_rl.learn.networks.normalizer import EPSILON, Normalizer
 from robot_rl.learn.networks.symmetry import SymmetricMlp
 from robot_rl.learn.ranks import Ranks
+from robot_rl.settings import NetworkCfg
 
 MARGIN = 1.0
 """By how many ranges of what was seen an imagined step may go beyond it."""

@@ -24,7 +24,7 @@ class Passes:
 
         Args:
             layers: Weight (out, in) and bias (out,) of each layer, differentiable if they are learned.
-            activation: Between the layers, one of `robot_rl.config.networks.ACTIVATIONS`.
+            activation: Between the layers, one of `robot_rl.settings.networks.ACTIVATIONS`.
             normalizer: Of the first components of the input; None if they come normalized.
         """
         (weight, bias), *others = layers

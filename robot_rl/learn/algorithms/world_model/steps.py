@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction
 from robot_rl.learn.algorithms.world_model.passes import Passes
+from robot_rl.settings import LearnerCfg
 
 ROW_CLIP = 4.0
 """What the gradient of a row's action is clipped to, in medians of all rows: few go through a stiff contact."""

@@ -7,10 +7,10 @@ import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from robot_rl.config import NetworkCfg
 from robot_rl.learn.algorithms.distill.config import DistillLearnerCfg, TeacherCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.runner import Runner
+from robot_rl.settings import NetworkCfg
 
 GAIN = torch.tensor([[-3.0, -2.5]])
 """The teacher's action of position and velocity."""

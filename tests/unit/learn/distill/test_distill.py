@@ -6,8 +6,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from robot_rl.config import NetworkCfg
-from robot_rl.config.networks import MemoryCfg
 from robot_rl.learn.algorithms.distill.config import TeacherCfg
 from robot_rl.learn.algorithms.distill.distill import Distill
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
@@ -17,6 +15,8 @@ from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.networks.layout import ObservationLayout
 from robot_rl.learn.policy import Policy, make_policy
 from robot_rl.learn.runner import Runner
+from robot_rl.settings import NetworkCfg
+from robot_rl.settings.networks import MemoryCfg
 
 from .conftest import GAIN, FallEnv, make_teacher_run, student_cfg, teacher_cfg, without_teacher
 

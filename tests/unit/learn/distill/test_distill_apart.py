@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from robot_rl.config import MemoryCfg
 from robot_rl.learn.algorithms.distill.config import TeacherCfg
 from robot_rl.learn.runner import Runner
+from robot_rl.settings import MemoryCfg
 
 from ..apart import apart, assert_local_run, assert_resumed
 from .conftest import FallEnv, student_cfg, teacher_cfg

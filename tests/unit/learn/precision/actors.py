@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import torch
 
-from robot_rl.config import ConvCfg, MemoryCfg, NetworkCfg, PrecisionCfg
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.networks.layout import ObservationLayout
 from robot_rl.learn.precision.conversion import measure, quantize
+from robot_rl.settings import ConvCfg, MemoryCfg, NetworkCfg, PrecisionCfg
 
 KINDS = ("plain", "symmetric", "gru", "lstm", "images", "mirrored")
 """Structures; "mirrored" has images and left-right symmetry, so that one encoder computes twice."""

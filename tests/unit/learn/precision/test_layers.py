@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from robot_rl.config import PrecisionCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.networks.symmetry import reflect
 from robot_rl.learn.precision.conversion import acting, describe_layers, in_precision, layers_of, measure, table
 from robot_rl.learn.precision.formats import FP32, INT8
 from robot_rl.learn.precision.layer import QuantizedLayer
+from robot_rl.settings import PrecisionCfg
 from tests.unit.learn.precision.actors import KINDS, MIRROR, MODES, SWAP, make_actor, outputs, state_of
 
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from robot_rl.config import MemoryCfg, PrecisionCfg, from_dict
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.flashsac.config import FlashSACLearnerCfg
 from robot_rl.learn.algorithms.rsl_rl.config import RslRlLearnerCfg
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.precision.conversion import layers_of
 from robot_rl.learn.runner import Runner
+from robot_rl.settings import MemoryCfg, PrecisionCfg, from_dict
 from tests.covering import chosen
 from tests.unit.learn.apart import assert_local_run, assert_resumed
 from tests.unit.learn.precision.actors import MODES
@@ -123,7 +123,7 @@ def test_another_run_may_begin_from_its_weights(make_point_env, small_cfg, tmp_p
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: PrecisionCfg(mode="int9"), "mode: 'int9' is unknown, did you mean 'int8'"),
+        (lambda: PrecisionCfg(mode="int9"), "mode=int9: must be one of fp32, bf16, fp8, int8; did you mean 'int8'"),
         (lambda: PrecisionCfg(mode="int8", keep=("hidden.2",)), "keep: 'hidden.2' is no layer, its name begins with"),
         (lambda: PrecisionCfg(keep=("actor.0",)), r"keep: \['actor.0'\] has no effect with mode=fp32"),
         (lambda: PrecisionCfg(first=False), "first: false has no effect with mode=fp32"),

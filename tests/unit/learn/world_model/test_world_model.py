@@ -10,7 +10,6 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.cli.main import main
-from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.world_model.config import WorldModelCfg, WorldModelLearnerCfg
 from robot_rl.learn.algorithms.world_model.dynamics import ENDS, Dynamics, Prediction, Range, Sizes
@@ -19,6 +18,7 @@ from robot_rl.learn.algorithms.world_model.world_model import STATISTICS, _imagi
 from robot_rl.learn.ranks import ALONE
 from robot_rl.learn.runner import make_runner
 from robot_rl.report.page import write_report
+from robot_rl.settings import NetworkCfg
 from tests.resuming import assert_same_run, in_two
 
 SMALL = NetworkCfg(hidden=(8,))
@@ -420,7 +420,7 @@ def test_a_run_exports_the_same_bundle(tmp_path, monkeypatch):
         ("gym:Pendulum-v1", (), "needs the state of robot-rl's own tasks, this one is of gymnasium; use learner=ppo"),
         ("panda_lift_vision", (), "task=panda_lift_vision: observes images; use learner=ppo"),
         ("go2_team", (), "task=go2_team is for several robots; use learner=mappo"),
-        ("cartpole", ("world_model.hidden=[0]",), "world_model.hidden: 0 is out of range, must be in [1, 65536]"),
+        ("cartpole", ("world_model.hidden=[0]",), "world_model.hidden=0: must be in [1, 65536]"),
         ("cartpole", ("world_model.hidden=[]",), "must name at least one layer such as [256, 256]"),
         ("cartpole", ("world_model.replay=8",), "world_model.replay=8: is less than a rollout of 4 steps of 4 worlds"),
         ("cartpole", ("world_model.replay=2000000000",), "GB, cpu has "),

@@ -10,10 +10,10 @@ import pytest
 import torch
 from gymnasium.vector import AutoresetMode
 
-from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.runner import Runner
+from robot_rl.settings import NetworkCfg
 from robot_rl.sources.gymnasium.adapter import GymEnv
 
 MODES = ["NextStep", "SameStep", "Disabled"]

@@ -161,7 +161,7 @@ def test_every_setting_can_be_printed_and_swept(run, root):
         (("task=gym:",), "write gym:<id> such as gym:HalfCheetah-v5"),
         (("task=gym:reach_worlds:Talk-v0",), "observation_space=Text("),
         ((REACH, "env.targt=1"), "unknown key 'env.targt': did you mean 'env.target'?"),
-        ((REACH, "env.target=far"), "env.target='far': must be a number"),
+        ((REACH, "env.target=far"), "env.target=far: must be a number"),
         ((REACH, "vectorization=own"), "gym:reach_worlds:Reach-v0 has no vector environment of its own"),
         ((REACH, "vectorization=sinc"), "vectorization=sinc: must be one of sync, async, own"),
         ((REACH, "actions=squash"), "actions=squash: must be one of clip, rescale"),

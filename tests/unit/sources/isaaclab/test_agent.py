@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace
 
-from robot_rl.config import apply_overrides
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.settings import apply_overrides
 from robot_rl.sources.isaaclab.agent import action_clip, learner_changes
 
 MISSING = object()

@@ -7,12 +7,12 @@ import gymnasium
 import pytest
 import torch
 
-from robot_rl.config import apply_overrides
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.happo.config import HAPPOLearnerCfg
 from robot_rl.learn.algorithms.ippo.config import IPPOLearnerCfg
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.settings import apply_overrides
 from robot_rl.sources.isaaclab.agent import team_changes
 from robot_rl.sources.isaaclab.source import IsaacLabSource
 from robot_rl.sources.isaaclab.task import IsaacTask, agents_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from robot_rl.config.checks import check_choice, check_range
 from robot_rl.errors import UserError
+from robot_rl.settings.checks import check_choice, check_hidden, check_range
 
 ACTIVATIONS = ("elu", "relu", "silu", "tanh")
 DISTRIBUTIONS = ("gaussian", "squashed")
@@ -39,15 +39,15 @@ class ConvCfg:
         for name in ("groups", "shape", "channels", "kernels", "strides"):
             setattr(self, name, tuple(getattr(self, name)))
         if self.shape and len(self.shape) not in (2, 3):
-            raise UserError(f"shape: {list(self.shape)} is no (channels, height, width) or (height, width)")
+            raise UserError("shape", self.shape, "must be (channels, height, width) or (height, width)")
         if not self.channels:
-            raise UserError("channels: [] is out of range, must name at least one convolution such as [16, 32]")
+            raise UserError("channels", self.channels, "must name at least one convolution", "such as [16, 32]")
         for name in ("shape", "channels", "kernels", "strides"):
             for value in getattr(self, name):
                 check_range(name, value, 1, 65536)
         for name in ("kernels", "strides"):
             if len(getattr(self, name)) not in (0, 1, len(self.channels)):
-                raise UserError(f"{name}: {list(getattr(self, name))}, must be one or {len(self.channels)} of them")
+                raise UserError(name, getattr(self, name), f"must be one value, or {len(self.channels)}")
         check_range("features", self.features, 1, 65536)
 
 
@@ -109,10 +109,7 @@ class NetworkCfg:
     def __post_init__(self) -> None:
         """Check the ranges."""
         self.hidden = tuple(self.hidden)
-        if not self.hidden:
-            raise UserError("hidden: () is out of range, must name at least one layer such as [128, 128]")
-        for width in self.hidden:
-            check_range("hidden", width, 1, 65536)
+        check_hidden(self.hidden)
         check_choice("activation", self.activation, ACTIVATIONS)
         check_range("output_gain", self.output_gain, 0.0, 100.0, open_low=True)
         check_range("min_std", self.min_std, 0.0, 100.0, open_low=True)

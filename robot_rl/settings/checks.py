@@ -11,8 +11,7 @@ from robot_rl.errors import UserError, suggest
 def check_range(name: str, value: float, low: float, high: float, *, open_low: bool = False) -> None:
     """Raise UserError unless low <= value <= high (low < value where `open_low`); infinite bounds are allowed."""
     if math.isnan(value) or value > high or value < low or (open_low and value == low):
-        bracket = "(" if open_low else "["
-        raise UserError(f"{name}: {value} is out of range, must be in {bracket}{low:g}, {high:g}]")
+        raise UserError(name, value, f"must be in {'(' if open_low else '['}{low:g}, {high:g}]")
 
 
 def to_float(value: object) -> float | None:
@@ -30,14 +29,13 @@ def to_float(value: object) -> float | None:
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     """Raise UserError unless `value` is one of `choices`."""
     if value not in choices:
-        hint, known = suggest(value, choices), ", ".join(choices)
-        right = f"{hint} (one of {known})" if hint.startswith("did") else f"must be one of {known}"
-        raise UserError(f"{name}: '{value}' is unknown, {right}")
+        hint = suggest(value, choices)
+        raise UserError(name, value, f"must be one of {', '.join(choices)}", hint if hint.startswith("did") else "")
 
 
 def check_hidden(hidden: Sequence[int]) -> None:
     """Raise UserError unless `hidden` names the width of at least one layer."""
     if not hidden:
-        raise UserError("hidden: () is out of range, must name at least one layer such as [128, 128]")
+        raise UserError("hidden", hidden, "must name at least one layer", "such as [128, 128]")
     for width in hidden:
         check_range("hidden", width, 1, 65536)

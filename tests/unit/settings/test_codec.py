@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from robot_rl.config import NetworkCfg, apply_overrides, from_dict, to_dict
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.settings import NetworkCfg, apply_overrides, from_dict, to_dict
 
 
 def test_there_and_back_through_json():
@@ -39,15 +39,15 @@ def test_a_typo_gets_a_suggestion(key, offer):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"num_steps": "many"}, "num_steps: 'many' is not a whole number"),
-        ({"num_steps": 2.5}, "num_steps: 2.5 is not a whole number"),
-        ({"num_steps": True}, "num_steps: True is not a whole number"),
-        ({"ppo.gamma": "high"}, "ppo.gamma: 'high' is not a number"),
-        ({"normalize_obs": 1}, "normalize_obs: 1 is not true or false"),
-        ({"symmetry": 3}, "symmetry: 3 is not a word"),
-        ({"actor.hidden": 128}, "actor.hidden: 128 is no list; must be one, such as .128."),
-        ({"actor.hidden": [128, "x"]}, r"actor.hidden\[1\]: 'x' is not a whole number"),
-        ({"ppo": 1}, "ppo: 1 is no group of settings"),
+        ({"num_steps": "many"}, "num_steps=many: must be a whole number"),
+        ({"num_steps": 2.5}, "num_steps=2.5: must be a whole number"),
+        ({"num_steps": True}, "num_steps=true: must be a whole number"),
+        ({"ppo.gamma": "high"}, "ppo.gamma=high: must be a number"),
+        ({"normalize_obs": 1}, "normalize_obs=1: must be true or false"),
+        ({"symmetry": 3}, "symmetry='3': must be one of none"),
+        ({"actor.hidden": 128}, "actor.hidden=128: must be a list; such as .128."),
+        ({"actor.hidden": [128, "x"]}, r"actor.hidden\[1\]=x: must be a whole number"),
+        ({"ppo": 1}, "ppo=1: is a group; set one of ppo.gamma, "),
         ({"ppo.gamma.x": 1}, "unknown key 'ppo.gamma.x'"),
     ],
 )

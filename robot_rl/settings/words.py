@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from robot_rl.config.precision import PrecisionCfg
 from robot_rl.errors import UserError
+from robot_rl.settings.precision import PrecisionCfg
 
 MAX_SEED, MAX_ENVS, MAX_COUNT = 2**31 - 1, 2**20, 2**31 - 1
 """Bounds of seeds, of numbers of worlds, and of whatever else is counted."""

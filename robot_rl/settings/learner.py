@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from robot_rl.config.checks import check_choice, check_range
-from robot_rl.config.networks import NetworkCfg
-from robot_rl.config.precision import PrecisionCfg
 from robot_rl.errors import UserError
+from robot_rl.settings.checks import check_choice, check_range
+from robot_rl.settings.networks import NetworkCfg
+from robot_rl.settings.precision import PrecisionCfg
 
 SYMMETRIES = ("none", "augment", "network")
 GRAPHS = ("auto", "on", "off")
@@ -110,7 +110,7 @@ class LearnerCfg:
             groups = tuple(getattr(self, name))
             setattr(self, name, groups)
             if not groups:
-                raise UserError(f"{name}: () is out of range, must name at least one observation group")
+                raise UserError(name, groups, "must name at least one observation group")
         for name, value in (("overlap", self.overlap), ("staleness.max", self.staleness.max)):
             if value and not self.uses_stale:
                 shown = str(value).lower()

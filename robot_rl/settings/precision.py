@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from robot_rl.config.checks import check_choice
 from robot_rl.errors import UserError
+from robot_rl.settings.checks import check_choice
 
 PRECISIONS = ("fp32", "bf16", "fp8", "int8")
 NETWORKS = ("actor", "critic")
@@ -44,13 +44,14 @@ class PrecisionCfg:
             self.rollout = ""
         for name in self.keep:
             if name.partition(".")[0] not in NETWORKS:
-                raise UserError(f"keep: '{name}' is no layer, its name begins with actor or critic, such as actor.2")
+                raise UserError("keep", name, "is not a layer", "its name begins with actor or critic, such as actor.2")
         if not self.is_quantized:
             given = {"keep": self.keep, "first": not self.first, "last": not self.last}
             for name, value in given.items():
                 if value:
-                    shown = list(self.keep) if name == "keep" else "false"
-                    raise UserError(f"{name}: {shown} has no effect with mode=fp32; give precision=int8, fp8 or bf16")
+                    raise UserError(
+                        name, getattr(self, name), "has no effect with mode=fp32", "give precision=int8, fp8 or bf16"
+                    )
 
     @property
     def is_quantized(self) -> bool:

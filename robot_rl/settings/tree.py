@@ -8,12 +8,13 @@ import dataclasses
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from robot_rl.config.checks import to_float
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment.grammar import LEFT_OUT, leaf_names, refuse_twice
+from robot_rl.settings.schema import from_dict, not_a_value, require_known, scalar, to_dict
+from robot_rl.settings.words import LEFT_OUT, leaf_names, refuse_twice
 
+T = TypeVar("T")
 # Fields of a task that say what it is, or that are read before the tree is made.
 NOT_IN_TREE = (
     *("name", "summary", "robot", "num_envs", "solved", "deployable"),
@@ -38,7 +39,7 @@ def _not_in_tree(task: Any) -> tuple[str, ...]:
 
 def apply_tree(task: Any, tree: Mapping[str, Any]) -> Any:
     """Return a copy of the task with the values of `tree`; a term that `tree` lacks is left out of the copy."""
-    _known_keys(tree, task_tree(task), "")
+    require_known(tree, task_tree(task), "")
     changes = {name: _apply(getattr(task, name), part, name) for name, part in tree.items()}
     if "metrics" in changes and task.solved and task.solved[0].removeprefix("tracking/") not in changes["metrics"]:
         changes["solved"] = None  # The user left out the metric that it is about.
@@ -50,7 +51,7 @@ def override(tree: Mapping[str, Any], changes: Mapping[str, Any], optional: Coll
 
     Args:
         tree: The tree.
-        changes: Values by dotted name, from `robot_rl.experiment.grammar.read_changes`.
+        changes: Values by dotted name, from `robot_rl.settings.words.read_changes`.
         optional: The dotted names that may be left out.
 
     Raises:
@@ -73,6 +74,14 @@ def override(tree: Mapping[str, Any], changes: Mapping[str, Any], optional: Coll
     return result
 
 
+def apply_overrides(cfg: T, changes: Mapping[str, Any]) -> T:
+    """Return a copy of a dataclass of settings with values replaced, by dotted name such as "ppo.learning_rate".
+
+    Raises UserError for an unknown key (with the nearest known one) or an invalid value.
+    """
+    return from_dict(type(cfg), override(to_dict(cfg), changes))
+
+
 def refuse_left_out(name: str, optional: Collection[str]) -> None:
     """Raise UserError where `~name` would leave out what is not in `optional`: a whole group, or a single value."""
     if name not in optional:
@@ -90,8 +99,8 @@ def _merged(old: Any, value: Any, path: str) -> Any:
             raise UserError(f"{path}={value}: is no group; give one value, such as {path}={old}")
         return value
     if not isinstance(value, Mapping) or not value:
-        raise _group(path, value, old)
-    _known_keys(value, old, f"{path}.")
+        raise not_a_value(path, value, old)
+    require_known(value, old, f"{path}.")
     return {**old, **{key: _merged(old[key], part, f"{path}.{key}") for key, part in value.items()}}
 
 
@@ -157,10 +166,6 @@ def _nearest(name: str, tree: Mapping[str, Any]) -> str:
     return suggest("", node)
 
 
-def _group(path: str, value: Any, known: Mapping[str, Any]) -> UserError:
-    return UserError(f"{path}={value!r}: is a group; set one of {', '.join(f'{path}.{key}' for key in known)}")
-
-
 def _is_term(value: Any) -> bool:
     """Return whether a value is a term entry: a function with parameters (and options as attributes)."""
     return callable(getattr(value, "fn", None)) and isinstance(getattr(value, "params", None), dict)
@@ -204,8 +209,8 @@ def _apply(value: Any, tree: Any, path: str) -> Any:
     if not isinstance(known, dict):
         return coerce(value, tree, path, MAX_FLOAT)
     if not isinstance(tree, Mapping):
-        raise _group(path, tree, known)
-    _known_keys(tree, known, f"{path}.")
+        raise not_a_value(path, tree, known)
+    require_known(tree, known, f"{path}.")
     if _is_term(value):
         set_to = {name: tree.get(name, old) for name, old in known.items()}
         options = {name: _apply(old, set_to[name], f"{path}.{name}") for name, old in _term_options(value).items()}
@@ -222,12 +227,6 @@ def _param(term: Any, name: str, old: float | str, new: Any, path: str) -> Any:
     """Return a term's parameter: a number, or the name of a body or joint, which the term itself checks."""
     named = isinstance(new, str) and name in getattr(term, "named", ())
     return new if named or isinstance(old, str) else coerce(float(old), new, f"{path}.{name}", MAX_FLOAT)
-
-
-def _known_keys(tree: Mapping[str, Any], known: Mapping[str, Any], prefix: str) -> None:
-    for key in tree:
-        if key not in known:
-            raise UserError(f"unknown key '{prefix}{key}': {suggest(str(key), known)}")
 
 
 def _rebuild(path: str, make: Any) -> Any:
@@ -253,28 +252,14 @@ def coerce(old: Any, new: Any, path: str, most: float = math.inf) -> Any:
 
     Raises UserError for another type, or a number that is not finite or larger than `most` in size.
     """
-    number = to_float(new)
-    if isinstance(old, bool):
-        if isinstance(new, bool):
-            return new
-        raise UserError(f"{path}={new!r}: must be true or false")
-    if isinstance(old, int):
-        if number is not None and number.is_integer():
-            return int(new)
-        raise UserError(f"{path}={new!r}: must be a whole number")
-    if isinstance(old, float):
-        if number is not None and math.isfinite(number):
-            if abs(number) > most:
-                raise UserError(f"{path}={new!r}: must be at most {most:.2g} in size")
-            return number
-        raise UserError(f"{path}={new!r}: must be a {'' if number is None else 'finite '}number")
-    if isinstance(old, str):
-        if isinstance(new, str):
-            return new
-        raise UserError(f"{path}={new!r}: must be a word")
     if isinstance(old, tuple | list):
         if not isinstance(new, tuple | list) or (old and len(new) != len(old)):
-            raise UserError(f"{path}={new!r}: must be a list of {len(old)}")
+            raise UserError(path, new, f"must be a list of {len(old)}")
         items = [coerce(old[i], item, f"{path}[{i}]", most) if old else item for i, item in enumerate(new)]
         return type(old)(items)
-    return new
+    if not isinstance(old, bool | int | float | str):
+        return new
+    value = scalar(type(old), new, path, finite=True)
+    if isinstance(old, float) and abs(value) > most:
+        raise UserError(path, new, f"must be at most {most:.2g} in size")
+    return value

@@ -1,0 +1,134 @@
+"""Settings as dataclasses: to plain values and back, each value checked by its annotation."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from robot_rl.errors import UserError, shown, suggest
+from robot_rl.settings.checks import to_float
+
+T = TypeVar("T")
+FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+"""The words of a flag on the command line."""
+RIGHT = {float: "a number", int: "a whole number", bool: "true or false", str: "a word"}
+SAMPLES = {int: "[128, 128]", float: "[0.5, 1.0]", str: "[actor]"}
+
+
+def to_dict(cfg: Any) -> dict[str, Any]:
+    """Return a configuration, with nested ones, as a dictionary that JSON and YAML can hold (tuples become lists)."""
+    return {field.name: _plain(getattr(cfg, field.name)) for field in dataclasses.fields(cfg)}
+
+
+def from_dict(cls: type[T], values: Mapping[str, Any], *, prefix: str = "") -> T:
+    """Build a configuration from a dictionary as made by `to_dict`; missing keys keep their defaults.
+
+    Raises UserError, with the dotted path `prefix`, for an unknown key (with the nearest one) or an invalid value.
+    """
+    hints = typing.get_type_hints(cls)
+    require_known(values, [field.name for field in dataclasses.fields(cls) if field.init], prefix)  # type: ignore[arg-type]
+    checked = {key: convert(hints[key], value, f"{prefix}{key}") for key, value in values.items()}
+    try:
+        return cls(**checked)
+    except UserError as error:
+        raise error if str(error).startswith(prefix) else UserError(f"{prefix}{error}") from None
+
+
+def require_known(names: Iterable[Any], known: Iterable[str], prefix: str = "") -> None:
+    """Raise UserError, with the nearest key, for a name that is no known key of the group `prefix`."""
+    known = list(known)
+    for name in names:
+        if name not in known:
+            raise UserError(f"unknown key '{prefix}{name}': {suggest(str(name), known)}")
+
+
+def convert(hint: Any, value: Any, name: str) -> Any:
+    """Return a plain value as the type of an annotation.
+
+    Raises:
+        UserError: It is of another type; the line begins with the setting's `name`.
+    """
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return None if value is None and type(None) in args else convert(_some(args), value, name)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        if isinstance(value, hint):
+            return value
+        if not isinstance(value, Mapping):
+            raise not_a_value(name, value, [field.name for field in dataclasses.fields(hint)])
+        return from_dict(hint, value, prefix=f"{name}.")
+    if origin in (tuple, list):
+        if isinstance(value, str) or not isinstance(value, (list, tuple)):
+            raise UserError(name, value, "must be a list", f"such as {_example(args[0], value)}")
+        return origin(convert(args[0], item, f"{name}[{i}]") for i, item in enumerate(value))
+    if origin is dict or hint is dict:
+        if not isinstance(value, Mapping):
+            raise UserError(name, value, "must be a mapping")
+        return dict(value)
+    if hint is str and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)  # A name or a time of digits alone.
+    return scalar(hint, value, name)
+
+
+def scalar(hint: Any, value: Any, name: str, *, finite: bool = False) -> Any:
+    """Return a plain value as a number, word or flag; raise UserError for another type, or one that is not `finite`."""
+    number = to_float(value)
+    if hint is float and number is not None:
+        if finite and not math.isfinite(number):
+            raise UserError(name, value, "must be a finite number")
+        return number
+    if hint is int and number is not None and number.is_integer():
+        return int(value)
+    if hint is Any or (hint in (bool, str) and isinstance(value, hint)):
+        return value
+    raise UserError(name, value, f"must be {RIGHT.get(hint, hint)}")
+
+
+def from_text(hint: Any, text: str, name: str) -> Any:
+    """Return the text of a command's option as the type of its field.
+
+    Raises:
+        UserError: The text is no value of that type; a number must be finite, and in digits from 0 to 9.
+    """
+    if isinstance(hint, types.UnionType):
+        hint = _some(typing.get_args(hint))
+    value: Any = text
+    if hint is bool:
+        value = FLAGS.get(text.lower(), text)
+    elif hint is not str and text.isascii():
+        with contextlib.suppress(ValueError):
+            value = hint(text)
+    return scalar(hint, value, name, finite=True)
+
+
+def not_a_value(name: str, value: Any, known: Iterable[str]) -> UserError:
+    """Return the error of a group of settings that is given one value."""
+    return UserError(name, value, "is a group", f"set one of {', '.join(f'{name}.{key}' for key in known)}")
+
+
+def _some(args: tuple[Any, ...]) -> Any:
+    """Return the type of an optional one."""
+    return next(part for part in args if part is not type(None))
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return to_dict(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return value
+
+
+def _example(hint: Any, value: Any) -> str:
+    """Return an example of a list of values of a type; of one such value, that value in brackets."""
+    if isinstance(value, str | float | int) and not isinstance(value, bool) and value != "":
+        with contextlib.suppress(UserError):
+            return shown([convert(hint, value, "")])
+    return SAMPLES.get(hint, "[...]")
