@@ -68,7 +68,6 @@ PARTS = {
     "overlap": Part(60, 20, "<= 0.9x the time of one after the other"),
     "mjlab": Part(120, 30, ">= 3x mjlab's"),
     "memory": Part(50, 20, ""),
-    "predicted": Part(70, 30, ""),
     "parity": Part(50, 20, "<= 1e-3 after a control step"),
     "tests": Part(300, 20, "all pass"),
 }

@@ -295,27 +295,6 @@ def _tensor_bytes(device: str) -> int:
     return 0 if device == "cpu" else torch.cuda.memory_allocated()
 
 
-def measure_predicted(sizes: Sizes, report: Report) -> None:
-    """Predict the time and the memory of go2_flat on this card, and measure the step for comparison."""
-    from robot_rl.experiment.settings import resolve_for_gpu
-    from robot_rl.gpu.cards import CARDS, get_card
-    from robot_rl.gpu.predict import predict
-
-    has_gpu, card = sizes.device != "cpu", get_card("h200")
-    if has_gpu:
-        title, memory = torch.cuda.get_device_name(), torch.cuda.get_device_properties(0).total_memory
-        name = title.lower().replace(" ", "")
-        fitting = [one for key, one in CARDS.items() if key in name and abs(one.memory / memory - 1.0) < 0.12]
-        if not fitting:
-            raise NotPossible(f"robot_rl.gpu.cards knows no {title} with {memory / 1e9:.0f} GB")
-        card = fitting[0]
-    changes = {} if has_gpu else {"ppo.epochs": 1, "num_steps": sizes.changes["num_steps"]}
-    found = predict(resolve_for_gpu({"task": "go2_flat", "num_envs": sizes.rollout, **changes}, "a prediction"), card)
-    step = f"a control step of {sizes.rollout} worlds on {card.title}: at least {1e3 * found.step_s:.2f} ms"
-    seen = f", measured {1e3 * found.measured['step_s']:.2f} ms" if found.measured else ""
-    report.save(f"{step}{seen}", prediction=found.as_dict())
-
-
 def measure_parity(sizes: Sizes, report: Report) -> None:
     """Step the same worlds by the device's engine and by MuJoCo on the CPU, and compare what comes out."""
     # With the few iterations of the task the solvers stop before they agree: 3e-3 apart on a CPU, converged 7e-7.

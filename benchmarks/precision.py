@@ -73,7 +73,7 @@ def run_one(task: str, flow: str, seed: int, words: dict[str, str]) -> dict[str,
             command("export", f"run={task}/{name}", f"root={root}", f"precision={after}", f"out={bundle}")
             command("eval", f"policy={bundle}", worlds, f"out={out}")
         else:
-            command("eval", f"run={task}/{name}", f"root={root}", "precision=false", worlds, f"out={out}")
+            command("eval", f"run={task}/{name}", f"root={root}", worlds, f"out={out}")
     found = json.loads(out.read_text())
     block = found.get("onnx") or found["torch"]
     rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]

@@ -100,7 +100,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 def shown(value: object) -> str:
-    """Return a value as a command line has it: null, true, [a, b], and text without quotes unless it looks like these."""
+    """Return a value as a command line has it: null, true, [a, b]; text in quotes if it looks like these."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, list | tuple):

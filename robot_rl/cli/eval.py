@@ -11,7 +11,6 @@ policy plays whole episodes, and their return and length are reported.
 """
 
 import contextlib
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +36,6 @@ class Options(PolicyOptions):
     form: str = option("both", "torch, onnx (what the robot runs) or both")
     seed: int | None = option(None, "seed of the worlds; by default one that no training uses", least=0, most=MAX_SEED)
     assets: str = option("", "of a run in Isaac Lab: where its USD files are now")
-    precision: str = option("auto", "compare with other precisions: true, false, or auto: runs that have one")
-    sensitivity: str = option("", "bf16, fp8 or int8: what it costs to compute each layer in it")
     out: str = option("", "file for the figures; of a run eval.json, or eval_<engine>.json, by default")
 
 
@@ -54,12 +51,13 @@ def run(arguments: Sequence[str]) -> int:
     options, changes = read(Options, arguments)
     if options.seconds is not None and not 0 < options.seconds <= 3600:
         raise UserError(f"seconds={options.seconds}: must be in (0, 3600]")
-    _check_words(options)
+    if options.form not in FORMS:
+        raise UserError(f"form={options.form}: must be one of {', '.join(FORMS)}")
     moved = {key: value for key in ("engine", "assets") if (value := getattr(options, key))}
     policy = options.find_policy(changes | moved)
     from robot_rl.evaluate import EVALUATION_SEED, write_evaluation
 
-    cfg, compares = policy.cfg, _compares(policy, options)
+    cfg = policy.cfg
     seed = EVALUATION_SEED if options.seed is None else options.seed
     how = EvaluationCfg(
         episodes=options.episodes, seed=seed, seconds=options.seconds, steps=options.steps, form=options.form
@@ -72,57 +70,10 @@ def run(arguments: Sequence[str]) -> int:
     if "engine" in result:
         result["trained_on"] = trained_on
     show(policy.name, result, options.episodes)
-    if compares:
-        result["precision"] = _compare_precisions(policy, options, how)
-        show_precisions(result["precision"])
     if out is not None:
         write_evaluation(out, result)
         print(out)
     return 0
-
-
-def _check_words(options: Options) -> None:
-    """Raise UserError for a word that is none of its option's."""
-    from robot_rl.settings.precision import PRECISIONS
-
-    if options.form not in FORMS:
-        raise UserError(f"form={options.form}: must be one of {', '.join(FORMS)}")
-    if options.precision not in ("auto", "true", "false"):
-        raise UserError(f"precision={options.precision}: must be auto, true or false; robot-rl export takes a format")
-    if options.sensitivity not in ("", *PRECISIONS[1:]):
-        raise UserError(f"sensitivity={options.sensitivity}: must be one of {', '.join(PRECISIONS[1:])}")
-
-
-def _compares(policy: "PolicySource", options: Options) -> bool:
-    """Return whether a run's policy is compared with itself in other precisions; raise UserError where it cannot be."""
-    is_asked = options.precision == "true" or bool(options.sensitivity)
-    if not is_asked and (options.precision == "false" or not policy.cfg.learner.precision.is_quantized):
-        return False
-    from robot_rl.experiment.mismatch import no_precision
-
-    bundle = f"policy={options.policy}: precisions are compared of runs; leave that out"
-    line = no_precision(policy.cfg) if policy.is_run else bundle
-    if is_asked and line:
-        raise UserError(line)
-    return not line and (is_asked or options.form != "onnx")
-
-
-def _compare_precisions(policy: "PolicySource", options: Options, how: Any) -> dict[str, Any]:
-    """Compare a run's policy with itself in other precisions."""
-    from robot_rl.experiment.mismatch import compare_precisions
-
-    def tell(line: str) -> None:
-        print(f"  {line} ...", file=sys.stderr, flush=True)
-
-    flows = options.precision != "false"
-    return compare_precisions(policy, how, flows=flows, sensitivity=options.sensitivity, tell=tell)
-
-
-def show_precisions(found: Mapping[str, Any]) -> None:
-    """Print the tables of a comparison of precisions, each under its title."""
-    for table in found["tables"]:
-        print(f"\n{table['title']}")
-        print_table(table["head"], table["rows"], right=range(1, len(table["head"])), least=TABLE_WIDTH)
 
 
 def _figures_file(policy: "PolicySource", options: Options, *, is_other: bool, is_changed: bool) -> Path | None:

@@ -16,31 +16,22 @@ hold, each with its line; the exit code is 1 where there is something.
 check=gradients compares the gradient of every term with finite differences, in states that random actions lead to, and
 shows what it flows to and what stands in for a value that only an engine knows; the exit code is 1 where one is wrong.
 An algorithm that learns through a model of the dynamics needs them.
-
-card= needs none either: it predicts, for a card, the bytes that each kernel of a control step must move and the least
-time that takes, the kernels of an iteration, the memory, and the largest number of worlds. Where there is a GPU, what
-is measured there stands beside it.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from robot_rl.cli.options import option, read
 from robot_rl.cli.table import print_table
 from robot_rl.errors import as_user_error
 from robot_rl.experiment.outputs import PROFILE, TRACE, check_optional
 
-if TYPE_CHECKING:
-    from robot_rl.gpu.predict import Prediction
-
 CHECKED_WORLDS = 64
 """Worlds of check=capture."""
 SHOWN_INPUTS = 4
 """Inputs of a term's gradient that check=gradients shows."""
-LISTED = 15
-"""Kernels that card= lists; the others are one line."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -53,7 +44,6 @@ class Options:
     check: str = option(
         "", "instead of the time, capture: what a CUDA graph could not hold, or gradients: of the terms"
     )
-    card: str = option("", "instead of the time, the least that is possible on a card, such as h200, rtx5090 or thor")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -70,14 +60,10 @@ def run(arguments: Sequence[str]) -> int:
     task = changes.pop("task", None)
     if task is None:
         raise missing_task()
-    if options.check or options.card:
-        wanted = {"task": task, **changes}
+    if options.check:
         if trace is not None:
-            raise UserError(f"trace={options.trace}: has no effect on check= and card=; leave it out")
-        if options.card:
-            _predict(options.card, wanted, out)
-            wanted.pop("num_envs", None)
-        return _check(options.check, wanted, out) if options.check else 0
+            raise UserError(f"trace={options.trace}: has no effect on check=; leave it out")
+        return _check(options.check, {"task": task, **changes}, out)
     tree = default_tree(str(task), str(changes.get("device", "auto")), str(changes.get("learner", "")))
     cfg = resolve_inputs(resolve(change(tree, changes)))
     env = cfg.make_env()
@@ -100,66 +86,6 @@ def run(arguments: Sequence[str]) -> int:
     for path in filter(None, (out, trace)):
         print(path)
     return 0
-
-
-def _predict(name: str, changes: Mapping[str, Any], out: Path | None) -> None:
-    """Print what a run must take on a card at least."""
-    from robot_rl.experiment.inputs import resolve_inputs
-    from robot_rl.experiment.settings import resolve_for_gpu
-    from robot_rl.files import write_json
-    from robot_rl.gpu.cards import get_card
-    from robot_rl.gpu.predict import predict
-
-    card = get_card(name)
-    cfg = resolve_inputs(resolve_for_gpu(changes, f"card={name}"))
-    prediction = predict(cfg, card)
-    show_prediction(prediction, str(cfg.reference))
-    if out is not None:
-        write_json(out, {"name": f"prediction {cfg.task.name}", **prediction.as_dict()})
-        print(out)
-
-
-def show_prediction(found: "Prediction", task: str) -> None:
-    """Print the kernels that move most, the least time of a step, the kernels of an iteration, and the memory."""
-    card, foot, measured = found.card, found.footprint, found.measured or {}
-    of_kernels: Mapping[str, float] = measured.get("kernels", {})
-    by_time = sorted(found.traffic, key=found.seconds, reverse=True)
-
-    def row(name: str, kernels: "Sequence[Any]") -> tuple[str, ...]:
-        moved = sum(one.read + one.written for one in kernels)
-        launches, seconds = sum(one.launches for one in kernels), sum(found.seconds(one) for one in kernels)
-        figures = [f"{launches:,.1f}", f"{moved:,.0f}", f"{1e6 * seconds:,.1f}"]
-        if measured:
-            figures.append(f"{1e6 * sum(of_kernels.get(one.name, 0.0) for one in kernels):,.1f}")
-        return (name, *figures)
-
-    rows = [row(one.name, [one]) for one in by_time[:LISTED]]
-    if rest := by_time[LISTED:]:
-        rows.append(row(f"{len(rest)} others", rest))
-    rows.append(row("all", by_time))
-    head = [f"{task}, {found.worlds:,} worlds on {card.title}", "launches", "bytes a world", "least us"]
-    print_table([*head, *(["measured us"] if measured else [])], rows, right=(1, 2, 3, 4), least=100)
-    use = found.use
-    print(
-        f"a world has {use.contacts:.1f} contacts, {use.rows:.0f} rows of constraints and {use.iterations:.1f} "
-        "iterations of the solver, with actions of zero"
-    )
-    print(
-        f"a control step: {1e3 * found.moving_s:.2f} ms to move its bytes at {card.bandwidth / 1e12:.2f} TB/s, "
-        f"{1e3 * found.step_s:.2f} ms with {found.launches:.0f} kernels of at least 2 us each: at most "
-        f"{found.worlds / found.step_s:,.0f} steps/s"
-        + (f"; measured {1e3 * measured['step_s']:.2f} ms" if measured else "")
-    )
-    kernels = found.num_steps * found.launches + foot.graphed_kernels + foot.other_kernels
-    print(
-        f"an iteration of {found.num_steps} steps: {kernels:,.0f} kernels, all but {foot.other_kernels} of them in "
-        f"{foot.replays} graphs"
-    )
-    print(
-        f"memory: {(foot.env_bytes + foot.learner_bytes) / 1e3:,.0f} kB a world ({foot.env_bytes / 1e3:,.0f} kB of it "
-        f"the simulation's), {found.memory / 1e9:.1f} GB in all; {card.memory / 1e9:.0f} GB have room for num_envs="
-        f"{found.largest}"
-    )
 
 
 def _check(what: str, changes: Mapping[str, Any], out: Path | None) -> int:

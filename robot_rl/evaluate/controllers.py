@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 ACTION_BOUND = 1e-4
 """Difference of actions that float32 itself may make between two programs; it never made as much."""
+TRACED = 32
+"""Worlds of which a `Tracer` keeps the observations."""
 Bound = Callable[..., Tensor]
 """Takes observations (N, D), of a policy with a memory its state, and how far other observations are (N, D) or None;
 returns how far their actions (N, A) may be off."""
@@ -48,6 +50,43 @@ class TorchController:
         """Reset the memory of the policy; the environment resets that of the observation."""
         if self._forget is not None:
             self._forget(done)
+
+
+class Tracer(TorchController):
+    """A run's policy on the CPU that keeps what it sees in the first worlds, on whatever device these are.
+
+    Attributes:
+        obs: The actor's observations (N, D) of each step.
+        begins: Where an episode begins (N,) bool at each step, and after the last one.
+    """
+
+    def __init__(self, policy: Any) -> None:
+        """Wrap a `robot_rl.learn.policy.Policy`."""
+        super().__init__(policy)
+        self._layout = policy.actor.layout
+        self.obs: list[Tensor] = []
+        self.begins: list[Tensor] = []
+
+    def act(self, env: Any, obs: Any) -> Tensor:
+        """Return actions (N, num_actions)."""
+        own = obs[:TRACED].to("cpu")
+        self.obs.append(self._layout.gather(own, torch.empty(own.batch_size[0], self._layout.size)))
+        return super().act(env, obs.to("cpu")).to(env.device)
+
+    def reset(self, done: Tensor) -> None:
+        """Reset the memory of the policy, and note where an episode begins."""
+        super().reset(done)
+        self.begins.append(done[:TRACED].to("cpu", copy=True))
+
+    def outputs(self, actor: Any) -> Tensor:
+        """Return the outputs (T N, P) of a policy's network at what was seen, a recurrent one with its own memory."""
+        if actor.memory is None:
+            return actor.step(actor.encode(torch.cat(self.obs)), None)[0]
+        state, found = torch.zeros(len(self.obs[0]), actor.state_size), []
+        for obs, begins in zip(self.obs, self.begins, strict=False):
+            out, state = actor.step(actor.encode(obs), state.masked_fill(begins[:, None], 0.0))
+            found.append(out)
+        return torch.cat(found)
 
 
 class BundleController:

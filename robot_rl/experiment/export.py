@@ -1,5 +1,7 @@
 """The policy bundle of a run."""
 
+import contextlib
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,9 @@ from robot_rl.experiment.run_dir import RunDir
 from robot_rl.experiment.settings import load
 from robot_rl.experiment.trust import named_code
 from robot_rl.sources.registry import refuse_unsupported
+
+TRACE_S = 5.0
+"""How long a policy is simulated to fit the grids of quantization after training [s]."""
 
 
 def export_run(
@@ -60,16 +65,30 @@ def quantized_later(cfg: Any, policy: Any, precision: str) -> Any:
     Raises:
         UserError: There is no such precision, or the policy has none.
     """
-    from robot_rl.evaluate import EVALUATION_SEED
-    from robot_rl.experiment.mismatch import no_precision, record_trace
+    from robot_rl.evaluate.controllers import TRACED, Tracer
+    from robot_rl.evaluate.rollout import EVALUATION_SEED, measure
     from robot_rl.learn.precision.conversion import in_precision
     from robot_rl.settings import PrecisionCfg, from_dict
 
     wanted = from_dict(PrecisionCfg, {"mode": precision}, prefix="precision.")
     if line := no_precision(cfg):
         raise UserError(line)
-    trace = record_trace(cfg, policy, EVALUATION_SEED + 1)
-    return in_precision(policy.actor, wanted, trace.outputs)
+    worlds = dataclasses.replace(cfg.worlds(), num_envs=TRACED, seed=EVALUATION_SEED + 1)
+    tracer = Tracer(policy)
+    with contextlib.closing(cfg.source.make_env(cfg.task, worlds)) as env:
+        measure(env, tracer, seconds=TRACE_S)
+    return in_precision(policy.actor, wanted, tracer.outputs)
+
+
+def no_precision(cfg: Any) -> str:
+    """Return why the policy of a run with these settings has no other precision; empty if it has."""
+    learner = cfg.learner
+    if cfg.source.name != "robot-rl":
+        return f"task={cfg.reference}: precisions are compared of robot-rl's own tasks; leave that out"
+    if not learner.quantizes or getattr(cfg.task, "robots", None):
+        which = f"learner={learner.name}" if not learner.quantizes else f"task={cfg.reference}: a team"
+        return f"{which}: its policy has no other precision; leave that out"
+    return ""
 
 
 def no_bundle(learner: Any) -> str:

@@ -260,8 +260,8 @@ class Watch(TorchDispatchMode):
 
 
 @contextmanager
-def without_cuda(make_graphed: Callable[..., Any] = lambda algorithm, device: None) -> Iterator[None]:
-    """Let code make generators of a GPU, and replace its CUDA graphs of an update, by none unless others are given."""
+def without_cuda() -> Iterator[None]:
+    """Let code make generators of a GPU, and replace its CUDA graphs of an update by none."""
 
     class Generator(torch.Generator):
         device = DEVICE
@@ -273,7 +273,7 @@ def without_cuda(make_graphed: Callable[..., Any] = lambda algorithm, device: No
 
     with (
         mock.patch.object(torch, "Generator", lambda device="cpu": made(device)),
-        mock.patch("robot_rl.learn.algorithms.ppo.ppo.make_graphed", make_graphed),
+        mock.patch("robot_rl.learn.algorithms.ppo.ppo.make_graphed", return_value=None),
         mock.patch("torch.optim.adam._device_dtype_check_for_fused"),
     ):
         yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -38,34 +38,11 @@ class Variant:
         return self.module.get_module_identifier(self.threads)
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """A launch that did not happen.
-
-    Attributes:
-        kernel: the kernel.
-        dim: threads by dimension.
-        arguments: inputs and outputs.
-        in_loop: it is in a loop that ends by a value of the device; such a loop is gone through once.
-    """
-
-    kernel: Any
-    dim: tuple[int, ...]
-    arguments: tuple[Any, ...]
-    in_loop: bool
-
-
-OnLaunch = Callable[[Launch], None]
-
-
-@dataclass(frozen=True, slots=True)
 class _Command:
-    """A recorded launch, which is only noted."""
-
-    note: Callable[[], None]
+    """A recorded launch, which does nothing."""
 
     def launch(self, stream: Any = None) -> None:
-        self.note()
+        pass
 
 
 class _NoCapture(contextlib.nullcontext[Any]):
@@ -78,42 +55,23 @@ class _NoCapture(contextlib.nullcontext[Any]):
 class _Launches:
     """Takes the place of Warp's launches, loops and branches; `variants` are what was launched."""
 
-    def __init__(self, on_launch: OnLaunch | None) -> None:
+    def __init__(self) -> None:
         self.variants: list[Variant] = []
         self._found: dict[tuple[int, int], Variant] = {}
-        self._on_launch, self._loops = on_launch, 0
 
     def launch(
-        self,
-        kernel: Any,
-        dim: Any,
-        inputs: Sequence[Any] = (),
-        outputs: Sequence[Any] = (),
-        *_: Any,
-        block_dim: int = DEFAULT_THREADS,
-        record_cmd: bool = False,
-        **__: Any,
+        self, kernel: Any, dim: Any, *_: Any, block_dim: int = DEFAULT_THREADS, record_cmd: bool = False, **__: Any
     ) -> Any:
-        """Note a launch, or record it."""
+        """Note a launch."""
         sizes = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
-
-        def run() -> None:
-            if self._on_launch is not None and 0 not in sizes:
-                self._on_launch(Launch(kernel, sizes, (*inputs, *outputs), self._loops > 0))
-
         if 0 not in sizes:  # Warp loads nothing for a launch without threads.
             self._note(kernel, block_dim)
-        if record_cmd:
-            return _Command(run)
-        run()
-        return None
+        return _Command() if record_cmd else None
 
     def capture_while(self, condition: Any, while_body: Callable[..., Any] | None = None, **arguments: Any) -> None:
         """Go through a loop once."""
         if while_body is not None:
-            self._loops += 1
             while_body(**{name: value for name, value in arguments.items() if name != "stream"})
-            self._loops -= 1
 
     def capture_if(
         self,
@@ -137,16 +95,13 @@ class _Launches:
 
 
 @contextmanager
-def collecting(on_launch: OnLaunch | None = None) -> Iterator[list[Variant]]:
+def collecting() -> Iterator[list[Variant]]:
     """Note every kernel instead of launching it; loops and branches on the device are gone through once.
-
-    Args:
-        on_launch: called with each launch of a kernel, of recorded ones when they are replayed.
 
     Yields:
         The variants, filled while the context lasts.
     """
-    launches = _Launches(on_launch)
+    launches = _Launches()
     replaced = {
         "launch": launches.launch,
         "launch_tiled": launches.launch,

@@ -67,7 +67,6 @@ def render_page(data: RunData) -> str:
         _header(data, task),
         _verdict(make_verdict(data)),
         _results(data),
-        _precisions(data),
         _bar(axes) if sections else "",
         _sections(sections),
         _config(data),
@@ -112,27 +111,6 @@ def _results(data: RunData) -> str:
     text = "The policy without exploration noise, in new worlds with random commands."
     body = f'<div class="pair"><div>{_evaluation(data)}</div><div>{_video(data)}</div></div>'
     return section("Evaluation", text, body, "evaluation")
-
-
-def _precisions(data: RunData) -> str:
-    """Return the tables of the policy in other precisions; empty where eval.json has none."""
-    found = (data.evaluation or {}).get("precision")
-    tables = found.get("tables") if isinstance(found, dict) else None
-    parts = []
-    for table in tables if isinstance(tables, list) else []:
-        if not isinstance(table, dict) or not all(isinstance(table.get(key), list) for key in ("head", "rows")):
-            continue
-        head = "".join(f'<th scope="col">{escape(str(cell))}</th>' for cell in table["head"])
-        body = ""
-        for row in filter(lambda row: isinstance(row, list) and row, table["rows"]):
-            cells = "".join(f"<td>{escape(str(cell))}</td>" for cell in row[1:])
-            body += f'<tr><th scope="row">{escape(str(row[0]))}</th>{cells}</tr>'
-        title = escape(str(table.get("title", "")))
-        parts.append(
-            f'<p class="under">{title}</p><div class="scroll"><table><thead><tr>{head}</tr></thead>'
-            f"<tbody>{body}</tbody></table></div>"
-        )
-    return section("Precision", "What is computed in which format, and what that changes.", "".join(parts), "precision")
 
 
 def _evaluation(data: RunData) -> str:

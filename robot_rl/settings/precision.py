@@ -21,8 +21,7 @@ class PrecisionCfg:
             export alike. "fp8" is e4m3; the parameters that the optimizer steps stay in float32.
         first: the layers that see the observations have it, too; false: they compute in float32.
         last: the layers that give actions and values have it, too.
-        keep: layers that compute in float32, by the names in the table of the run's layers: "actor.2", or with all
-            layers below a name "actor.memory".
+        keep: layers that compute in float32, by name: "actor.2", or with all layers below a name "actor.memory".
         rollout: another precision for rollouts than for the update, to measure what that costs; empty: the same.
     """
 

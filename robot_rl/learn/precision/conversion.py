@@ -145,22 +145,3 @@ def describe_layers(network: nn.Module, kind: str) -> str:
         parts.append(f"{', '.join(kept)} in fp32")
     acting = {layer.acting.name for layer in layers if layer.acting is not layer.format}
     return "; ".join(parts) + (f"; rollouts in {', '.join(sorted(acting))}" if acting else "")
-
-
-def table(network: nn.Module, kind: str) -> list[dict[str, Any]]:
-    """Return a row for each layer of a network: its name, shape, formats, step, and what computes it."""
-    rows = []
-    for layer in layers_of(network):
-        stepped = next((each for each in (layer.format, layer.acting) if each.has_step), None)
-        both = dict.fromkeys(describe(each, kind) for each in (layer.format, layer.acting))
-        rows.append(
-            {
-                "layer": layer.name,
-                "shape": list(layer.shape),
-                "precision": layer.format.name,
-                "rollout": layer.acting.name,
-                "step": None if stepped is None else float(layer.step_of(stepped)),
-                "computed": "; ".join(both),
-            }
-        )
-    return rows

@@ -1,7 +1,5 @@
-"""A run in less than float32 on the command line: train, resume, eval with its tables, export, and its report."""
+"""A run in less than float32 on the command line: train, resume, eval and export."""
 
-import contextlib
-import io
 import json
 
 import pytest
@@ -21,20 +19,6 @@ def run(root, tiny):
     assert main(words) == 0
     assert main(["resume", "run=int8", "max_iterations=4", f"root={root}"]) == 0
     return root / "cartpole" / "int8"
-
-
-@pytest.fixture(scope="module")
-def compared(run, root):
-    """What an evaluation of the flows and layers prints and writes."""
-    words = ["eval", "run=int8", f"root={root}", "episodes=6", "seconds=1", "sensitivity=int8"]
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        assert main(words) == 0
-    return out.getvalue(), json.loads((run / "eval.json").read_text())["precision"]
-
-
-def checkpoint(path):
-    sums = sorted(path.glob("checkpoints/*"))[-1] / "state.safetensors"
-    return sums.read_bytes()
 
 
 def test_training_says_what_is_rounded(root, tiny, capfd):
@@ -71,41 +55,9 @@ def test_another_precision_of_a_run_is_refused_without_a_hint_that_leads_nowhere
 
 
 @pytest.mark.long
-def test_an_evaluation_that_is_too_short_for_its_metric_has_none(run, root, tmp_path):
-    out = tmp_path / "short.json"
-    assert main(["eval", "run=int8", f"root={root}", "episodes=3", "seconds=0.1", "form=torch", f"out={out}"]) == 0
-    rows = json.loads(out.read_text())["precision"]["flows"]
-    assert all(row["return"]["mean"] is not None for row in rows)
-
-
-@pytest.mark.long
-def test_what_is_larger_by_being_better_is_worse_by_less(compared):
-    _, found = compared
-    plain = found["sensitivity"][0]
-    assert plain["metric"] == "upright"  # A score: the task is solved from below.
-    rows = {row["layer"]: row for row in found["sensitivity"]}
-    fp32 = rows["all"]["tracking"]["mean"] + rows["all"]["gap"]
-    assert fp32 == pytest.approx(plain["tracking"]["mean"] + plain["gap"], abs=1e-5)
-    table = found["tables"][-1]
-    assert table["head"][-2:] == ["upright", "worse by"]
-
-
-@pytest.mark.long
-def test_evaluation_compares_flows_and_layers_and_the_report_shows_it(run, root, compared):
-    out, found = compared
-    assert "torch and ONNX agree" in out
-    flows = {row["name"]: row for row in found["flows"]}
-    assert next(iter(flows)) == "int8 throughout"
-    own = flows["int8 throughout"]
-    assert own["log_ratio"] == 0.0
-    assert own["kl_onnx"] < 1e-4
-    mixed = flows["update bf16, rollouts int8"]
-    assert mixed["log_ratio"] > 0.0
-    assert {row["layer"] for row in found["sensitivity"]} == {"actor.0", "actor.1", "all"}
-    assert main(["report", "run=int8", f"root={root}"]) == 0
-    page = (run / "report.html").read_text()
-    assert "update bf16, rollouts int8" in page
-    assert "precision of each layer" in page
+def test_an_evaluation_compares_the_run_with_its_bundle(run, root, capfd):
+    assert main(["eval", "run=int8", f"root={root}", "episodes=6", "seconds=1"]) == 0
+    assert "torch and ONNX agree" in capfd.readouterr().out
 
 
 @pytest.mark.long
@@ -123,7 +75,7 @@ def test_quantization_after_training_needs_a_place_of_its_own(run, root, tmp_pat
     assert "precision=fp8: the run has int8; give out= for a bundle that differs from its own" in capfd.readouterr().err
     wrong = tmp_path / "wrong"
     assert main(["export", "run=int8", "precision=int9", f"root={root}", f"out={wrong}"]) == 2
-    assert "precision.mode=int9: must be one of fp32, bf16, fp8, int8; did you mean 'int8'" in capfd.readouterr().err
+    assert "precision.mode=int9: must be one of fp32, bf16, fp8, int8; did" in capfd.readouterr().err
     assert not wrong.exists()
     assert main(["export", "run=int8", "precision=fp8", f"root={root}", f"out={tmp_path / 'fp8'}"]) == 0
     assert "precision fp8" in capfd.readouterr().out
@@ -136,15 +88,12 @@ def test_quantization_after_training_needs_a_place_of_its_own(run, root, tmp_pat
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["train", "task=cartpole", "precision=int9"], "precision.mode=int9: must be one of fp32, bf16, fp8, int8; did you mean 'int8'"),
+        (
+            ["train", "task=cartpole", "precision=int9"],
+            "precision.mode=int9: must be one of fp32, bf16, fp8, int8; did",
+        ),
         (["train", "task=cartpole", "learner=flashsac", "precision=int8"], "precision=int8: learner=flashsac has netw"),
         (["train", "task=cartpole", "precision=int8", "precision.keep=[actor.9]", "num_envs=2"], "'actor.9' is no lay"),
-        (["eval", "precision=int8"], "precision=int8: must be auto, true or false"),
-        (["eval", "sensitivity=int9"], "sensitivity=int9: must be one of bf16, fp8, int8"),
-        (
-            ["eval", "policy=go2_flat", "precision=true"],
-            "policy=go2_flat: precisions are compared of runs; leave that out",
-        ),
         (["bench", "precision", "modes=int9"], "modes=int9: must be one of"),
         (
             ["bench", "precision", "modes=fp32"],

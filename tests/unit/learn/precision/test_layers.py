@@ -8,7 +8,7 @@ from torch import nn
 
 from robot_rl.errors import UserError
 from robot_rl.learn.networks.symmetry import reflect
-from robot_rl.learn.precision.conversion import acting, describe_layers, in_precision, layers_of, measure, table
+from robot_rl.learn.precision.conversion import acting, describe_layers, in_precision, layers_of, measure
 from robot_rl.learn.precision.formats import FP32, INT8
 from robot_rl.learn.precision.layer import QuantizedLayer
 from robot_rl.settings import PrecisionCfg
@@ -139,7 +139,6 @@ def test_layers_that_are_kept_compute_in_float32():
     first_and_last = make_actor("plain", "fp8", first=False, last=False)
     assert [layer.format.name for layer in layers_of(first_and_last)] == ["fp32", "fp8", "fp32"]
     assert describe_layers(first_and_last, "cpu").startswith("1 of 3 layers in fp8")
-    assert [row["layer"] for row in table(actor, "cpu")] == list(formats)
 
 
 def test_a_layer_that_there_is_not_is_no_layer_to_keep():
@@ -187,11 +186,3 @@ def test_no_worlds_give_no_rows(mode):
     with torch.no_grad():
         out, after = actor.step(actor.encode(torch.zeros(0, 47)), torch.zeros(0, actor.state_size))
     assert (out.shape[0], after.shape) == (0, (0, actor.state_size))
-
-
-def test_the_table_shows_the_step_of_rollouts():
-    actor = make_actor("plain", "fp32", rollout="int8")
-    rows = table(actor, "cpu")
-    assert [(row["precision"], row["rollout"]) for row in rows] == [("fp32", "int8")] * 3
-    assert all(row["step"] > 0 for row in rows)
-    assert all(row["computed"].startswith("float32; ") for row in rows)
