@@ -32,7 +32,8 @@ PRELOADED = (
     "mujoco.batch",
     "mujoco_warp",
     "rsl_rl.runners",
-    "hydra.main",
+    "hydra.core.override_parser.overrides_parser",
+    "omegaconf",
     "torch.utils.tensorboard.writer",
 )
 """Packages that commands import; none of them starts a thread. One that is not there is omitted."""

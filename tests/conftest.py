@@ -48,7 +48,8 @@ PRELOADED = (
     "mujoco.batch",
     "mujoco_warp",
     "rsl_rl.runners",
-    "hydra.main",
+    "hydra.core.override_parser.overrides_parser",
+    "omegaconf",
     "torch.utils.tensorboard.writer",
     "pytest",
 )

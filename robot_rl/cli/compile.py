@@ -41,7 +41,7 @@ class Options:
 
 def run(arguments: Sequence[str]) -> int:
     """Compile, print the table, and write the cache's description."""
-    from robot_rl.cli.hydra_app import missing_task
+    from robot_rl.cli.compose import missing_task
     from robot_rl.experiment.inputs import resolve_inputs
     from robot_rl.experiment.settings import resolve_for_gpu
     from robot_rl.gpu.chips import read_archs

@@ -48,7 +48,7 @@ class Options:
 
 def run(arguments: Sequence[str]) -> int:
     """Train for a few iterations, print the table and the advice, and write the figures."""
-    from robot_rl.cli.hydra_app import missing_task
+    from robot_rl.cli.compose import missing_task
     from robot_rl.errors import UserError
     from robot_rl.experiment.inputs import resolve_inputs
     from robot_rl.experiment.settings import change, default_tree, resolve

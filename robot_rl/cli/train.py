@@ -119,7 +119,7 @@ def _sources() -> list[TaskSource]:
 
 def run(arguments: Sequence[str]) -> int:
     """Train once, or for each job of a sweep; with a launcher, freeze the runs and let it start them."""
-    from robot_rl.cli.hydra_app import launch
+    from robot_rl.cli.compose import launch
     from robot_rl.cli.launching import read_launcher_words, read_sweeper_words
 
     words, search = read_sweeper_words(arguments)
@@ -149,7 +149,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _search(cfg: "SearchCfg", arguments: Sequence[str]) -> int:
     """Let Optuna choose the values of the settings that are swept, a run for each trial."""
-    from robot_rl.cli.hydra_app import check_words
+    from robot_rl.cli.compose import check_words
     from robot_rl.cli.launching import read_launcher_words
     from robot_rl.experiment.search import Search
     from robot_rl.experiment.settings import resolve

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from robot_rl.cli.hydra_app import launch
+from robot_rl.cli.compose import launch
 from robot_rl.errors import UserError
 from robot_rl.experiment import settings
 from robot_rl.experiment.run_dir import RunDir

@@ -1,30 +1,31 @@
-"""Parse the words of `robot-rl train` and compose, sweep and launch by Hydra; no DictConfig leaves this module.
+"""Read the words of `robot-rl train` by Hydra's grammar, and compose the settings of each run that they start.
 
-Hydra's configuration is built from the task: the primary config "train" chooses one from the group `task`, and each
-task's node holds the whole tree of `robot_rl.experiment.settings`. Errors that Hydra reports in many lines are found
-first, and refused is what Hydra accepts silently but not as it was meant: a setting that is given twice, a name that is
-read as a number, settings of Hydra's own.
+Each task has its whole tree of settings (`robot_rl.experiment.settings`); words change it, several values of a word
+sweep, and a value may name another setting as ${key}. Everything is checked before the first run starts, the last run
+of a sweep, too, and refused is what would be read in another way than it was meant: a setting that is given twice, a
+name that is read as a number.
 """
 
+from __future__ import annotations
+
 import itertools
-import os
-import re
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError, suggest
 from robot_rl.experiment.run_dir import check_run_id
 from robot_rl.experiment.settings import default_tree, refuse_other_learners, resolve
 from robot_rl.settings import tree as trees
-from robot_rl.settings.words import leaf_names, parse_word, refuse_addition, refuse_twice
+from robot_rl.settings.words import LEFT_OUT, leaf_names, parse_word, refuse_addition, refuse_twice
 from robot_rl.sources.registry import list_sources, source_of
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 MAX_SWEEP = 10_000
 FLAGS = {"--multirun": "-m", "--cfg": "-c", "--package": "-p", "--resolve": ""}
-"""Supported flags of Hydra, and their short forms."""
-PRINTED = ("job", "hydra", "all")
+"""The flags, as Hydra has them, and their short forms."""
 NAMES = ("root", "run_id", "init_from")
 """Settings with a name as their value, even where it looks like a number."""
 
@@ -40,19 +41,32 @@ def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any], gpus:
     Raises:
         UserError: An argument is no override, or names something that the task does not have.
     """
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
     flags, overrides, nodes = check_words(arguments, gpus)
     for override in overrides:
         if override.is_sweep_override() and override.is_interval_sweep():
             raise UserError(f"'{override.input_line}': an interval is for sweeper=optuna; write key=a,b,c")
-    with tempfile.TemporaryDirectory(prefix="robot-rl-") as folder:  # Hydra writes a file for every sweep.
-        _store(nodes, folder)
-        _run([*flags, *_with_options(overrides)], job)
+    for changes in _jobs(overrides):
+        name = str(changes.pop("task"))
+        optional = source_of(name).optional_keys(name) if LEFT_OUT in changes.values() else ()
+        try:
+            cfg = _compose(nodes[name], changes, optional)
+            if "--cfg" in flags:
+                _print(cfg, flags)
+                continue
+            tree = OmegaConf.to_container(cfg, resolve=True)
+        except OmegaConfBaseException as error:
+            line = str(error).partition("\n")[0] or type(error).__name__
+            raise UserError(f"{key}: {line}" if (key := getattr(error, "full_key", "")) else line) from error
+        job(tree)
 
 
 def check_words(
     arguments: Sequence[str], gpus: int | None = None
-) -> tuple[tuple[str, ...], tuple[Any, ...], dict[str, dict[str, Any]]]:
-    """Return Hydra's flags, its parsed overrides, and each task's tree of settings, after all checks; see `launch`."""
+) -> tuple[dict[str, str], tuple[Any, ...], dict[str, dict[str, Any]]]:
+    """Return the flags, its parsed overrides, and each task's tree of settings, after all checks; see `launch`."""
     flags, overrides = read_words(arguments)
     device, learner = _device(overrides), _learner(overrides)
     if not (names := _all_values(overrides, "task")):
@@ -75,34 +89,28 @@ def check_words(
 
 def _all_values(overrides: Sequence[Any], key: str) -> list[str]:
     """Return all values that overrides give a setting, as text."""
-    return [value for override in overrides if override.key_or_group == key for value in _values(override)]
+    return [str(value) for override in overrides if override.key_or_group == key for value in _values(override)]
 
 
-def _values(override: Any) -> list[str]:
-    """Return the value of an override, or all values of its sweep, as text."""
-    if override.is_sweep_override():
-        return [str(getattr(value, "text", value)) for value in _sweep(override)]
-    return [str(override.value())]
-
-
-def _sweep(override: Any) -> list[Any]:
-    """Return the values of a sweep; of an interval, which only a search goes through, its ends."""
+def _values(override: Any) -> list[Any]:
+    """Return the value of an override in a list, or all values of its sweep, or of an interval the ends."""
     from hydra.errors import HydraException
 
-    if override.is_interval_sweep():
+    if override.is_delete():
+        return [LEFT_OUT]
+    if not override.is_sweep_override():
+        return [override.value()]
+    if override.is_interval_sweep():  # Only a search goes through it.
         return [override.value().start, override.value().end]
     try:
-        values = list(itertools.islice(override.sweep_iterator(), MAX_SWEEP + 1))
+        texts = list(itertools.islice(override.sweep_string_iterator(), MAX_SWEEP + 1))
     except HydraException as error:
         raise UserError(f"'{override.input_line}': is no valid sweep ({error}); write key=a,b,c") from None
-    seen: set[str] = set()
-    for name in (str(getattr(value, "text", value)) for value in values):
-        if name in seen:
-            raise UserError(f"'{override.input_line}': {name} is given twice; the two runs would be the same")
-        seen.add(name)
-    if len(values) > MAX_SWEEP:
+    if len(texts) > MAX_SWEEP:
         raise UserError(f"'{override.input_line}': is a sweep of more than {MAX_SWEEP} values; split it")
-    return values
+    if twice := next((text for text, count in Counter(texts).items() if count > 1), None):
+        raise UserError(f"'{override.input_line}': {twice} is given twice; the two runs would be the same")
+    return [parse_word(f"{override.key_or_group}={text}").value() for text in texts]
 
 
 def missing_task() -> UserError:
@@ -112,21 +120,6 @@ def missing_task() -> UserError:
     from robot_rl_tasks.registry import list_tasks
 
     return UserError(f"task: is missing; write {', '.join(patterns)} or {last}; known: {', '.join(list_tasks())}")
-
-
-def _option(name: str) -> str:
-    """Return a task's name in Hydra's store: an environment's id may contain what a path or Hydra interprets."""
-    return re.sub(r"[^\w.-]", "-", name)
-
-
-def _with_options(overrides: Sequence[Any]) -> list[str]:
-    """Return the overrides with the nodes' names in place of the tasks' names."""
-    return [
-        f"task={','.join(_option(value) for value in _values(override))}"
-        if override.key_or_group == "task"
-        else override.input_line
-        for override in overrides
-    ]
 
 
 def _device(overrides: Sequence[Any]) -> str:
@@ -155,7 +148,7 @@ def _check_values(tree: dict[str, Any], overrides: Sequence[Any], gpus: int | No
     trees.override(tree, fixed)
     for override in mine:
         if override.is_sweep_override():
-            for value in _sweep(override):
+            for value in _values(override):
                 resolve(trees.override(tree, fixed | _plain({override.key_or_group: value})), gpus)
 
 
@@ -164,59 +157,35 @@ def _plain(dotted: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in dotted.items() if "${" not in str(value)}
 
 
-def _store(nodes: dict[str, dict[str, Any]], folder: str) -> None:
-    """Register the primary config and one node a task in Hydra's store; `folder` is for Hydra's own files."""
-    from hydra.core.config_store import ConfigStore
-
-    store = ConfigStore.instance()
-    hydra = {
-        "run": {"dir": "."},
-        "sweep": {"dir": folder, "subdir": "."},
-        "output_subdir": None,
-        "job": {"chdir": False, "name": "train"},
-    }
-    quiet = [{"override hydra/job_logging": "none"}, {"override hydra/hydra_logging": "none"}]
-    # A sweep over tasks is composed without them first: the other settings must be valid there, too.
-    defaults = ["_self_", {"task": _option(next(iter(nodes)))}, *quiet]
-    store.store(name="train", node={"defaults": defaults, "hydra": hydra})
-    for name, tree in nodes.items():
-        store.store(group="task", name=_option(name), package="_global_", node=tree)
+def _jobs(overrides: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """Yield what each run of a sweep sets, by dotted name; the last sweep given goes through its values first."""
+    each = [[(override.key_or_group, value) for value in _values(override)] for override in overrides]
+    yield from map(dict, itertools.product(*each))
 
 
-def _run(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> None:
-    """Call Hydra, which reads the command line from sys.argv."""
-    import hydra
-    from hydra.errors import HydraException
-    from omegaconf import DictConfig, OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
+def _compose(tree: Mapping[str, Any], changes: Mapping[str, Any], optional: Collection[str]) -> DictConfig:
+    """Return a tree with its changes, in which `${}` may name other settings."""
+    from omegaconf import OmegaConf
 
-    failures: list[Exception] = []
-
-    def task_function(cfg: DictConfig) -> None:
-        if failures:
-            return
-        try:
-            tree = OmegaConf.to_container(cfg, resolve=True)
-            assert isinstance(tree, dict)
-            job({str(key): value for key, value in tree.items()})
-        except Exception as error:
-            failures.append(error)  # Hydra would print lines of its own.
-
-    before, sys.argv = sys.argv, ["robot-rl train", *arguments]
-    # Hydra then passes errors on as they are, for the one place that turns them into exit codes.
-    os.environ["HYDRA_FULL_ERROR"] = "1"
-    try:
-        hydra.main(version_base="1.3", config_path=None, config_name="train")(task_function)()
-        if failures:
-            raise failures[0]
-    except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(str(error).partition("\n")[0] or type(error).__name__) from error
-    finally:
-        sys.argv = before
+    return OmegaConf.create(trees.override(tree, changes, optional))
 
 
-def read_words(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-    """Return Hydra's flags, which may be at any place, and its parsed overrides, in order.
+def _print(cfg: DictConfig, flags: Mapping[str, str]) -> None:
+    """Print the settings of a run, or a group of them, as --cfg, --package and --resolve say."""
+    from omegaconf import OmegaConf
+
+    if package := flags.get("--package", ""):
+        trees.require_key(cfg, package)
+        cfg = OmegaConf.select(cfg, package)
+    if not OmegaConf.is_config(cfg):
+        print(cfg)
+        return
+    head = f"# @package {package}\n" if package else ""
+    print(head + OmegaConf.to_yaml(cfg, resolve="--resolve" in flags), end="")
+
+
+def read_words(arguments: Sequence[str]) -> tuple[dict[str, str], tuple[Any, ...]]:
+    """Return the flags, by their long form with the value that some have, and the parsed overrides, in order.
 
     Raises:
         UserError: An argument is no override or no flag, a setting is given twice, or is one that has no effect.
@@ -236,7 +205,7 @@ def read_words(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[Any, ..
             _check_name(override)
     _check_sweep_of_one_run(overrides)
     refuse_twice((name, override.input_line) for override in overrides for name in _names(override))
-    return tuple(part for flag, value in flags.items() for part in ((flag, value) if value else (flag,))), overrides
+    return flags, overrides
 
 
 def _flags(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -254,8 +223,8 @@ def _flags(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
                 raise UserError(f"unknown option '{argument}': {hint}; settings are key=value")
             if name in ("--cfg", "--package"):
                 value = value if equals else next(rest, "")
-                if name == "--cfg" and value not in PRINTED:
-                    raise UserError(f"{flag} '{value}': must be one of {', '.join(PRINTED)}")
+                if name == "--cfg" and value != "job":
+                    raise UserError(f"{flag} '{value}': must be job, the settings of a run")
                 if not value:
                     raise UserError(f"{flag} '': must name a group of settings, such as ppo")
             flags[name] = value
