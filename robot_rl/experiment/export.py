@@ -32,8 +32,6 @@ def export_run(
     record = run_dir.read_config()
     refuse_unsupported(str(record["config"].get("task")), "export")
     cfg = load(run_dir, {"device": "cpu", "engine": "auto"}, trust=trust)
-    if line := no_bundle(cfg.learner):
-        raise UserError(line)
     policy = make_policy(run_dir.path, code=named_code(cfg.tree))
     actor = policy.actor
     if precision and precision != cfg.learner.precision.mode:
@@ -70,14 +68,6 @@ def quantized_later(cfg: Any, policy: Any, precision: str) -> Any:
         raise UserError(line)
     trace = record_trace(cfg, policy, EVALUATION_SEED + 1)
     return in_precision(policy.actor, wanted, trace.outputs)
-
-
-def no_bundle(learner: Any) -> str:
-    """Return why a learner's policy has no bundle; empty if it has."""
-    joins = getattr(learner, "joins", False)
-    return (
-        f"learner={learner.name}: its policy reads the signals of all robots, so that none can run it" if joins else ""
-    )
 
 
 def exported(run_dir: RunDir, *, trust: bool = False) -> Path:
