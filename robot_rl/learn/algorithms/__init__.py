@@ -14,7 +14,11 @@ from robot_rl.plugins import ALGORITHMS, describe_all, find_plugins, load
 
 SHARED = ("actor_groups", "critic_groups")
 """Presets of a task that suit any learner."""
-REPLACED = {"ippo": "learner=mappo view=own", "joint": "learner=mappo"}
+REPLACED = {
+    "happo": "learner=examples.happo:HAPPOLearnerCfg in a checkout",
+    "ippo": "learner=mappo view=own",
+    "joint": "learner=mappo",
+}
 """What to use instead of learners that were here."""
 
 

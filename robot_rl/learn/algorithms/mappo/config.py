@@ -89,10 +89,6 @@ class MAPPOLearnerCfg(PPOLearnerCfg):
             return PPOLearnerCfg.make_critic(self, dims, mirrors, generator)
         return importlib.import_module("robot_rl.learn.algorithms.mappo.mappo").make_world_critic(self, dims, generator)
 
-    def make_algorithm(self, context: Any) -> Any:
-        """Build the policies, the critic and the algorithm."""
-        return importlib.import_module("robot_rl.learn.algorithms.mappo.mappo").make_mappo(self, context)
-
 
 def _places(group: Sequence[str], agents: list[str]) -> list[int]:
     for name in group:
