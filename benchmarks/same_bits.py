@@ -94,7 +94,7 @@ CASES: dict[str, list[list[str]]] = {
         ["resume", "run=go2_pair_carry/a", "max_iterations=3"],
     ],
     "mappo": [["train", "task=go2_team", *TINY, "num_envs=4", "learner=mappo"]],
-    "happo": [["train", "task=go2_pair_carry", *TINY, "learner=happo"]],
+    "happo": [["train", "task=go2_pair_carry", *TINY, "learner=examples.happo:HAPPOLearnerCfg"]],
     "world_model": [["train", "task=cartpole", *SMALL, *WORLD_MODEL]],
     "world_model_go2": [["train", "task=go2_flat", *TINY, *WORLD_MODEL]],
     "flashsac": [["train", "task=cartpole", *SMALL, *FLASHSAC]],

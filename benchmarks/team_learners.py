@@ -1,6 +1,6 @@
 """How several learners of a team learn one task: the curves of their seeds, as one file and a plot.
 
-    for seed in 1 2 3; do robot-rl train task=go2_pair_carry learner=ippo seed=$seed root=compare/ippo; done
+    for seed in 1 2 3; do robot-rl train task=go2_pair_carry view=own seed=$seed root=compare/own; done
     python benchmarks/team_learners.py runs=compare task=go2_pair_carry out=benchmarks/team_learners.json
 
 Every folder in `runs=` is a root of runs, its name the name of the curve. A curve is the task's first metric, the mean

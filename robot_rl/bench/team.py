@@ -19,8 +19,7 @@ from robot_rl.bench.learner import compare
 from robot_rl.bench.result import make_result, seconds
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
-from robot_rl.learn.algorithms.mappo.mappo import MAPPO
-from robot_rl.learn.algorithms.ppo.ppo import make_networks
+from robot_rl.learn.algorithms.ppo.ppo import PPO, make_networks
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.rollout import make_rollout
 from robot_rl.settings import NetworkCfg
@@ -59,7 +58,7 @@ class EqualTeams:
         actor, critic = make_networks(cfg, dims, None, generator)
         rows = agents * worlds
         order = torch.Generator(device).manual_seed(seed)
-        self.ours = MAPPO(actor.to(device), critic.to(device), cfg.ppo, generator=order)
+        self.ours = PPO(actor.to(device), critic.to(device), cfg.ppo, generator=order)
         rollout = self.rollout = make_rollout(cfg.num_steps, rows, dims, device)
         for tensor in (rollout.actor_obs, rollout.critic_obs, rollout.reward, rollout.noise):
             tensor.copy_(torch.randn(tensor.shape, generator=generator))

@@ -120,8 +120,6 @@ def _show_table(name: str, result: Mapping[str, Any]) -> None:
     print_table(("metric", *kinds, "unit", "meaning"), rows, right=range(1, len(kinds) + 1), least=TABLE_WIDTH)
     if "team" in result:
         _show_team(result["team"], metrics)
-    if "without_onnx" in result:
-        print(f"without ONNX: {result['without_onnx']}")
     agreement = result.get("agreement")
     if agreement:
         verdict = "agree" if agreement["actions"] and agreement["metrics"] else "DO NOT AGREE"

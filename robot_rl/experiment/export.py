@@ -37,8 +37,6 @@ def export_run(
     record = run_dir.read_config()
     refuse_unsupported(str(record["config"].get("task")), "export")
     cfg = load(run_dir, {"device": "cpu", "engine": "auto"}, trust=trust)
-    if line := no_bundle(cfg.learner):
-        raise UserError(line)
     policy = make_policy(run_dir.path, code=named_code(cfg.tree))
     actor = policy.actor
     if precision and precision != cfg.learner.precision.mode:
@@ -89,14 +87,6 @@ def no_precision(cfg: Any) -> str:
         which = f"learner={learner.name}" if not learner.quantizes else f"task={cfg.reference}: a team"
         return f"{which}: its policy has no other precision; leave that out"
     return ""
-
-
-def no_bundle(learner: Any) -> str:
-    """Return why a learner's policy has no bundle; empty if it has."""
-    joins = getattr(learner, "joins", False)
-    return (
-        f"learner={learner.name}: its policy reads the signals of all robots, so that none can run it" if joins else ""
-    )
 
 
 def exported(run_dir: RunDir, *, trust: bool = False) -> Path:

@@ -50,25 +50,6 @@ class Policy:
             self._state.masked_fill_(done.to(self._state.device, torch.bool)[:, None], 0.0)
 
 
-class JointPolicy(Policy):
-    """The policy of all robots of a team at once: rows of robots in, rows of actions out."""
-
-    @torch.no_grad()
-    def __call__(self, obs: TensorDict) -> Tensor:
-        """Return actions without noise (N T, A) at observations of the T robots of N worlds."""
-        span = self.actor.layout.spans[0]
-        size = (span.stop - span.start) // obs[span.group].shape[-1]
-        worlds = obs.batch_size[0] // size
-        groups = {name.group: obs[name.group].reshape(worlds, -1) for name in self.actor.layout.spans}
-        action = super().__call__(TensorDict(groups, batch_size=[worlds]))
-        return action.reshape(obs.batch_size[0], -1)
-
-    def reset(self, done: Tensor | None = None) -> None:
-        """Clear the memory of all worlds if None; it has none that a single robot's end would clear."""
-        if done is None:
-            super().reset()
-
-
 def make_policy(
     run_dir: Path, checkpoint: Path | None = None, device: torch.device | str = "cpu", *, code: Collection[str] = ()
 ) -> Policy:
@@ -110,8 +91,7 @@ def build_policy(
         raise UserError(f"checkpoint {path}: no network fits its description ({error})") from error
     check_shapes(path, state, actor.state_dict())
     actor.load_state_dict(state)
-    kind = JointPolicy if getattr(cfg, "joins", False) else Policy
-    return kind(actor.to(device).eval(), meta, path)
+    return Policy(actor.to(device).eval(), meta, path)
 
 
 def _require_code(path: Path, learner: Mapping[str, Any], code: Collection[str]) -> None:

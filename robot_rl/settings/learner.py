@@ -62,8 +62,8 @@ class LearnerCfg:
         critic_groups: observation groups that the critic sees.
     """
 
-    presets: ClassVar[str] = ""
-    """The learner for which tasks' own presets (`Task.learner`) are meant, where this one takes them over."""
+    presets: ClassVar[tuple[str, ...]] = ()
+    """Learners whose presets of a task (`Task.learner`: "ppo"'s) this one takes over, the first that has some."""
     quantizes: ClassVar[bool] = False
     """Whether its networks have a form of less than float32 (`precision`)."""
     brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4}

@@ -162,22 +162,20 @@ class NativeSource(TaskSource):
     def evaluate(self, task: "Task", worlds: Worlds, policy: Any, cfg: EvaluationCfg) -> dict[str, Any]:
         """Evaluate the torch policy and its bundle side by side, an episode a world."""
         from robot_rl.evaluate import evaluate_run, evaluation_task
-        from robot_rl.experiment.export import no_bundle
 
         seconds = SECONDS if cfg.seconds is None else cfg.seconds
         if cfg.steps:
             raise UserError(f"steps={cfg.steps}: is for environments of Gymnasium and Isaac Lab; give seconds=")
         fresh = dataclasses.replace(worlds, num_envs=cfg.episodes, seed=cfg.seed)
         torch_policy = None if cfg.form == "onnx" else policy.torch_policy()
-        without = no_bundle(policy.cfg.learner) if policy.is_run and cfg.form == "both" else ""
-        exports = task.deployable and not without and (cfg.form != "torch" or not policy.is_run)
+        exports = task.deployable and (cfg.form != "torch" or not policy.is_run)
         bundle = policy.find_bundle() if exports else None
         return evaluate_run(
             functools.partial(self.make_env, evaluation_task(task), fresh),
             policy=torch_policy,
             bundle=bundle,
             seconds=seconds,
-        ) | {"engine": worlds.engine, **({"without_onnx": without} if without else {})}
+        ) | {"engine": worlds.engine}
 
     def film(self, task: "Task", worlds: Worlds, policy: Any, cfg: Any, write: Callable[[Iterator[Any]], Path]) -> Path:
         """Film a policy as MuJoCo draws it."""

@@ -274,7 +274,7 @@ def require_team_learner(learner: LearnerCfg, task: str, what: str, names: Seque
     """Raise UserError for a learner of one robot with a task of several; `what` they are, and their names."""
     if not getattr(learner, "is_team", False):
         line = f"trains 1 {what}, task={task} has {len(names)}: {', '.join(names)}"
-        raise UserError(f"learner={learner.name}: {line}; use learner=mappo, happo or ippo")
+        raise UserError(f"learner={learner.name}: {line}; use learner=mappo")
 
 
 def require_keys(tree: Mapping[str, Any], keys: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ PENDULUM = "task=isaac/Isaac-Pendulum-MARL-Direct"
         (("task=isaac/no_such_module:X",), "cannot import no_such_module; install it, or start where its file is"),
         (
             (PENDULUM, "assets=own", "num_envs=2", "learner=ppo"),
-            f"learner=ppo: trains 1 agent, {PENDULUM} has 2: cart, pendulum; use learner=mappo, happo or ippo",
+            f"learner=ppo: trains 1 agent, {PENDULUM} has 2: cart, pendulum; use learner=mappo",
         ),
         (
             (PENDULUM, "assets=own", "num_envs=2", "groups=[[cart,pole]]"),

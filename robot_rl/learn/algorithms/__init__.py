@@ -15,13 +15,21 @@ SHARED = ("actor_groups", "critic_groups")
 REGISTRY = Registry(
     ALGORITHMS, "learner", __name__, Path(__file__).parent, "*/__init__.py", lambda module: module.Learner
 )
+REPLACED = {
+    "happo": "learner=examples.happo:HAPPOLearnerCfg in a checkout",
+    "ippo": "learner=mappo view=own",
+    "joint": "learner=mappo",
+}
+"""What to use instead of learners that were here."""
 
 
 def get_learner(name: str) -> type[LearnerCfg]:
     """Return the settings' class of a learner: a folder's name here, an entry point's, or "module:Class".
 
-    Raises UserError if there is none with that name (the nearest is offered), or it cannot be imported.
+    Raises UserError if there is none with that name (the nearest is offered), it was removed, or it cannot be imported.
     """
+    if name in REPLACED and name not in REGISTRY.names():
+        raise UserError(f"learner={name}: was removed; use {REPLACED[name]}")
     found = REGISTRY.get(name)
     if not (isinstance(found, type) and issubclass(found, LearnerCfg)):
         raise UserError(f"learner={name}: is {found!r}, must be a subclass of robot_rl.settings.LearnerCfg")
@@ -31,11 +39,11 @@ def get_learner(name: str) -> type[LearnerCfg]:
 def preset_learner(name: str, presets: Mapping[str, Mapping[str, Any]]) -> LearnerCfg:
     """Return a learner's settings for a task before overrides, from the task's presets by learner.
 
-    A learner without presets takes those named in SHARED from "ppo". Raises UserError for an unknown learner, or
-    presets that do not fit it.
+    A learner without presets takes those of the first in its `presets` that has some, else those named in SHARED from
+    "ppo". Raises UserError for an unknown learner, or presets that do not fit it.
     """
     cls = get_learner(name)
-    mine = presets.get(name, presets.get(cls.presets) if cls.presets else None)
+    mine = next((presets[key] for key in (name, *cls.presets) if key in presets), None)
     if mine is None:
         mine = {key: value for key, value in presets.get("ppo", {}).items() if key in SHARED}
     return apply_overrides(read_learner({"name": name}), mine)

@@ -53,17 +53,15 @@ def learner_changes(agent: Any, groups: Mapping[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def team_changes(agent: Any, groups: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return changes of the settings of each team learner, for an environment of several agents.
+def team_changes(agent: Any, groups: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `learner_changes` for an environment of several agents, whose critic sees all of them.
 
     Args:
         agent: As of `learner_changes`.
         groups: Its observation groups: "policy", and "state" where the critic of all agents can have it.
     """
-    own = learner_changes(agent, {"policy": groups["policy"]}) | TEAM
-    central = own | {"critic_groups": ["state" if "state" in groups else "policy"]}
-    joint = {key: value for key, value in own.items() if key != "sharing"}
-    return {"mappo": central, "happo": central, "ippo": own, "joint": joint}
+    critic = {"critic_groups": ["state" if "state" in groups else "policy"]}
+    return learner_changes(agent, {"policy": groups["policy"]}) | TEAM | critic
 
 
 def action_clip(agent: Any) -> float | None:

@@ -53,10 +53,10 @@ of an environment of Isaac Lab:
         task = IsaacTask(name=name)
         cfg = task.load_cfg()
         agent, groups, is_team = task.load_agent(), task.observation_groups(cfg), bool(agents_of(cfg))
-        presets = team_changes(agent, groups) if is_team else {"ppo": learner_changes(agent, groups)}
+        learner, changes = ("mappo", team_changes) if is_team else ("ppo", learner_changes)
         num_envs = NUM_ENVS_CPU if device == "cpu" else int(cfg.scene.num_envs)
         own = {"physics": "auto", "presets": "", "assets": "", "action_clip": action_clip(agent), "env": {}}
-        return Defaults(presets=presets, settings=own, num_envs=num_envs, learner="mappo" if is_team else "ppo")
+        return Defaults(presets={learner: changes(agent, groups)}, settings=own, num_envs=num_envs, learner=learner)
 
     def resolve(self, tree: Mapping[str, Any], device: str) -> Resolved:
         """Return the environment with the tree's presets and settings."""

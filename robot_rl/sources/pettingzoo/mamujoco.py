@@ -89,9 +89,8 @@ of a robot that is divided among agents:
         own = self._native.defaults(SCENARIOS[scenario], device)
         found = {**own.presets["ppo"], **PRESET, **PRESETS.get(scenario, {})}
         found["max_iterations"] = -(-STEPS // (own.num_envs * found["num_steps"]))
-        presets: dict[str, dict[str, Any]] = dict.fromkeys(("mappo", "happo", "ippo"), found)
         settings = {"obsk": 1, **own.settings}
-        return Defaults(presets=presets, settings=settings, num_envs=own.num_envs, learner="mappo")
+        return Defaults(presets={"mappo": found}, settings=settings, num_envs=own.num_envs, learner="mappo")
 
     def resolve(self, tree: Mapping[str, Any], device: str) -> Resolved:
         """Return the robot's task with the tree's values, divided."""

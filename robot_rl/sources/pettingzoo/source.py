@@ -98,8 +98,8 @@ class ZooSource(ExternalSource):
     def defaults(self, name: str, device: str) -> Defaults:
         """Return the settings of an environment."""
         task = ZooTask(name=name)
-        presets = {learner: dict(PRESET) for learner in ("mappo", "happo", "ippo")}
-        return Defaults(presets=presets, settings={"env": task.defaults()}, num_envs=8, learner="mappo")
+        settings = {"env": task.defaults()}
+        return Defaults(presets={"mappo": dict(PRESET)}, settings=settings, num_envs=8, learner="mappo")
 
     def resolve(self, tree: Mapping[str, Any], device: str) -> Resolved:
         """Return the environment with the tree's arguments."""

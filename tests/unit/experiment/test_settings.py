@@ -58,7 +58,7 @@ def test_a_requested_gpu_that_is_missing_is_refused(monkeypatch):
         ("device", "gpu", "device=gpu: must be auto, cpu, cuda or cuda:<index>"),
         ("device", "cuda:x", "device=cuda:x: must be"),
         ("engine", "mujocco", "did you mean 'mujoco'?"),
-        ("learner", "ppp", "must be one of distill, flashsac, happo, ippo, joint, mappo, ppo, rsl_rl, world_model"),
+        ("learner", "ppp", "must be one of distill, flashsac, mappo, ppo, rsl_rl, world_model"),
         ("max_iterations", "many", "max_iterations=many: must be a whole number"),
         ("metrics.wandb", "yes", "metrics.wandb=yes: must be one of off, offline, online"),
         ("ppo.gamma", 1.5, "ppo.gamma=1.5: must be in"),

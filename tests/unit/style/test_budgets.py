@@ -1,4 +1,4 @@
-"""The style rules that no linter checks, applied to every module of the five packages."""
+"""The style rules that no linter checks, applied to every module of the five packages and the examples."""
 
 import ast
 import functools
@@ -14,6 +14,7 @@ PACKAGES = (
     "tasks/robot_rl_tasks",
     "sim_assets/robot_rl_assets",
     "deploy_jetson/robot_rl_deploy",
+    "examples",
 )
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 parse = functools.cache(ast.parse)  # Each rule looks at every module.

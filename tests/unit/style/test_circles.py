@@ -18,8 +18,6 @@ BY_STRINGS = {
     "robot_rl.settings",
     "robot_rl.learn.algorithms.distill.config",
     "robot_rl.learn.algorithms.flashsac.config",
-    "robot_rl.learn.algorithms.happo.config",
-    "robot_rl.learn.algorithms.joint.config",
     "robot_rl.learn.algorithms.mappo.config",
     "robot_rl.learn.algorithms.ppo.config",
     "robot_rl.learn.algorithms.world_model.config",

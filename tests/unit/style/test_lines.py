@@ -11,7 +11,7 @@ TABLE = Path(__file__).with_name("lines.toml")
 ENDINGS = {".py", ".cpp", ".h", ".pyi"}
 SPLIT = ("robot_rl", "envs/robot_rl_envs", "deploy_jetson", "tests")
 """Folders of which each folder inside has a row of its own."""
-WHOLE = ("tasks", "sim_assets", "benchmarks")
+WHOLE = ("tasks", "sim_assets", "benchmarks", "examples")
 SLACK = 100
 """How many lines a row may have to spare before it has to follow."""
 

@@ -13,9 +13,7 @@ from robot_rl.errors import UserError
 from robot_rl.evaluate import evaluate_run, evaluation_task
 from robot_rl.evaluate.bundle_folders import policies_in, team_bundles
 from robot_rl.evaluate.team_bundles import export_team
-from robot_rl.experiment.export import no_bundle
 from robot_rl.experiment.policies import find_task_name, one_bundle
-from robot_rl.learn.algorithms.joint.config import JointLearnerCfg
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
 from robot_rl.learn.dims import make_dims
 
@@ -81,8 +79,3 @@ def test_what_takes_one_bundle_says_which_there_are(pucks):
     assert one_bundle(folder / "p0") == folder / "p0"
     with pytest.raises(UserError, match=f"has a bundle for each policy of the team; name one: policy={folder}/p0"):
         one_bundle(folder)
-
-
-def test_a_policy_over_all_joints_has_none():
-    assert no_bundle(MAPPOLearnerCfg()) == ""
-    assert "learner=joint: its policy reads the signals of all robots" in no_bundle(JointLearnerCfg())

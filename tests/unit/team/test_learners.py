@@ -6,13 +6,15 @@ from robot_rl_envs.make import make_env
 from robot_rl_envs.task import Termination
 
 from robot_rl.errors import UserError
-from robot_rl.learn.algorithms import read_learner
+from robot_rl.learn.algorithms import preset_learner, read_learner
 from robot_rl.learn.networks.team import Members
 from robot_rl.learn.runner import make_runner
 from robot_rl.settings import apply_overrides
 from tests.unit.team.terms import number_is
 
 SMALL = {"actor.hidden": [8], "critic.hidden": [8], "num_steps": 6, "max_iterations": 2, "ppo.minibatches": 2}
+HAPPO = "examples.happo:HAPPOLearnerCfg"
+"""An algorithm from outside robot_rl."""
 
 
 @pytest.fixture
@@ -76,13 +78,12 @@ def test_a_minibatch_of_several_policies_has_whole_worlds(runner):
     assert torch.equal(rows.action, torch.cat((batch.action[15:18], batch.action[6:9])))
 
 
-@pytest.mark.parametrize("name", ["mappo", "happo", "ippo", "joint"])
+@pytest.mark.parametrize("name", ["mappo", HAPPO])
 def test_the_same_seed_gives_the_same_weights_and_a_resumed_run_is_the_run(runner, name, tmp_path):
-    sharing = {} if name == "joint" else {"sharing": "separate"}
-    one, two = runner(name, **sharing), runner(name, run_dir=tmp_path / "run", **sharing)
+    one, two = (runner(name, run_dir=path, sharing="separate") for path in (None, tmp_path / "run"))
     one.learn()
     two.learn(1)
-    third = runner(name, run_dir=tmp_path / "run", **sharing)
+    third = runner(name, run_dir=tmp_path / "run", sharing="separate")
     third.load(two.checkpoint)
     third.learn()
     for part, network in one.modules().items():
@@ -140,7 +141,7 @@ def test_what_a_robot_does_after_it_dropped_out_has_no_weight(runner, view):
 
 
 def test_happo_multiplies_by_what_the_policies_before_changed(runner):
-    training = runner("happo", **{"ppo.epochs": 2})
+    training = runner(HAPPO, **{"ppo.epochs": 2})
     algorithm = training.algorithm
     rollout = training.collect()
     batch = algorithm.make_batch(rollout)
@@ -159,7 +160,7 @@ def test_happo_multiplies_by_what_the_policies_before_changed(runner):
 
 
 def test_one_policy_moves_only_by_its_own_robots_samples(runner):
-    training = runner("happo")
+    training = runner(HAPPO)
     algorithm = training.algorithm
     rollout = training.collect()
     batch = algorithm.make_batch(rollout)
@@ -172,20 +173,25 @@ def test_one_policy_moves_only_by_its_own_robots_samples(runner):
     assert moved == [False, True, False]
 
 
+def test_what_builds_on_mappo_takes_the_presets_of_mappo_or_else_of_ppo():
+    presets = {"ppo": {"num_steps": 5}}
+    assert preset_learner(HAPPO, presets).num_steps == 5
+    assert preset_learner(HAPPO, presets | {"mappo": {"num_steps": 7}}).num_steps == 7
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "line"),
     [
         ("mappo", {"groups": [["p0"], ["p1"]]}, "groups: robot 'p2' is in 0 of the 2 groups; give it to one"),
         ("mappo", {"groups": [["p0", "p1"], ["p1", "p2"]]}, "groups: robot 'p1' is in 2 of the 2 groups; leave it"),
         ("mappo", {"groups": [["p0", "p1", "px"]]}, "groups: there is no robot 'px' among the 3 robots p0, p1, p2"),
-        ("happo", {"sharing": "role"}, "learner=happo: has 1 policy to improve in sequence, needs 2 or more"),
+        (HAPPO, {"sharing": "role"}, "learner=happo: has 1 policy to improve in sequence, needs 2 or more"),
         ("mappo", {"sharing": "alone"}, "sharing=alone: must be one of role, separate$"),
         ("mappo", {"sharing": "rol"}, r"sharing=rol: must be one of role, separate; did you mean 'role'\?"),
-        (
-            "ippo",
-            {"view": "world"},
-            "view=world: the critic of learner=ippo sees its own robot only; use learner=mappo",
-        ),
+        (HAPPO, {"overlap": True}, "overlap: true, but learner=.*HAPPOLearnerCfg cannot learn from an older policy's"),
+        ("happo", {}, "learner=happo: was removed; use learner=examples.happo:HAPPOLearnerCfg"),
+        ("ippo", {}, "learner=ippo: was removed; use learner=mappo view=own$"),
+        ("joint", {}, "learner=joint: was removed; use learner=mappo$"),
     ],
 )
 def test_bad_settings(runner, name, settings, line):

@@ -99,7 +99,7 @@ class FlashSACLearnerCfg(LearnerCfg):
         flashsac: the algorithm.
     """
 
-    presets: ClassVar[str] = ""
+    presets: ClassVar[tuple[str, ...]] = ()
     brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4, "flashsac.warm_up": 0, "flashsac.replay": 4096}
     uses_stale: ClassVar[bool] = True
 

@@ -27,11 +27,13 @@ class MAPPOLearnerCfg(PPOLearnerCfg):
         view: what the critic sees for the value of a robot: "world" (what is known of each robot, in one pass for all),
             "attention" (the same, with weights that do not depend on the number of robots), "others" (a pass for each
             robot, feature-pruned: its own part, that of each other robot in turn, and who it is), or "own" (only its
-            robot). Of the groups of `critic_groups`, "team" shows the others.
+            robot: independent PPO, de Witt et al. 2020, arXiv 2011.09533). Of the groups of `critic_groups`, "team"
+            shows the others.
         sharing: which robots have one policy: "role" (those of a role) or "separate" (each has its own).
         groups: the robots of each policy by name, instead of `sharing`, such as [[front, rear], [left]].
     """
 
+    presets: ClassVar[tuple[str, ...]] = ("mappo", "ppo")
     is_team: ClassVar[bool] = True
 
     name: str = "mappo"
@@ -86,10 +88,6 @@ class MAPPOLearnerCfg(PPOLearnerCfg):
         if self.view not in ("world", "attention"):
             return PPOLearnerCfg.make_critic(self, dims, mirrors, generator)
         return importlib.import_module("robot_rl.learn.algorithms.mappo.mappo").make_world_critic(self, dims, generator)
-
-    def make_algorithm(self, context: Any) -> Any:
-        """Build the policies, the critic and the algorithm."""
-        return importlib.import_module("robot_rl.learn.algorithms.mappo.mappo").make_mappo(self, context)
 
 
 def _places(group: Sequence[str], agents: list[str]) -> list[int]:

@@ -1,15 +1,15 @@
-"""Multi-agent PPO: PPO over rows of robots, with one policy or several and a critic that sees the team."""
+"""The networks of multi-agent PPO: one policy or several over rows of robots, and a critic that sees the team.
+
+The algorithm is `PPO`; minibatches of several policies consist of whole worlds.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 
-from robot_rl.learn.algorithm import Context
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
-from robot_rl.learn.algorithms.ppo.ppo import PPO, make_ppo
 from robot_rl.learn.dims import Dims, Mirrors
 from robot_rl.learn.networks.actor_critic import Actor, make_actor
 from robot_rl.learn.networks.team import AttentionCritic, Members, TeamActor, TeamCritic
@@ -47,12 +47,3 @@ def make_world_critic(cfg: MAPPOLearnerCfg, dims: Dims, generator: torch.Generat
     if cfg.precision.is_quantized:
         quantize(critic, cfg.precision, "critic")
     return critic
-
-
-class MAPPO(PPO):
-    """PPO over the robots of a team; minibatches of several policies consist of whole worlds."""
-
-
-def make_mappo(cfg: MAPPOLearnerCfg, context: Context, kind: Any = MAPPO) -> Any:
-    """Build the algorithm; errors are those of `make_actors`."""
-    return make_ppo(cfg, context, kind)

@@ -128,7 +128,7 @@ class PPOLearnerCfg(LearnerCfg):
             `robot_rl.learn.auxiliaries.auxiliary.Auxiliary`.
     """
 
-    presets: ClassVar[str] = "ppo"
+    presets: ClassVar[tuple[str, ...]] = ("ppo",)
     uses_stale: ClassVar[bool] = True
     brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4, "ppo.epochs": 1, "ppo.minibatches": 2}
     quantizes: ClassVar[bool] = True

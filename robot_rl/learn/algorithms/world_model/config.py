@@ -98,7 +98,7 @@ class WorldModelLearnerCfg(LearnerCfg):
         world_model: the algorithm.
     """
 
-    presets: ClassVar[str] = ""
+    presets: ClassVar[tuple[str, ...]] = ()
     sees_world: ClassVar[bool] = True
     uses_stale: ClassVar[bool] = True
     brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4, "world_model.replay": 4096, "world_model.policy_steps": 1}

@@ -8,8 +8,6 @@ import pytest
 import torch
 
 from robot_rl.errors import UserError
-from robot_rl.learn.algorithms.happo.config import HAPPOLearnerCfg
-from robot_rl.learn.algorithms.ippo.config import IPPOLearnerCfg
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.settings import apply_overrides
@@ -195,7 +193,7 @@ def test_agents_that_cannot_be_learned_are_refused(options, line):
 
 def test_a_learner_of_one_agent_is_refused_by_their_names():
     env, source, task = IsaacTeamEnv(Pair(), name="isaac/X"), IsaacLabSource(), IsaacTask(name="isaac/X")
-    line = "learner=ppo: trains 1 agent, task=isaac/X has 2: left, right; use learner=mappo, happo or ippo"
+    line = "learner=ppo: trains 1 agent, task=isaac/X has 2: left, right; use learner=mappo"
     with pytest.raises(UserError, match=line):
         source.check_learner(env, task, PPOLearnerCfg())
     source.check_learner(env, task, MAPPOLearnerCfg())
@@ -206,9 +204,7 @@ def test_the_critic_of_all_agents_sees_the_state_where_there_is_one():
     assert agents_of(cfg) == ("left", "right")
     groups = IsaacTask(name="isaac/X").observation_groups(cfg)
     changes = team_changes(None, groups)
-    central = [apply_overrides(kind(), changes[kind().name]) for kind in (MAPPOLearnerCfg, HAPPOLearnerCfg)]
-    assert [learner.critic_groups for learner in central] == [("state",), ("state",)]
-    own = apply_overrides(IPPOLearnerCfg(), changes["ippo"])
-    assert (own.actor_groups, own.critic_groups, own.sharing) == (("policy",), ("policy",), "separate")
+    learner = apply_overrides(MAPPOLearnerCfg(), changes)
+    assert (learner.actor_groups, learner.critic_groups, learner.sharing) == (("policy",), ("state",), "separate")
     cfg.state_space = 0
-    assert team_changes(None, IsaacTask(name="isaac/X").observation_groups(cfg))["mappo"]["critic_groups"] == ["policy"]
+    assert team_changes(None, IsaacTask(name="isaac/X").observation_groups(cfg))["critic_groups"] == ["policy"]

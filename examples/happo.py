@@ -1,30 +1,61 @@
-"""Heterogeneous-agent PPO (Zhong et al. 2024, arXiv 2304.09870, algorithm 4): the policies are improved in sequence.
+"""HAPPO: a team's policies, improved one after the other, each with regard to what the ones before it changed.
 
-Each policy's advantages are multiplied by the probability ratios of the robots whose policies were improved before it
-in the same iteration, so that the improvement of the team's return adds up. The ratios are those of whole updates, over
-the samples of one world and step.
+    robot-rl train task=go2_pair_carry learner=examples.happo:HAPPOLearnerCfg
+
+Heterogeneous-agent PPO (Zhong et al. 2024, arXiv 2304.09870, algorithm 4), an example of an algorithm from outside the
+project: its settings build on those of `learner=mappo`, its algorithm on `PPO`. Each policy's advantages are multiplied
+by the probability ratios of the robots whose policies were improved before it in the same iteration, so that the
+improvement of the team's return adds up. The ratios are those of whole updates, over the samples of one world and step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from robot_rl.errors import UserError
-from robot_rl.learn.algorithm import Context
-from robot_rl.learn.algorithms.happo.config import HAPPOLearnerCfg
-from robot_rl.learn.algorithms.mappo.mappo import MAPPO, make_mappo
-from robot_rl.learn.algorithms.ppo.ppo import adapt, policy_loss, probability_ratio
+from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
+from robot_rl.learn.algorithms.ppo.ppo import PPO, adapt, make_ppo, policy_loss, probability_ratio
 from robot_rl.learn.checkpoints.worlds import under
 from robot_rl.learn.networks.team import TeamActor
 from robot_rl.learn.optim import FlatAdam
 from robot_rl.learn.rollout import Batch, Rollout
+from robot_rl.settings.checks import check_choice
+
+ORDERS = ("random", "fixed")
 
 
-class HAPPO(MAPPO):
+@dataclass(kw_only=True, slots=True)
+class HAPPOLearnerCfg(MAPPOLearnerCfg):
+    """The settings: those of MAPPO, by default with a policy for each robot.
+
+    Attributes:
+        order: in which the policies are improved in an iteration: "random", drawn each time, or "fixed".
+    """
+
+    uses_stale: ClassVar[bool] = False
+
+    name: str = "happo"
+    sharing: str = "separate"
+    order: str = "random"
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        MAPPOLearnerCfg.__post_init__(self)
+        check_choice("order", self.order, ORDERS)
+
+    def make_algorithm(self, context: Any) -> Any:
+        """Build the policies, the critic and the algorithm; UserError for what it cannot be combined with."""
+        algorithm = make_ppo(self, context, HAPPO)
+        algorithm.order = self.order
+        return algorithm
+
+
+class HAPPO(PPO):
     """Improves several policies in sequence, and their critic.
 
     Attributes:
@@ -179,10 +210,3 @@ class HAPPO(MAPPO):
             order = torch.randperm(units, generator=self.generator, device=device)
             for start in range(0, size * self.cfg.minibatches, size):
                 step(order[start : start + size])
-
-
-def make_happo(cfg: HAPPOLearnerCfg, context: Context) -> HAPPO:
-    """Build the algorithm; errors are those of `make_actors`, and UserError for what it cannot be combined with."""
-    algorithm: HAPPO = make_mappo(cfg, context, HAPPO)
-    algorithm.order = cfg.order
-    return algorithm
