@@ -26,7 +26,7 @@ from words import read_words, run_script
 
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import good_checkpoint
-from robot_rl.learn.runner import make_runner
+from robot_rl.learn.runners import make_runner
 from robot_rl.machine import machine_facts, package_versions
 from robot_rl.settings import apply_overrides
 

@@ -83,7 +83,7 @@ def train_ours(
     Raises:
         UserError: fewer steps than one rollout.
     """
-    from robot_rl.learn.runner import make_runner
+    from robot_rl.learn.runners import make_runner
 
     env = make_env()
     rollout = env.num_envs * cfg.num_steps

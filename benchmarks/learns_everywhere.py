@@ -87,7 +87,7 @@ def train(task_name: str, seed: int, variant: dict[str, Any], settings: dict[str
     from robot_rl.learn.algorithms import preset_learner
     from robot_rl.learn.cpu import mlp as fused
     from robot_rl.learn.policy import make_policy
-    from robot_rl.learn.runner import make_runner
+    from robot_rl.learn.runners import make_runner
     from robot_rl.settings import apply_overrides
 
     if variant["products"] != "auto":

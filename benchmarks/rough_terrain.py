@@ -31,7 +31,7 @@ from robot_rl.files import write_json
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import load_checkpoint
 from robot_rl.learn.policy import make_policy
-from robot_rl.learn.runner import make_runner
+from robot_rl.learn.runners import make_runner
 from robot_rl.settings import apply_overrides
 
 SPEED, AWAY, SECONDS, TRIES = 0.8, 4.0, 10.0, 12

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from robot_rl.errors import UserError
+from robot_rl.learn.algorithm import Context
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, adapt, make_ppo, policy_loss, probability_ratio
 from robot_rl.learn.checkpoints.worlds import under
@@ -48,11 +49,12 @@ class HAPPOLearnerCfg(MAPPOLearnerCfg):
         MAPPOLearnerCfg.__post_init__(self)
         check_choice("order", self.order, ORDERS)
 
-    def make_algorithm(self, context: Any) -> Any:
-        """Build the policies, the critic and the algorithm; UserError for what it cannot be combined with."""
-        algorithm = make_ppo(self, context, HAPPO)
-        algorithm.order = self.order
-        return algorithm
+
+def make_algorithm(cfg: HAPPOLearnerCfg, context: Context) -> HAPPO:
+    """Build the policies, the critic and the algorithm; UserError for what it cannot be combined with."""
+    algorithm = make_ppo(cfg, context, HAPPO)
+    algorithm.order = cfg.order
+    return algorithm
 
 
 class HAPPO(PPO):

@@ -10,7 +10,7 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.learn.algorithms import get_learner
-from robot_rl.learn.runner import make_runner
+from robot_rl.learn.runners import make_runner
 from robot_rl.settings import apply_overrides
 
 WORLDS = 6

@@ -125,7 +125,7 @@ class Watch:
 
 def train(cfg: Any, goal: Goal, say: Callable[[str], None]) -> list[Point]:
     """Train a run (`robot_rl.experiment.settings.TrainCfg`) once, and return the policies that were looked at."""
-    from robot_rl.learn.runner import make_runner
+    from robot_rl.learn.runners import make_runner
     from robot_rl.learn.threads import use_threads
 
     use_threads(cfg.learner_threads, cfg.device)

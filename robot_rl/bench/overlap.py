@@ -16,7 +16,7 @@ from tensordict import TensorDict
 from robot_rl.bench.learner import DIMS, SIZES
 from robot_rl.bench.result import make_result
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
-from robot_rl.learn.runner import make_runner
+from robot_rl.learn.runners import make_runner
 from robot_rl.metrics.iteration import overlap_efficiency
 from robot_rl.settings import LearnerCfg, NetworkCfg
 

@@ -69,7 +69,7 @@ def run(arguments: Sequence[str]) -> int:
     env = cfg.make_env()
     try:
         from robot_rl.bench.iteration import profile_iterations
-        from robot_rl.learn.runner import make_runner
+        from robot_rl.learn.runners import make_runner
 
         with as_user_error():
             result = profile_iterations(

@@ -82,6 +82,7 @@ def _checkpoint(bundle: "Bundle", where: str) -> tuple[dict[str, "Tensor"], dict
     """Return the tensors and the description of a checkpoint with the bundle's policy, compared with its golden."""
     import torch
 
+    from robot_rl.learn.build import make_actor
     from robot_rl.learn.dims import Dims
 
     if bundle.contract.precision is not None:
@@ -94,7 +95,7 @@ def _checkpoint(bundle: "Bundle", where: str) -> tuple[dict[str, "Tensor"], dict
     width = layout.observation_size
     dims: dict[str, Any] = {"actor": width, "critic": width, "action": layout.action_size}
     dims |= {"actor_shapes": {"actor": [width]}, "critic_shapes": {"critic": [width]}}
-    actor = cfg.make_actor(Dims(**dims), None)
+    actor = make_actor(cfg, Dims(**dims), None)
     # The scale is 1 / (deviation + 0.01), and a checkpoint has the variance.
     parts["normalizer.var"] = (1.0 / parts.pop("normalizer.scale") - 0.01).clamp(min=0.0).square()
     actor.load_state_dict(parts, strict=False)

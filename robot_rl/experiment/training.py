@@ -195,7 +195,7 @@ def _learn(
     around: Surroundings = NOTHING,
 ) -> None:
     """Run the remaining iterations; the first process shows the progress and writes the metrics."""
-    from robot_rl.learn.runner import make_runner
+    from robot_rl.learn.runners import make_runner
     from robot_rl.metrics.writers import MetricsWriter
 
     env.quarantine_dir = run_dir.path / "quarantine"

@@ -29,7 +29,8 @@ from torch.utils._pytree import tree_flatten
 
 from robot_rl.errors import UserError
 from robot_rl.gpu.collect import collecting
-from robot_rl.learn.runner import make_runner
+from robot_rl.learn.build import find_maker
+from robot_rl.learn.runners import make_runner
 from robot_rl.settings import LearnerCfg, apply_overrides
 
 DEVICE = torch.device("meta")
@@ -99,7 +100,7 @@ def check_run(cfg: Any) -> list[Finding]:
         UserError: the learner has a loop of its own.
     """
     learner = watched_cfg(cfg.learner)
-    if hasattr(learner, "make_session"):
+    if find_maker(learner, "make_session"):
         raise UserError(f"learner={learner.name}: has a loop of its own; check=capture looks at robot-rl's")
     return check_capture(cfg.make_env, lambda env: make_runner(env, learner, seed=cfg.seed))
 

@@ -12,6 +12,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from robot_rl.errors import UserError
+from robot_rl.learn import build
 from robot_rl.learn.algorithms import learner_code, read_learner
 from robot_rl.learn.checkpoints.checkpoint import check_shapes, good_checkpoint, load_checkpoint
 from robot_rl.learn.checkpoints.description import need
@@ -86,7 +87,7 @@ def build_policy(
         UserError: They do not fit the description.
     """
     try:
-        actor: Actor = cfg.make_actor(Dims(**meta["dims"]), mirrors_from_meta(meta))
+        actor: Actor = build.make_actor(cfg, Dims(**meta["dims"]), mirrors_from_meta(meta))
     except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(f"checkpoint {path}: no network fits its description ({error})") from error
     check_shapes(path, state, actor.state_dict())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,11 +9,10 @@ import torch
 from rsl_rl.env import VecEnv
 from torch import Tensor, nn
 
-from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Algorithm, Context
+from robot_rl.learn.build import make_algorithm
 from robot_rl.learn.collector import Collector
 from robot_rl.learn.interrupt import StopRequest
-from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.rollout import Rollout
 from robot_rl.learn.session import Session
 from robot_rl.learn.timing import Stopwatch
@@ -34,7 +32,7 @@ class Runner(Session):
         context = Context(
             env=env, dims=self.dims, mirrors=self.mirrors, device=self.device, seed=self.seed, ranks=ranks
         )
-        self.algorithm: Algorithm = cfg.make_algorithm(context)
+        self.algorithm: Algorithm = make_algorithm(cfg, context)
         modules = [*self.algorithm.modules().values(), *self.algorithm.auxiliaries]
         ranks.broadcast_(tensor for module in modules for tensor in (*module.parameters(), *module.buffers()))
         self._watch = Stopwatch(self.device)
@@ -115,34 +113,3 @@ class Runner(Session):
 
     def _check(self, meta: Mapping[str, Any]) -> None:
         self.algorithm.check(meta)
-
-
-def runner_class(cfg: LearnerCfg) -> type[Runner]:
-    """Return the class that trains by a configuration."""
-    if not cfg.overlap:
-        return Runner
-    found: type[Runner] = importlib.import_module("robot_rl.learn.overlap").OverlappedRunner
-    return found
-
-
-def make_runner(env: VecEnv, cfg: LearnerCfg, **options: Any) -> Session:
-    """Build the session of a learner: a `Runner`, unless its configuration has a `make_session` with its own loop.
-
-    The options are run_dir, seed, observer, writer and ranks of `robot_rl.learn.session.Session`. Raises UserError for
-    several processes and a learner that trains in one.
-    """
-    make_remote: Any = getattr(env, "make_runner", None)
-    if make_remote is not None:
-        return make_remote(cfg, **options)
-    if cfg.staleness.max and not cfg.overlap:
-        raise UserError(
-            f"staleness.max={cfg.staleness.max}: has no effect where the learner simulates; give launcher=ray "
-            "roles.sim.count=<simulators>, or overlap=true"
-        )
-    make = getattr(cfg, "make_session", None)
-    if make is None:
-        return runner_class(cfg)(env, cfg, **options)
-    ranks: Ranks = options.pop("ranks", ALONE)
-    if ranks.size > 1:
-        raise UserError(f"learner={cfg.name}: trains in one process, these are {ranks.size}; use learner=ppo")
-    return make(env, **options)

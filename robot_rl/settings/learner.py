@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -62,6 +61,8 @@ class LearnerCfg:
         critic_groups: observation groups that the critic sees.
     """
 
+    implementation: ClassVar[str] = ""
+    """The module that builds from these settings (`robot_rl.learn.build`); empty: the class's own."""
     presets: ClassVar[tuple[str, ...]] = ()
     """Learners whose presets of a task (`Task.learner`: "ppo"'s) this one takes over, the first that has some."""
     quantizes: ClassVar[bool] = False
@@ -132,20 +133,6 @@ class LearnerCfg:
     def num_values(self, reward_groups: tuple[str, ...]) -> int:
         """Return the number of values of a state: one, for any groups of the environment's rewards."""
         return 1
-
-    def make_actor(self, dims: Any, mirrors: Any, generator: Any = None) -> Any:
-        """Build the policy's network on the CPU, for training as for the policy of a finished run.
-
-        Takes a `robot_rl.learn.dims.Dims`, the environment's mirrors (None: it has none) and the generator of the
-        weights, and returns a `robot_rl.learn.networks.actor_critic.Actor`.
-        """
-        return importlib.import_module("robot_rl.learn.networks.actor_critic").make_actor(
-            self, dims, mirrors, generator
-        )
-
-    def make_algorithm(self, context: Any) -> Any:
-        """Build the `robot_rl.learn.algorithm.Algorithm` for a `robot_rl.learn.algorithm.Context`."""
-        raise NotImplementedError(f"learner={self.name}: {type(self).__name__} has no make_algorithm")
 
     def _check_precision(self) -> None:
         """Check that the networks can have the precision."""

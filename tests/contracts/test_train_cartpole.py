@@ -11,7 +11,7 @@ from robot_rl_tasks.registry import get_task
 from robot_rl.evaluate import evaluate_run
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.policy import make_policy
-from robot_rl.learn.runner import make_runner
+from robot_rl.learn.runners import make_runner
 from robot_rl.settings import apply_overrides
 
 

@@ -12,7 +12,7 @@ from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearn
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
 from robot_rl.learn.overlap import StreamExecutor
-from robot_rl.learn.runner import make_runner
+from robot_rl.learn.runners import make_runner
 from robot_rl.settings import NetworkCfg
 
 pytestmark = [pytest.mark.gpu, pytest.mark.long]

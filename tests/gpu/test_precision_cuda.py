@@ -10,7 +10,7 @@ from robot_rl_tasks.registry import get_task
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.precision import kernels
 from robot_rl.learn.precision.formats import FP8, INT8
-from robot_rl.learn.runner import make_runner
+from robot_rl.learn.runners import make_runner
 from robot_rl.settings import NetworkCfg, PrecisionCfg
 
 pytestmark = [pytest.mark.gpu, pytest.mark.long]

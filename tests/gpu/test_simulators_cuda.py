@@ -10,7 +10,7 @@ from robot_rl_tasks.registry import get_task
 
 from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearnerCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
-from robot_rl.learn.runner import make_runner
+from robot_rl.learn.runners import make_runner
 from robot_rl.learn.simulators.pool import ThreadPool
 from robot_rl.learn.simulators.runner import RemoteWorlds
 from robot_rl.learn.simulators.simulator import Simulator

@@ -392,8 +392,6 @@ def make_critic(
     dims: Dims,
     mirrors: Mirrors | None,
     generator: torch.Generator | None = None,
-    *,
-    normalize_values: bool = False,
 ) -> Critic:
     """Build the value function on the CPU; errors are those of `make_actor`."""
     checked = checked_mirrors(cfg, dims, mirrors)
@@ -403,7 +401,7 @@ def make_critic(
             cfg.critic,
             num_values=dims.num_values,
             normalize=cfg.normalize_obs,
-            normalize_values=normalize_values,
+            normalize_values=getattr(cfg, "normalize_values", False),
             mirror=checked["critic"] if checked and cfg.symmetry == "network" else None,
             generator=generator,
         )

@@ -13,6 +13,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from robot_rl.errors import UserError
+from robot_rl.learn.build import find_maker
 from robot_rl.learn.checkpoints import worlds
 from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.rollout import Rollout
@@ -221,7 +222,7 @@ def refuse_unsuited(runner: Runner) -> None:
         raise UserError("overlap: true, but simulators apart never wait for the learner anyway; leave it out")
     if not all(hook.is_separable for hook in spec.hooks):
         raise UserError(f"learner={cfg.name}: an auxiliary objective acts in rollouts, which simulators cannot do")
-    if getattr(cfg, "make_session", None) is not None or getattr(cfg, "is_team", False):
+    if find_maker(cfg, "make_session") is not None or getattr(cfg, "is_team", False):
         raise UserError(f"learner={cfg.name}: cannot learn from simulators apart; use learner=ppo")
     if runner.algorithm.worlds() and not runner.algorithm.keeps_order:
         raise UserError(

@@ -21,7 +21,7 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, load_checkpoint, verify_checkpoint
 from robot_rl.learn.policy import make_policy
-from robot_rl.learn.runner import make_runner
+from robot_rl.learn.runners import make_runner
 from robot_rl.settings import apply_overrides
 
 FEW = limits(max_examples=max(1, limits().max_examples // 2))

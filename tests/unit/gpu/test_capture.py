@@ -14,7 +14,7 @@ from robot_rl.gpu.capture import ALLOCATION, BRANCH, NUMBER, SYNC, check_capture
 from robot_rl.learn.algorithms.ppo.ppo import PPO
 from robot_rl.learn.auxiliaries.motions import write_motion
 from robot_rl.learn.networks.actor_critic import Actor
-from robot_rl.learn.runner import make_runner
+from robot_rl.learn.runners import make_runner
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,8 @@ import contextlib
 from dataclasses import replace
 
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
-from robot_rl.learn.runner import Runner, make_runner
+from robot_rl.learn.runner import Runner
+from robot_rl.learn.runners import make_runner
 from robot_rl.learn.simulators.pool import ThreadPool
 from robot_rl.learn.simulators.runner import RemoteWorlds
 from robot_rl.learn.simulators.simulator import Simulator

@@ -10,7 +10,8 @@ from robot_rl.learn.auxiliaries.auxiliary import Auxiliary, RolloutHook
 from robot_rl.learn.auxiliaries.config import AmpCfg, ReferenceCfg, RndCfg
 from robot_rl.learn.auxiliaries.frozen import FrozenService
 from robot_rl.learn.auxiliaries.motions import write_motion
-from robot_rl.learn.runner import Runner, make_runner
+from robot_rl.learn.runner import Runner
+from robot_rl.learn.runners import make_runner
 from robot_rl.settings import MemoryCfg
 from tests.covering import chosen
 

@@ -14,7 +14,8 @@ from robot_rl.errors import Interrupted, UserError
 from robot_rl.learn.algorithms import get_learner
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
 from robot_rl.learn.overlap import OverlappedRunner
-from robot_rl.learn.runner import Runner, make_runner
+from robot_rl.learn.runner import Runner
+from robot_rl.learn.runners import make_runner
 from robot_rl.metrics.iteration import describe_overlap, overlap_efficiency
 from robot_rl.settings import MemoryCfg
 from tests.covering import chosen

@@ -21,6 +21,7 @@ import torch
 
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.algorithm import Algorithm
+from robot_rl.learn.build import make_actor
 from robot_rl.learn.optim import FlatAdam
 
 
@@ -35,14 +36,15 @@ class Reinforce(PPOLearnerCfg):
         if not 0.0 < self.step_size < 1.0:
             raise ValueError(f"step_size={self.step_size}: must lie in (0, 1)")
 
-    def make_algorithm(self, context):
-        return Gradient(self, context)
+
+def make_algorithm(cfg, context):
+    return Gradient(cfg, context)
 
 
 class Gradient(Algorithm):
     def __init__(self, cfg, context):
         generator = torch.Generator().manual_seed(context.seed)
-        self.actor = cfg.make_actor(context.dims, context.mirrors, generator).to(context.device)
+        self.actor = make_actor(cfg, context.dims, context.mirrors, generator).to(context.device)
         self.optimizer = FlatAdam([self.actor], cfg.step_size, 1.0, ranks=context.ranks)
 
     def modules(self):

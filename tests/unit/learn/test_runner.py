@@ -15,7 +15,8 @@ from robot_rl.learn.algorithms.rsl_rl.config import RslRlLearnerCfg
 from robot_rl.learn.algorithms.rsl_rl.runner import RslRlRunner
 from robot_rl.learn.checkpoints.checkpoint import list_checkpoints, load_checkpoint
 from robot_rl.learn.policy import make_policy
-from robot_rl.learn.runner import Runner, make_runner
+from robot_rl.learn.runner import Runner
+from robot_rl.learn.runners import make_runner
 from robot_rl.metrics.writers import read_metrics
 from robot_rl.settings import NetworkCfg
 from tests.covering import chosen

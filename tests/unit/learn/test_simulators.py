@@ -9,7 +9,8 @@ import torch
 
 from robot_rl.errors import Interrupted, UserError
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint, load_worlds
-from robot_rl.learn.runner import Runner, make_runner
+from robot_rl.learn.runner import Runner
+from robot_rl.learn.runners import make_runner
 from robot_rl.learn.simulators.pool import LostError, StoppedError, ThreadPool
 from robot_rl.learn.simulators.runner import RemoteWorlds
 from robot_rl.learn.simulators.simulator import Mailbox, Simulator

@@ -9,7 +9,7 @@ from tensordict import TensorDict
 
 from robot_rl.learn.algorithms import get_learner
 from robot_rl.learn.auxiliaries.motions import write_motion
-from robot_rl.learn.runner import make_runner
+from robot_rl.learn.runners import make_runner
 from robot_rl.settings import apply_overrides
 from tests.resuming import assert_same_run, in_two, learner
 

@@ -6,7 +6,7 @@ from robot_rl_tasks.registry import get_task
 
 from robot_rl.errors import UserError
 from robot_rl.learn.checkpoints.worlds import redistributed
-from robot_rl.learn.runner import make_runner
+from robot_rl.learn.runners import make_runner
 from tests.resuming import learner
 
 

@@ -8,7 +8,7 @@ from robot_rl_envs.task import Termination
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms import preset_learner, read_learner
 from robot_rl.learn.networks.team import Members
-from robot_rl.learn.runner import make_runner
+from robot_rl.learn.runners import make_runner
 from robot_rl.settings import apply_overrides
 from tests.unit.team.terms import number_is
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.settings.checks import check_range
@@ -47,11 +46,8 @@ class DistillLearnerCfg(PPOLearnerCfg):
         teacher: the policy to imitate.
     """
 
+    implementation: ClassVar[str] = "robot_rl.learn.algorithms.distill.distill"
     uses_stale: ClassVar[bool] = True
 
     name: str = "distill"
     teacher: TeacherCfg = field(default_factory=TeacherCfg)
-
-    def make_algorithm(self, context: Any) -> Any:
-        """Build actor, critic, teacher and the algorithm."""
-        return importlib.import_module("robot_rl.learn.algorithms.distill.distill").make_distill(self, context)

@@ -249,7 +249,7 @@ class Distill(PPO):
         return total, value_loss.detach()[None]
 
 
-def make_distill(cfg: DistillLearnerCfg, context: Context) -> Distill:
+def make_algorithm(cfg: DistillLearnerCfg, context: Context) -> Distill:
     """Build the algorithm for an environment; errors are those of `make_ppo` and `make_teacher`."""
     teacher = make_teacher(cfg, context.env, context.dims, context.device, seed=context.seed, ranks=context.ranks)
     return make_ppo(cfg, context, Distill, (teacher,))

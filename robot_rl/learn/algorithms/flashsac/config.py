@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -99,6 +98,7 @@ class FlashSACLearnerCfg(LearnerCfg):
         flashsac: the algorithm.
     """
 
+    implementation: ClassVar[str] = "robot_rl.learn.algorithms.flashsac.flashsac"
     presets: ClassVar[tuple[str, ...]] = ()
     brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4, "flashsac.warm_up": 0, "flashsac.replay": 4096}
     uses_stale: ClassVar[bool] = True
@@ -129,13 +129,3 @@ class FlashSACLearnerCfg(LearnerCfg):
     def acting(self, worlds: int) -> FlashSACLearnerCfg:
         """Return the settings without a replay memory, but for the least one."""
         return replace(self, flashsac=replace(self.flashsac, replay=(self.num_steps + 1) * worlds))
-
-    def make_actor(self, dims: Any, mirrors: Any, generator: Any = None) -> Any:
-        """Build the policy's network on the CPU."""
-        return importlib.import_module("robot_rl.learn.algorithms.flashsac.networks").make_policy_network(
-            self, dims, generator
-        )
-
-    def make_algorithm(self, context: Any) -> Any:
-        """Build networks, replay memory and the algorithm."""
-        return importlib.import_module("robot_rl.learn.algorithms.flashsac.flashsac").FlashSAC(self, context)

@@ -22,6 +22,7 @@ from robot_rl.learn.algorithm import Algorithm, Context, Snapshot, carry
 from robot_rl.learn.algorithms.flashsac.config import FlashSACLearnerCfg
 from robot_rl.learn.algorithms.flashsac.networks import Critics, FlashActor, project_target
 from robot_rl.learn.checkpoints.worlds import under
+from robot_rl.learn.dims import Dims, Mirrors
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.networks.symmetry import Mirror, reflect
@@ -450,3 +451,15 @@ def _moved(context: Context) -> dict[str, Mirror] | None:
     if context.mirrors is None:
         return None
     return {name: (perm.to(context.device), sign.to(context.device)) for name, (perm, sign) in context.mirrors.items()}
+
+
+def make_actor(
+    cfg: FlashSACLearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None
+) -> FlashActor:
+    """Build the policy's network on the CPU."""
+    return FlashActor(cfg, dims, generator)
+
+
+def make_algorithm(cfg: FlashSACLearnerCfg, context: Context) -> FlashSAC:
+    """Build networks, replay memory and the algorithm."""
+    return FlashSAC(cfg, context)

@@ -164,11 +164,6 @@ class FlashActor(Actor):
         self.eval()
 
 
-def make_policy_network(cfg: FlashSACLearnerCfg, dims: Dims, generator: torch.Generator | None = None) -> FlashActor:
-    """Build the policy on the CPU; arguments and errors are those of `FlashActor`."""
-    return FlashActor(cfg, dims, generator)
-
-
 class Critics(nn.Module):
     """Two distributions of the return of a state and an action, over `bins` values (Bellemare et al. 2017).
 

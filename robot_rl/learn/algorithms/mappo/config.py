@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -33,6 +32,7 @@ class MAPPOLearnerCfg(PPOLearnerCfg):
         groups: the robots of each policy by name, instead of `sharing`, such as [[front, rear], [left]].
     """
 
+    implementation: ClassVar[str] = "robot_rl.learn.algorithms.mappo.mappo"
     presets: ClassVar[tuple[str, ...]] = ("mappo", "ppo")
     is_team: ClassVar[bool] = True
 
@@ -76,18 +76,6 @@ class MAPPOLearnerCfg(PPOLearnerCfg):
                     f"and {first[1]} and {second[1]} actions; robots of one policy are alike"
                 )
         return found
-
-    def make_actor(self, dims: Any, mirrors: Any, generator: Any = None) -> Any:
-        """Build the policies on the CPU; see `LearnerCfg.make_actor`."""
-        return importlib.import_module("robot_rl.learn.algorithms.mappo.mappo").make_actors(
-            self, dims, mirrors, generator
-        )
-
-    def make_critic(self, dims: Any, mirrors: Any, generator: Any = None) -> Any:
-        """Build the value function on the CPU; see `PPOLearnerCfg.make_critic`."""
-        if self.view not in ("world", "attention"):
-            return PPOLearnerCfg.make_critic(self, dims, mirrors, generator)
-        return importlib.import_module("robot_rl.learn.algorithms.mappo.mappo").make_world_critic(self, dims, generator)
 
 
 def _places(group: Sequence[str], agents: list[str]) -> list[int]:

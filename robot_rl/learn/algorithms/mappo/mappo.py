@@ -10,31 +10,40 @@ from dataclasses import replace
 import torch
 
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
+from robot_rl.learn.algorithms.ppo.ppo import make_algorithm
 from robot_rl.learn.dims import Dims, Mirrors
-from robot_rl.learn.networks.actor_critic import Actor, make_actor
+from robot_rl.learn.networks import actor_critic
+from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.team import AttentionCritic, Members, TeamActor, TeamCritic
 from robot_rl.learn.precision.conversion import quantize
 
+__all__ = ["make_actor", "make_algorithm", "make_critic"]
 
-def make_actors(
+
+def make_actor(
     cfg: MAPPOLearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None
 ) -> Actor | TeamActor:
     """Build the policies on the CPU: an `Actor` where there is one, else a `TeamActor`.
 
-    Arguments and errors are those of `make_actor` and of `MAPPOLearnerCfg.policies`.
+    Arguments and errors are those of `build.make_actor` and of `MAPPOLearnerCfg.policies`.
     """
     policies = cfg.policies(dims)
     if len(policies) == 1:
-        return make_actor(cfg, dims, mirrors, generator)
+        return actor_critic.make_actor(cfg, dims, mirrors, generator)
     actors = []
     for places in policies.values():
         seen, driven = dims.role_sizes[dims.roles[places[0]]]
-        actors.append(make_actor(cfg, replace(dims, actor=seen, action=driven, actor_shapes={}), None, generator))
+        own = replace(dims, actor=seen, action=driven, actor_shapes={})
+        actors.append(actor_critic.make_actor(cfg, own, None, generator))
     return TeamActor(list(policies), actors, Members(list(policies.values())), dims.actor_layout)
 
 
-def make_world_critic(cfg: MAPPOLearnerCfg, dims: Dims, generator: torch.Generator | None = None) -> TeamCritic:
-    """Build the critic of all robots of a world on the CPU."""
+def make_critic(
+    cfg: MAPPOLearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None
+) -> Critic | TeamCritic:
+    """Build the critic on the CPU: of all robots of a world, or of the robot whose view it has."""
+    if cfg.view not in ("world", "attention"):
+        return actor_critic.make_critic(cfg, dims, mirrors, generator)
     kind = AttentionCritic if cfg.view == "attention" else TeamCritic
     critic = kind(
         dims.critic_layout,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -128,6 +127,7 @@ class PPOLearnerCfg(LearnerCfg):
             `robot_rl.learn.auxiliaries.auxiliary.Auxiliary`.
     """
 
+    implementation: ClassVar[str] = "robot_rl.learn.algorithms.ppo.ppo"
     presets: ClassVar[tuple[str, ...]] = ("ppo",)
     uses_stale: ClassVar[bool] = True
     brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4, "ppo.epochs": 1, "ppo.minibatches": 2}
@@ -170,13 +170,3 @@ class PPOLearnerCfg(LearnerCfg):
         if weights and len(weights) != len(reward_groups):
             raise UserError(f"reward_weights: {len(weights)} of them, must be {len(reward_groups)}")
         return len(reward_groups)
-
-    def make_critic(self, dims: Any, mirrors: Any, generator: Any = None) -> Any:
-        """Build the value function on the CPU; the arguments are those of `make_actor`."""
-        return importlib.import_module("robot_rl.learn.networks.actor_critic").make_critic(
-            self, dims, mirrors, generator, normalize_values=self.normalize_values
-        )
-
-    def make_algorithm(self, context: Any) -> Any:
-        """Build actor, critic and the algorithm."""
-        return importlib.import_module("robot_rl.learn.algorithms.ppo.ppo").make_ppo(self, context)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from robot_rl.errors import UserError
+from robot_rl.learn import build
 from robot_rl.learn.algorithm import Algorithm, Context
 from robot_rl.learn.algorithms.ppo.augment import AugmentSymmetry
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
@@ -497,9 +498,14 @@ ORDER = 2
 def make_networks(
     cfg: PPOLearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None
 ) -> tuple[Actor, Critic]:
-    """Build actor and critic on the CPU; arguments and errors are those of `make_actor`."""
-    actor = cfg.make_actor(dims, mirrors, generator)
-    return actor, cfg.make_critic(dims, mirrors, generator)
+    """Build actor and critic on the CPU; arguments and errors are those of `build.make_actor`."""
+    actor = build.make_actor(cfg, dims, mirrors, generator)
+    return actor, build.make_critic(cfg, dims, mirrors, generator)
+
+
+def make_algorithm(cfg: PPOLearnerCfg, context: Context) -> PPO:
+    """Build the algorithm for an environment; errors are those of `make_ppo`."""
+    return make_ppo(cfg, context)
 
 
 def make_ppo(cfg: PPOLearnerCfg, context: Context, kind: type[P] = PPO, first: tuple[Auxiliary, ...] = ()) -> P:

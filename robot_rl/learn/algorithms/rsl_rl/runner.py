@@ -311,3 +311,8 @@ class _Mirroring:
             parts = {name: torch.cat((obs[name], reflect(obs[name], mirror))) for name, mirror in self.groups.items()}
             both = TensorDict(parts, batch_size=[2 * obs.batch_size[0]])
         return both, None if actions is None else torch.cat((actions, reflect(actions, self.action)))
+
+
+def make_session(env: VecEnv, cfg: PPOLearnerCfg, **options: Any) -> RslRlRunner:
+    """Build rsl_rl's runner, which has its own loop; the options are those of `Session`."""
+    return RslRlRunner(env, cfg, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -98,6 +97,7 @@ class WorldModelLearnerCfg(LearnerCfg):
         world_model: the algorithm.
     """
 
+    implementation: ClassVar[str] = "robot_rl.learn.algorithms.world_model.world_model"
     presets: ClassVar[tuple[str, ...]] = ()
     sees_world: ClassVar[bool] = True
     uses_stale: ClassVar[bool] = True
@@ -123,7 +123,3 @@ class WorldModelLearnerCfg(LearnerCfg):
                 )
             if cfg.conv.groups:
                 raise UserError(f"{name}.conv.groups: learner=world_model has no encoders; use learner=ppo")
-
-    def make_algorithm(self, context: Any) -> Any:
-        """Build networks, replay memory and the algorithm."""
-        return importlib.import_module("robot_rl.learn.algorithms.world_model.world_model").WorldModel(self, context)

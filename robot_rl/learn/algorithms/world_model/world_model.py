@@ -22,7 +22,7 @@ from robot_rl.learn.algorithms.world_model.config import WorldModelLearnerCfg
 from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction, Sizes
 from robot_rl.learn.algorithms.world_model.steps import Steps, Views
 from robot_rl.learn.checkpoints.worlds import under
-from robot_rl.learn.networks.actor_critic import make_critic
+from robot_rl.learn.networks.actor_critic import make_actor, make_critic
 from robot_rl.learn.networks.layout import Mirror, join_mirrors
 from robot_rl.learn.optim import FlatAdam
 from robot_rl.learn.replay import make_replay
@@ -67,7 +67,7 @@ class WorldModel(Algorithm):
             raise UserError("learner=world_model: actions are choices, which have no gradient; use learner=ppo")
         self.cfg, self.ranks = own, context.ranks
         generator = torch.Generator().manual_seed(context.seed)
-        self.actor = cfg.make_actor(dims, context.mirrors, generator).to(device)
+        self.actor = make_actor(cfg, dims, context.mirrors, generator).to(device)
         self.critic = make_critic(cfg, dims, context.mirrors, generator).to(device)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
         self.imagination = _imagine(context.env, own.rows, own.horizon)
@@ -349,3 +349,8 @@ def _imagine(env: Any, rows: int, steps: int) -> Any:
         return env.imagine(rows, steps)
     except ValueError as error:
         raise UserError(f"learner=world_model: {error}; use learner=ppo or flashsac") from None
+
+
+def make_algorithm(cfg: WorldModelLearnerCfg, context: Context) -> WorldModel:
+    """Build networks, the learned world and the algorithm."""
+    return WorldModel(cfg, context)

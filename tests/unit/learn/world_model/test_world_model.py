@@ -16,7 +16,7 @@ from robot_rl.learn.algorithms.world_model.dynamics import ENDS, Dynamics, Predi
 from robot_rl.learn.algorithms.world_model.steps import ROW_CLIP, Steps, Views, _clip_rows
 from robot_rl.learn.algorithms.world_model.world_model import STATISTICS, _imagine
 from robot_rl.learn.ranks import ALONE
-from robot_rl.learn.runner import make_runner
+from robot_rl.learn.runners import make_runner
 from robot_rl.report.page import write_report
 from robot_rl.settings import NetworkCfg
 from tests.resuming import assert_same_run, in_two
