@@ -108,7 +108,7 @@ format: $(DEV)  ## put the code into shape
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(RUNTIME_DIR)/src/*.h $(RUNTIME_DIR)/src/*.cpp
 
-bench: bench-env bench-learner  ## every benchmark, each with its rival in the same run
+bench: bench-env bench-learner  ## the two benchmarks that the wheel has; the others are benchmarks/*.py
 
 bench-env: $(CORE)  ## environment steps against the bare physics
 	$(BIN)/robot-rl bench env task=$(TASK) num_envs=1024

@@ -12,15 +12,16 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from harness import in_turn, median_ratio, seconds
 from robot_rl_assets.robot import Joint, Robot
 from robot_rl_envs.actuation.actuator_net import save_actuator_net
 from robot_rl_envs.actuation.actuators import Actuator, ActuatorNet, DcMotor, ExplicitPd, PositionPd
+from robot_rl_envs.env import Env
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import observations, rewards
 from robot_rl_envs.task import Actions, Observation, ObservationGroup, Reward, Sim, Task
@@ -88,19 +89,15 @@ def cost(num_envs: int, rounds: int) -> None:
         for name, actuator in kinds.items()
     }
     actions = 0.3 * torch.randn(BLOCK_STEPS, num_envs, 12, generator=torch.Generator().manual_seed(0))
-    taken: dict[str, list[float]] = {name: [] for name in kinds}
-    for _ in range(rounds + 1):
-        for name, env in envs.items():
-            start = time.perf_counter()
-            for action in actions:
-                env.step(action)
-            taken[name].append(time.perf_counter() - start)
-    base = np.array(taken["PositionPd"][1:])
+
+    def block(env: Env) -> float:
+        return seconds(lambda: [env.step(action) for action in actions])
+
+    taken = in_turn(envs, lambda: map(block, envs.values()), rounds)
     print("| actuator | control steps/s | of the native servo's |\n|---|---|---|")
-    for name in kinds:
-        seconds = np.array(taken[name][1:])
-        ratio = np.median(base / seconds)
-        print(f"| {name} | {num_envs * BLOCK_STEPS / np.median(seconds):,.0f} | {ratio:.2f} |")
+    for name, times in taken.items():
+        ratio = median_ratio(taken["PositionPd"], times)
+        print(f"| {name} | {num_envs * BLOCK_STEPS / np.median(times):,.0f} | {ratio:.2f} |")
 
 
 def rig(actuator: Actuator, num_envs: int = 1) -> Any:

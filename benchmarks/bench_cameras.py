@@ -10,14 +10,13 @@ CPU time is that of all threads of the process, and less sensitive to what else 
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import mujoco
 import numpy as np
 import warp as wp
+from harness import in_turn, make_result, timed, write
 from robot_rl_assets.registry import get_robot
 from robot_rl_envs.cameras import Camera, ImageGroup
 from robot_rl_envs.cameras.sensor import CameraSensor
@@ -25,9 +24,6 @@ from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.task import Actions, Sim
 from robot_rl_envs.terrain import PRESETS, build_terrain
 from words import read_words, run_script
-
-from robot_rl.bench.result import make_result
-from robot_rl.files import write_json
 
 SIZES = ((64, 48), (32, 24))
 KINDS = ("depth", "rgb")
@@ -95,13 +91,6 @@ def gl_pass(sensor: CameraSensor, qpos: np.ndarray) -> Callable[[], None]:
     return run
 
 
-def timed(work: Callable[[], None]) -> tuple[float, float]:
-    """Wall time and CPU time of all threads [s]."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    work()
-    return time.perf_counter() - wall, time.process_time() - cpu
-
-
 def measure(worlds: int, repeats: int) -> tuple[dict[str, list[float]], dict[str, float]]:
     """Images a second by who, one value a repeat; and the median CPU time an image [ms]."""
     passes: dict[str, tuple[Callable[[], None], int]] = {}
@@ -115,15 +104,10 @@ def measure(worlds: int, repeats: int) -> tuple[dict[str, list[float]], dict[str
                 for threads, sensor in sensors.items():
                     passes[f"{name}, {threads} threads"] = (sensor.update, worlds)
                 passes[f"{name}, OpenGL"] = (gl_pass(sensors[1], qpos), min(worlds, GL_WORLDS))
-    rows: dict[str, list[float]] = {who: [] for who in passes}
-    cpu: dict[str, list[float]] = {who: [] for who in passes}
-    for repeat in range(repeats + 1):
-        for who, (work, images) in passes.items():
-            wall, spent = timed(work)
-            if repeat:
-                rows[who].append(images / wall)
-                cpu[who].append(1e3 * spent / images)
-    return rows, {who: statistics.median(values) for who, values in cpu.items()}
+    found = in_turn(passes, lambda: [timed(work) for work, _ in passes.values()], repeats)
+    rows = {who: [passes[who][1] / wall for wall, _ in times] for who, times in found.items()}
+    spent = {who: [1e3 * cpu / passes[who][1] for _, cpu in times] for who, times in found.items()}
+    return rows, {who: statistics.median(values) for who, values in spent.items()}
 
 
 def main(arguments: list[str]) -> None:
@@ -134,8 +118,7 @@ def main(arguments: list[str]) -> None:
     result = make_result("camera images on a CPU", rows, unit="images/s", notes=notes)
     for row in result["rows"]:
         print(f"{row['who']:44s} {row['value']:8.0f} images/s   {cpu[row['who']]:7.3f} ms CPU an image")
-    if options["out"]:
-        write_json(Path(options["out"]), result)
+    write(options["out"], result)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ import os
 import random
 import re
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -27,11 +26,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from harness import facts, medians, write
 from words import read_words, run_script
 
 from robot_rl.errors import UserError
-from robot_rl.files import write_json
-from robot_rl.machine import machine_facts, package_versions
 
 KNOWN = {"runs": "3000", "rows": "300", "rounds": "3", "out": ""}
 GAMMAS, RATES, ENTROPIES = (0.97, 0.98, 0.99), (3e-4, 1e-3, 2e-3), (0.0, 0.005)
@@ -194,11 +192,8 @@ def main(arguments: list[str]) -> None:
         size = sum(path.stat().st_size for path in root.glob("*/*/metrics.jsonl"))
         cold = over_http(root, cache, count)
         rounds = [over_http(root, cache, count) | in_browser(root, cache, count) for _ in range(int(given["rounds"]))]
-    warm = {key: statistics.median(one[key] for one in rounds) for key in rounds[0]}
-    result = {
-        "name": "thousands of runs on the board",
-        "machine": machine_facts(),
-        "versions": package_versions(),
+    warm = medians(rounds)
+    result = facts("thousands of runs on the board") | {
         "load": os.getloadavg()[0],
         "runs": count,
         "rows_of_each": rows,
@@ -210,9 +205,7 @@ def main(arguments: list[str]) -> None:
     for kind, values in (("cold", cold), ("warm", warm)):
         for key, value in values.items():
             print(f"{kind} {key:<20}{value:8.3f}")
-    if given["out"]:
-        write_json(Path(given["out"]), result)
-        print(given["out"])
+    write(given["out"], result)
 
 
 if __name__ == "__main__":

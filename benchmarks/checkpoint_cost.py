@@ -15,11 +15,11 @@ import json
 import os
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from harness import facts, timed, write
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 from words import read_words, run_script
@@ -27,7 +27,6 @@ from words import read_words, run_script
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import good_checkpoint
 from robot_rl.learn.runners import make_runner
-from robot_rl.machine import machine_facts, package_versions
 from robot_rl.settings import apply_overrides
 
 KNOWN = {"task": "go2_flat", "worlds": "4096", "iterations": "6", "device": "cpu", "out": ""}
@@ -35,14 +34,9 @@ ITERATIONS_LEFT_OUT = 2
 """The first iterations compile and touch their memory for the first time."""
 
 
-def timed(work: Callable[[], Any], times: int) -> tuple[float, float]:
+def median_times(work: Callable[[], Any], times: int) -> tuple[float, float]:
     """Return the medians of seconds passed and of the processor's seconds of a call."""
-    walls, cpus = [], []
-    for _ in range(times):
-        wall, cpu = time.perf_counter(), time.process_time()
-        work()
-        walls.append(time.perf_counter() - wall)
-        cpus.append(time.process_time() - cpu)
+    walls, cpus = zip(*(timed(work) for _ in range(times)), strict=True)
     return statistics.median(walls), statistics.median(cpus)
 
 
@@ -58,10 +52,10 @@ def measure(name: str, worlds: int, iterations: int, device: str, run_dir: Path)
     late = rows[ITERATIONS_LEFT_OUT - 1 :]
     still = [row["perf/save_s"] for row in late[1:]]
     took = [b["time_s"] - a["time_s"] - b["perf/save_s"] for a, b in itertools.pairwise(late)]
-    durable_s, cpu_s = timed(runner.save, 10)
-    find_s, _ = timed(lambda: good_checkpoint(run_dir), 5)
+    durable_s, cpu_s = median_times(runner.save, 10)
+    find_s, _ = median_times(lambda: good_checkpoint(run_dir), 5)
     newest = good_checkpoint(run_dir)
-    load_s, _ = timed(lambda: runner.load(newest), 5)
+    load_s, _ = median_times(lambda: runner.load(newest), 5)
     size = {path.name: path.stat().st_size for path in sorted(newest.iterdir())}
     env.close()
     interval, iteration_s, still_s = PPOLearnerCfg().save_interval, statistics.median(took), statistics.median(still)
@@ -90,11 +84,9 @@ def main(arguments: list[str]) -> None:
     worlds, iterations = int(options["worlds"]), int(options["iterations"])
     with tempfile.TemporaryDirectory() as scratch:
         result = measure(options["task"], worlds, iterations, options["device"], Path(scratch) / "run")
-    result |= {"load_average": os.getloadavg()[0], "machine": machine_facts(), "versions": package_versions()}
-    text = json.dumps(result, indent=1)
-    print(text)
-    if options["out"]:
-        Path(options["out"]).write_text(text + "\n")
+    result = facts("checkpoints") | result | {"load_average": os.getloadavg()[0]}
+    print(json.dumps(result, indent=1))
+    write(options["out"], result)
 
 
 if __name__ == "__main__":

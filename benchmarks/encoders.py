@@ -12,8 +12,8 @@ import json
 import platform
 
 import torch
+from harness import least_cpu_s
 
-from robot_rl.bench.result import least_cpu_s
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO
 from robot_rl.learn.dims import Dims

@@ -10,11 +10,10 @@ name, such as sim.timestep=0.004, changes ours. ``--help`` lists the options.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-import statistics
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,16 +22,13 @@ from typing import TYPE_CHECKING, Any
 import mujoco
 import numpy as np
 import torch
+from harness import in_turn, make_result, median_ratio, numbers, run_bench, say, seconds
 from words import run_script
 
-from robot_rl.bench.env import BLOCK_STEPS, random_actions, seconds
-from robot_rl.bench.result import make_result
-from robot_rl.cli.bench import numbers, show
-from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, describe, option, read
+from robot_rl.bench.env import BLOCK_STEPS, random_actions
+from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, option
 from robot_rl.errors import UserError
-from robot_rl.experiment.outputs import BENCH, check_outputs
 from robot_rl.experiment.settings import change, default_tree, resolve
-from robot_rl.files import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -261,50 +257,38 @@ def bench_mjlab(
 
     for _ in range(-(-WARM_UP_STEPS // BLOCK_STEPS)):
         ours()
-    rows: dict[str, list[float]] = {f"{env.cfg.name} on {env.engine.name}": []}
-    rows |= {contestant.who: [] for contestant in rivals}
-    for k in range(repeats):
-        for values, block in zip(rows.values(), (ours, *(one.block for one in rivals)), strict=True):
-            values.append(block())
-        say(f"turn {k + 1} of {repeats}: " + ", ".join(f"{values[-1]:,.0f}" for values in rows.values()))
+    turns = itertools.count(1)
+
+    def measure() -> list[float]:
+        values = [ours(), *(one.block() for one in rivals)]
+        say(f"turn {next(turns)} of {repeats}: " + ", ".join(f"{value:,.0f}" for value in values))
+        return values
+
+    names = (f"{env.cfg.name} on {env.engine.name}", *(one.who for one in rivals))
+    rows = in_turn(names, measure, repeats, warm_up=0)
     mine, *others = rows
     settings = {mine: ours_settings(env), **{one.who: one.settings | one.contacts() for one in rivals}}
     env.close()
     notes = {
-        "ratios": {
-            who: round(statistics.median(a / b for a, b in zip(rows[mine], rows[who], strict=True)), 1)
-            for who in others
-        },
+        "ratios": {who: round(median_ratio(rows[mine], rows[who]), 1) for who in others},
         "worlds_tried": {one.who: {n: round(value) for n, value in one.tried.items()} for one in rivals},
         "settings": settings,
     }
     return make_result(f"env {env.cfg.name} and mjlab", rows, unit="control steps/s", notes=notes)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Measure, print the table, write the figures.
-
-    Raises:
-        UserError: a word that cannot be used, or the rival failed.
-    """
-    if {"--help", "-h"} & set(arguments):
-        print(f"{__doc__}\n{describe(Options)}")
-        return
-    options, dotted = read(Options, arguments)
-    check_outputs(arguments, {"out": BENCH})
+def measure(options: Options, dotted: dict[str, Any]) -> dict[str, Any]:
+    """Start the rival and measure."""
     ours = {"device": "cpu", **{key: getattr(options, key) for key in ("num_envs", "engine", "seed")}}
     cfg = resolve(change(default_tree(options.task, "cpu"), {**ours, **dotted}))
     python, worlds = find_python(options.rival_python), numbers("rival_worlds", options.rival_worlds)
-
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
     with Rival(python) as rival:
-        result = bench_mjlab(cfg.make_env, rival, repeats=options.repeats, worlds=worlds, seed=options.seed, say=say)
-    show(result)
-    if options.out:
-        write_json(Path(options.out), result)
-        print(options.out)
+        return bench_mjlab(cfg.make_env, rival, repeats=options.repeats, worlds=worlds, seed=options.seed, say=say)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure, print the table, write the figures."""
+    run_bench(arguments, Options, measure)
 
 
 if __name__ == "__main__":

@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from harness import facts, in_turn, make_result, median_ratio, medians, seconds
 
-from robot_rl.bench.result import make_result, seconds
 from robot_rl.errors import UserError
 from robot_rl.experiment.settings import TrainCfg, change, default_tree, resolve, resolve_device
 from robot_rl.files import write_json
-from robot_rl.machine import machine_facts, package_versions
 
 ROOT = Path(__file__).resolve().parents[1]
 ENV_GOAL, ROLLOUT_GOAL, WALK_GOAL_S, UPDATE_GOAL, MJLAB_GOAL, PARITY_GOAL = 1.10, 1.15, 30.0, 2.0, 3.0, 1e-3
@@ -113,8 +112,8 @@ class Report:
 
     def __init__(self, path: Path, part: str, options: Mapping[str, Any]) -> None:
         self.path, self.options = path, options
-        self.content: dict[str, Any] = {"name": f"bench gpu {part}", "part": part, "state": "running"}
-        self.save(toy=options["toy"], machine=machine_facts(), versions=package_versions())
+        self.content: dict[str, Any] = facts(f"bench gpu {part}") | {"part": part, "state": "running"}
+        self.save(toy=options["toy"])
 
     def save(self, headline: str = "", *, met: bool | None = None, **figures: Any) -> None:
         """Add figures and write the file; the headline and whether it meets the part's goal are the last ones given."""
@@ -155,21 +154,21 @@ def measure_rollout(sizes: Sizes, report: Report) -> None:
     bare = make_bare(first.env)
     assert bare is not None
     names = ("rollout in one graph" if has_graph else "rollout", bare.who, "rollout by launches")
-    rates: dict[str, list[float]] = {name: [] for name in names}
-    for _ in range(ROLLOUT_WARM_UP + sizes.repeats):
+
+    def measure() -> tuple[float, ...]:
         state = first.env.engine.get_state()
         ours, plain = (seconds(runner.collect, cfg.device) for runner in runners)
         with torch.no_grad():
             actions = torch.stack([first.actor.distribution.to_env(raw) for raw in first.collector.rollout.action])
         physics = seconds(bare.make_block(state, actions), cfg.device)
-        for values, time in zip(rates.values(), (ours, physics, plain), strict=True):
-            values.append(cfg.learner.num_steps * cfg.num_envs / time)
-    rows = {name: values[ROLLOUT_WARM_UP:] for name, values in rates.items()}
+        return tuple(cfg.learner.num_steps * cfg.num_envs / time for time in (ours, physics, plain))
+
+    rows = in_turn(names, measure, sizes.repeats, warm_up=ROLLOUT_WARM_UP)
     recorded = first.collector.recorded
     problem = why_not_recorded(first.env, (), is_tracked=False) if recorded is None else recorded.problem
     result = make_result("rollout go2_flat", rows, unit="control steps/s")
     over_physics = 1.0 / result["ratio"]
-    quicker = statistics.median(a / b for a, b in zip(rows[names[0]], rows[names[2]], strict=True))
+    quicker = median_ratio(rows[names[0]], rows[names[2]])
     graph = f"no graph: {problem}" if problem else f"{quicker:.2f}x as fast as by launches"
     headline = f"{result['rows'][0]['value']:,.0f} steps/s, {over_physics:.2f}x physics' time, {graph}"
     figures = {"time_over_physics": over_physics, "graph_over_launches": quicker, "problem": problem}
@@ -192,8 +191,8 @@ def count_calls(run: Callable[[], object], device: str) -> dict[str, int]:
 
 
 def measure_walk(sizes: Sizes, report: Report) -> None:
-    """Train go2_flat until it counts as solved, as robot-rl bench learners does."""
-    from robot_rl.bench import learners
+    """Train go2_flat until it counts as solved, as learners.py does."""
+    import learners
 
     curves, reached = {}, {}
     for seed in sizes.seeds:
@@ -224,13 +223,13 @@ def measure_update(sizes: Sizes, report: Report) -> None:
 
 def measure_overlap(sizes: Sizes, report: Report) -> None:
     """Time iterations that simulate while they learn, compared with one after the other."""
-    from robot_rl.bench.overlap import compare
+    from overlap import compare
 
     found: list[dict[str, float]] = []
     cfg = sizes.configure("go2_flat", sizes.rollout)
     for _ in range(1 if sizes.device == "cpu" else 3):
         found.append(compare(cfg.make_env, cfg.learner, sizes.overlap, seed=1))
-        middle = {name: statistics.median(one[name] for one in found) for name in found[0]}
+        middle = medians(found)
         times = ", ".join(f"{1e3 * middle[f'{name}_s']:.1f} ms" for name in ("async", "sync", "simulate", "learn"))
         headline = f"an iteration overlapped, in turn; of it simulation, update: {times}; {middle['ratio']:.2f}x"
         report.save(headline, met=middle["ratio"] <= OVERLAP_GOAL, medians=middle, trainings=found)

@@ -15,7 +15,6 @@ import dataclasses
 import json
 import math
 import statistics
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ import torch
 from gymnasium_chart import draw
 from gymnasium_rivals import DEFAULT_PYTHON as RIVALS_PYTHON
 from gymnasium_rivals import ENVS, RIVALS, ROOT, Job, find_python, read_runs, train_one
+from harness import say
 from rivals.episodes import EpisodeLog, evaluate
 from words import run_script
 
@@ -456,11 +456,6 @@ def _tenth(env_id: str, seed: int):  # noqa: ANN202
             say(f"{env_id}:ours:{seed}: {point['step']:,} steps, {value}, {point['seconds']:.0f} s")
 
     return report
-
-
-def say(line: str) -> None:
-    """Prints a line of progress."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def dump(result: Mapping[str, Any]) -> str:

@@ -10,23 +10,20 @@ is an iteration less the time inside of Isaac Lab's step. ``--help`` lists the o
 from __future__ import annotations
 
 import importlib
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from harness import in_turn, make_result, run_bench
 from words import run_script
 
-from robot_rl.bench.result import make_result
-from robot_rl.cli.bench import show
-from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, describe, option, read
+from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, option
 from robot_rl.errors import UserError
-from robot_rl.experiment.outputs import BENCH, check_outputs
 from robot_rl.experiment.settings import change, default_tree, resolve
-from robot_rl.files import write_json
 from robot_rl.sources.isaaclab.lab import hushed
 from robot_rl.sources.registry import source_of
 
@@ -120,25 +117,26 @@ def bench_isaac(
         clock = StepClock(env.env, device)
         rival = _make_rival(env.env, agent, device)
         ours = Runner(env, learner, run_dir=None, seed=1)
-        rows: dict[str, list[float]] = {OURS: [], RIVAL: []}
         inside: list[float] = []
-        for repeat in range(repeats + 1):
+
+        def measure() -> tuple[float, float]:
             env.cfg.compute_final_obs = True
-            mine = clock.overhead(lambda repeat=repeat: ours.learn((repeat + 1) * iterations))
+            mine = clock.overhead(lambda: ours.learn(ours.iteration + iterations))
             env.cfg.compute_final_obs = False  # Of no use to the rival, and at its cost.
             with hushed():
                 theirs = clock.overhead(lambda: rival.learn(iterations))
-            if repeat:  # The first block of each warms up.
-                rows[OURS].append(mine[0] / iterations)
-                rows[RIVAL].append(theirs[0] / iterations)
-                inside += [mine[1] / iterations, theirs[1] / iterations]
+            inside.append(mine[1] / iterations)
+            inside.append(theirs[1] / iterations)
+            return mine[0] / iterations, theirs[0] / iterations
+
+        rows = in_turn((OURS, RIVAL), measure, repeats)
     finally:
         env.close()
     notes = {
         "rollout": f"{num_envs} worlds x {learner.num_steps} steps, {task.name} on {device}",
         "networks": f"actor {list(learner.actor.hidden)}, critic {list(learner.critic.hidden)}",
         "measured": "an iteration less the time in Isaac Lab's step; on a CPU this process's own time, one thread",
-        "step of Isaac Lab [s an iteration]": round(sum(inside) / len(inside), 4),
+        "step of Isaac Lab [s an iteration]": round(statistics.fmean(inside[2:]), 4),
     }
     return make_result(f"learner overhead in {task.name}", rows, unit="s/iteration", notes=notes)
 
@@ -154,27 +152,19 @@ def _make_rival(env: Any, agent: Any, device: str) -> Any:
         return rsl_rl.create_rsl_rl_runner(wrapped, agent, log_dir=None)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Measure, print the table, write the figures.
-
-    Raises:
-        UserError: a word that cannot be used, or an environment that cannot be made.
-    """
-    if {"--help", "-h"} & set(arguments):
-        print(f"{__doc__}\n{describe(Options)}")
-        return
-    options, dotted = read(Options, arguments)
-    check_outputs(arguments, {"out": BENCH})
+def measure(options: Options, dotted: dict[str, Any]) -> dict[str, Any]:
+    """Resolve the settings and measure; raise UserError for a task of another source."""
     if source_of(options.task).name != "isaaclab":
         raise UserError(f"task={options.task}: must be isaac/<id>; robot-rl bench env measures tasks of ours")
     settings = {"num_envs": options.num_envs, "assets": options.assets, **dotted}
     cfg: Any = resolve(change(default_tree(options.task, options.device), settings))
     words = {"num_envs": cfg.num_envs, "device": cfg.device}
-    result = bench_isaac(cfg.task, cfg.learner, **words, iterations=options.iterations, repeats=options.repeats)
-    show(result)
-    if options.out:
-        write_json(Path(options.out), result)
-        print(options.out)
+    return bench_isaac(cfg.task, cfg.learner, **words, iterations=options.iterations, repeats=options.repeats)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure, print the table, write the figures."""
+    run_bench(arguments, Options, measure)
 
 
 if __name__ == "__main__":

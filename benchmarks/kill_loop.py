@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness import facts, write
 from words import read_words, run_script
 
 from robot_rl.cli.main import main as command_line
@@ -34,14 +35,12 @@ from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
 from robot_rl.drill.process import last_row
 from robot_rl.errors import UserError
 from robot_rl.experiment.run_dir import RunDir
-from robot_rl.files import write_json
 from robot_rl.learn.checkpoints.checkpoint import (
     good_checkpoint,
     latest_checkpoint,
     list_checkpoints,
     verify_checkpoint,
 )
-from robot_rl.machine import machine_facts, package_versions
 
 SAVE_INTERVAL = 5
 KNOWN = {"kills": "200", "seed": "1", "out": "benchmarks/kill_loop.json"}
@@ -218,7 +217,7 @@ def compare(run: RunDir, root: Path, folder: Path) -> dict[str, Any]:
 def main(arguments: list[str]) -> int:
     """Kill, count, compare, and write the result."""
     options = read_words(arguments, KNOWN, whole=("kills", "seed"))
-    kills, seed, out = int(options["kills"]), int(options["seed"]), Path(options["out"])
+    kills, seed = int(options["kills"]), int(options["seed"])
     draw, tally, begun = random.Random(seed), Tally(), time.monotonic()
     with scratch() as folder:
         run = begin(folder / "runs", seed)
@@ -230,10 +229,7 @@ def main(arguments: list[str]) -> int:
                 print(f"{done} kills in a save, {dict(tally.phases)}, unloadable {tally.unloadable}", flush=True)
         killed_s = time.monotonic() - begun
         end = compare(run, folder / "straight", folder)
-    result = {
-        "name": "SIGKILL while a checkpoint is written",
-        "machine": machine_facts(),
-        "versions": package_versions(),
+    result = facts("SIGKILL while a checkpoint is written") | {
         "seed": seed,
         "save_interval": SAVE_INTERVAL,
         "kills_in_a_save": done,
@@ -250,8 +246,7 @@ def main(arguments: list[str]) -> int:
         "killing_took_s": killed_s,
         "beside_the_run_that_nobody_killed": end,
     }
-    write_json(out, result)
-    print(out)
+    write(options["out"], result)
     sound = tally.unloadable == tally.beyond == 0 and end["rows_once_and_in_order"]
     return int(not (sound and not end["differing_tensors"] and not end["differing_rows"]))
 

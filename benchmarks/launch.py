@@ -9,23 +9,21 @@ process has one thread.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from harness import facts, in_turn, middle, write
 from words import read_words, run_script
 
 from robot_rl.errors import UserError
-from robot_rl.files import write_json
-from robot_rl.machine import machine_facts, package_versions
 
 KNOWN = {"repeats": "5", "parts": "start,kill,sweep", "out": "benchmarks/launch.json"}
 SETTINGS = ("task=cartpole", "num_threads=1", "device=cpu")
@@ -50,12 +48,15 @@ def timed(root: Path, name: str, *words: str) -> float:
 
 def measure_start(root: Path, repeats: int) -> dict[str, Any]:
     """Return the seconds of a command of two iterations, without a launcher and with one."""
-    words, found = ("num_envs=64", "max_iterations=2"), {"without": [], "torchrun": []}
-    for k in range(repeats + 1):  # The first of each warms the caches.
-        found["without"].append(timed(root, f"w{k}", *words))
-        found["torchrun"].append(timed(root, f"t{k}", *words, "launcher=torchrun"))
-    pairs = [b - a for a, b in zip(found["without"][1:], found["torchrun"][1:], strict=True)]
-    return {name: spread(values[1:]) for name, values in found.items()} | {"overhead_s": spread(pairs)}
+    words, numbers = ("num_envs=64", "max_iterations=2"), itertools.count()
+
+    def measure() -> tuple[float, float]:
+        k = next(numbers)
+        return timed(root, f"w{k}", *words), timed(root, f"t{k}", *words, "launcher=torchrun")
+
+    found = in_turn(("without", "torchrun"), measure, repeats)  # The first of each warms the caches.
+    pairs = [b - a for a, b in zip(*found.values(), strict=True)]
+    return {name: middle(values) for name, values in found.items()} | {"overhead_s": middle(pairs)}
 
 
 def measure_kill(root: Path, repeats: int) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def measure_kill(root: Path, repeats: int) -> dict[str, Any]:
         if code := process.wait():
             raise SystemExit(f"k{k}: exit code {code}")
         whole = whole and read(rows) == list(range(1, 151))
-    return {"killed_to_stepping_s": spread(taken), "each_iteration_once": whole}
+    return {"killed_to_stepping_s": middle(taken), "each_iteration_once": whole}
 
 
 def measure_sweep(root: Path) -> dict[str, Any]:
@@ -108,20 +109,14 @@ def read(rows: Path) -> list[int]:
     return []
 
 
-def spread(values: Sequence[float]) -> dict[str, float]:
-    """Return the median, the least and the most."""
-    return {"median": statistics.median(values), "least": min(values), "most": max(values)}
-
-
 def main(arguments: list[str]) -> None:
     """Measure, print and write it down."""
     given = read_words(arguments, KNOWN, whole=("repeats",))
-    repeats, out, parts = int(given["repeats"]), Path(given["out"]), given["parts"].split(",")
+    repeats, parts = int(given["repeats"]), given["parts"].split(",")
     for part in parts:
         if part not in KNOWN["parts"].split(","):
             raise UserError(f"parts={part}: must be of {KNOWN['parts']}")
-    result: dict[str, Any] = {"name": "launchers", "machine": machine_facts(), "versions": package_versions()}
-    result |= {"settings": given, "load": os.getloadavg()[0]}
+    result = facts("launchers") | {"settings": given, "load": os.getloadavg()[0]}
     with tempfile.TemporaryDirectory(prefix=".launch-", dir=".") as folder:
         root = Path(folder)
         if "start" in parts:
@@ -132,8 +127,7 @@ def main(arguments: list[str]) -> None:
             result["sweep"] = measure_sweep(root)
     result["load_after"] = os.getloadavg()[0]
     print(json.dumps({part: result[part] for part in parts}, indent=1))
-    write_json(out, result)
-    print(out)
+    write(given["out"], result)
 
 
 if __name__ == "__main__":

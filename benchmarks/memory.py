@@ -14,8 +14,8 @@ import json
 import platform
 
 import torch
+from harness import least_cpu_s
 
-from robot_rl.bench.result import least_cpu_s
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_networks
 from robot_rl.learn.dims import Dims

@@ -11,22 +11,19 @@ processor time until the first step is what the start would take on an idle mach
 import os
 import random
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
+from harness import facts, middle, write
 from words import read_words, run_script
 
 from robot_rl.drill.process import Training, last_row, name_code
 from robot_rl.errors import ExitCode
 from robot_rl.experiment.run_dir import RunDir
-from robot_rl.files import write_json
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
-from robot_rl.machine import machine_facts, package_versions
 
 PATIENCE_S = 900.0
 ENDLESS = 10**6
@@ -91,33 +88,22 @@ def notice(run: RunDir, draw: random.Random) -> dict[str, float]:
 def main(arguments: list[str]) -> None:
     """Measure, print and write it down."""
     given = read_words(arguments, KNOWN, whole=("rounds", "num_envs"), free=True)
-    rounds, out = int(given.pop("rounds")), Path(given.pop("out"))
+    rounds, out = int(given.pop("rounds")), given.pop("out")
     draw = random.Random(1)
     with tempfile.TemporaryDirectory(prefix=".notice-", dir=".") as folder:
         run = begin(given, Path(folder) / "runs")
         taken = [notice(run, draw) for _ in range(rounds)]
         size = sum(file.stat().st_size for file in latest_checkpoint(run.path).iterdir())
-    result: dict[str, Any] = {
-        "name": "notice and going on",
-        "machine": machine_facts(),
-        "versions": package_versions(),
+    result = facts("notice and going on") | {
         "settings": given,
         "rounds": rounds,
         "load": os.getloadavg()[0],
         "checkpoint_mb": size / 1e6,
-        "seconds": {
-            part: {
-                "median": statistics.median(one[part] for one in taken),
-                "least": min(one[part] for one in taken),
-                "most": max(one[part] for one in taken),
-            }
-            for part in PARTS
-        },
+        "seconds": {part: middle([one[part] for one in taken]) for part in PARTS},
     }
     for part, values in result["seconds"].items():
         print(f"{part:<40}{values['median']:8.2f} s  ({values['least']:.2f} to {values['most']:.2f})")
-    write_json(out, result)
-    print(out)
+    write(out, result)
 
 
 if __name__ == "__main__":

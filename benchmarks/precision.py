@@ -21,11 +21,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from harness import facts
 from words import read_words, run_script
 
 from robot_rl.errors import UserError
 from robot_rl.files import write_atomic
-from robot_rl.machine import machine_facts, package_versions
 
 KNOWN = {
     "tasks": "go2_flat,walker2d_v5,go2_rough",
@@ -121,8 +121,8 @@ def main(arguments: list[str]) -> int:
         rows = summarize(sorted(done, key=lambda row: several.index((row["task"], row["flow"], row["seed"]))))
         print(f"{' '.join(map(str, item))}: return {done[-1]['return']['mean']:.4g}", flush=True)
         if out is not None:
-            result = {"name": "precision of trainings", "machine": machine_facts(), "versions": package_versions()}
-            write_atomic(out, json.dumps(result | {"rows": rows, "runs": done}, indent=1) + "\n")
+            result = facts("precision of trainings") | {"rows": rows, "runs": done}
+            write_atomic(out, json.dumps(result, indent=1) + "\n")
 
     with ThreadPoolExecutor(int(words["jobs"])) as pool:
         list(pool.map(work, [item for item in missing if ">" not in item[1]]))

@@ -1,6 +1,6 @@
 """What each family of randomization costs on go2_flat: the share of a control step that its kernels and copies take.
 
-    python benchmarks/randomization.py [worlds] [rounds]
+    python benchmarks/randomization.py [worlds=256] [rounds=15]
 
 Physics is left out while a variant is timed: randomized physics takes more or fewer solver iterations, which is no
 cost of randomizing. Physics with every field per world, all at their nominal values, is compared with go2_flat's own.
@@ -8,17 +8,18 @@ Processor time, one thread, medians over rounds in turns. Worlds end by their ti
 """
 
 import copy
-import sys
 import time
 from typing import Any
 
 import numpy as np
 import torch
+from harness import in_turn
 from robot_rl_envs.env import Env
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import commands, curricula, events, randomize
 from robot_rl_envs.task import Command, Curriculum, Event
 from robot_rl_tasks.registry import get_task
+from words import read_words, run_script
 
 STEPS = 20
 RANGES = {"vx_lo": -1.0, "vx_hi": 1.5, "vy_lo": -0.6, "vy_hi": 0.6, "yaw_lo": -1.0, "yaw_hi": 1.0}
@@ -116,16 +117,14 @@ def bare(env: Env, steps: int) -> float:
     return (time.process_time() - start) / steps
 
 
-def main() -> None:
-    """Prints the tables."""
-    worlds, rounds = (int(value) for value in (sys.argv[1:] + ["256", "15"][len(sys.argv) - 1 :]))
+def main(arguments: list[str]) -> None:
+    """Print the tables."""
+    options = read_words(arguments, {"worlds": "256", "rounds": "15"}, whole=("worlds", "rounds"))
+    worlds, rounds = int(options["worlds"]), int(options["rounds"])
     plain = make(worlds, {}, {})
     envs = {"nothing": plain} | {name: make(worlds, *parts) for name, parts in variants().items()}
     whole = np.median([timed(plain, STEPS) for _ in range(rounds)])
-    times = {name: [] for name in envs}
-    for _ in range(rounds):
-        for name, env in envs.items():
-            times[name].append(without_physics(env, 5 * STEPS))
+    times = in_turn(envs, lambda: (without_physics(env, 5 * STEPS) for env in envs.values()), rounds, warm_up=0)
     print(f"a control step: {1e6 * whole / worlds:.1f} us a world, {worlds} worlds, one thread")
     for name, values in times.items():
         share = np.median(np.array(values) - np.array(times["nothing"])) / whole
@@ -142,4 +141,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

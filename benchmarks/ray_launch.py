@@ -8,6 +8,7 @@ same with two. Both start from the command line; the time to the first row of me
 Then a process is killed, and a node with all of its processes, and the time to the next row is taken.
 """
 
+import itertools
 import os
 import shutil
 import signal
@@ -20,10 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from harness import facts, in_turn, medians, write
 from words import read_words, run_script
-
-from robot_rl.files import write_json
-from robot_rl.machine import machine_facts, package_versions
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE_S = 300.0
@@ -116,21 +115,24 @@ def main(arguments: list[str]) -> None:
     from tests.cluster.ray_cluster import RayCluster
 
     given = read_words(arguments, KNOWN, whole=("num_envs", "iterations", "rounds"), free=True)
-    rounds, out = int(given.pop("rounds")), Path(given.pop("out"))
+    rounds, out = int(given.pop("rounds")), given.pop("out")
     last = f"max_iterations={given.pop('iterations')}"
     settings = ["num_threads=1", *(f"{key}={value}" for key, value in given.items())]
     root, folder = Path(tempfile.mkdtemp(prefix="bench")), Path(tempfile.mkdtemp(prefix="ray"))
     cluster = RayCluster(folder)
     on_ray = ["launcher=ray", "launcher.nodes=2", f"launcher.address={cluster.address}"]
     ways = {"torchrun": ["launcher=torchrun", "launcher.ranks=2"], "ray": on_ray}
-    results: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
+    numbers = itertools.count()
     again: dict[str, list[float]] = {"process": [], "node": []}
+
+    def measure_both() -> list[dict[str, float]]:
+        number = next(numbers)
+        found = [measure(cluster, root, f"{name}-{number}", [*settings, last, *ways[name]]) for name in ways]
+        print(dict(zip(ways, found, strict=True)), flush=True)
+        return found
+
     try:
-        for number in range(rounds + 1):  # The first fills the caches.
-            for name, words in ways.items():
-                found = measure(cluster, root, f"{name}-{number}", [*settings, last, *words])
-                print(f"{name}: {found}", flush=True)
-                results[name] += [found] if number else []
+        results = in_turn(ways, measure_both, rounds)  # The first, which does not count, fills the caches.
         for number in range(rounds):
             for what, seconds in again.items():
                 words = [*settings, *on_ray, "launcher.min_nodes=1"]
@@ -141,26 +143,19 @@ def main(arguments: list[str]) -> None:
         shutil.rmtree(root, ignore_errors=True)
         shutil.rmtree(folder, ignore_errors=True)
     result = summary(results, again) | {"settings": given, "rounds": rounds}
-    write_json(out, result)
-    print(out)
+    write(out, result)
 
 
 def summary(results: dict[str, Any], again: dict[str, list[float]]) -> dict[str, Any]:
     """Return what the file has."""
-    median = {
-        name: {key: statistics.median(found[key] for found in many) for key in many[0]}
-        for name, many in results.items()
-    }
-    return {
-        "name": "runs on Ray",
+    median = {name: medians(many) for name, many in results.items()}
+    return facts("runs on Ray") | {
         "launch_overhead_s": median["ray"]["first_row_s"] - median["torchrun"]["first_row_s"],
         "iteration_overhead": median["ray"]["iteration_s"] / median["torchrun"]["iteration_s"] - 1.0,
         "median": median,
         "stepping_again_s": {name: statistics.median(seconds) for name, seconds in again.items()},
         "each": {**results, "stepping_again_s": again},
         "load": os.getloadavg()[0],
-        "machine": machine_facts(),
-        "versions": package_versions(),
         "ray": subprocess.check_output([sys.executable, "-c", "import ray; print(ray.__version__)"], text=True).strip(),
     }
 

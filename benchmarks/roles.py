@@ -24,10 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from harness import in_turn, make_result, middle, write
 from words import read_words, run_script
-
-from robot_rl.bench.result import make_result
-from robot_rl.files import write_atomic
 
 KNOWN = {"parts": "cost,kill", "repeats": "3", "iterations": "16", "num_envs": "512", "out": ""}
 WARM_UP = 4
@@ -58,30 +56,30 @@ def iteration_s(rows: list[dict[str, Any]]) -> float:
 
 def cost(options: dict[str, str], folder: Path) -> dict[str, Any]:
     """Time iterations in one process and through Ray, in turn."""
-    found: dict[str, list[float]] = {"ray": [], "here": []}
-    delays = []
+    delays: list[float] = []
+    repeats = itertools.count()
     common = ("task=go2_flat", f"num_envs={options['num_envs']}", f"max_iterations={options['iterations']}")
     common += (*NETWORKS, "num_threads=1", "learner_threads=1")
-    for repeat in range(int(options["repeats"])):
-        for kind, times in found.items():
-            name = f"{kind}-{repeat}"
-            more = ("launcher=ray", "launcher.address=local", "roles.sim.count=1") if kind == "ray" else ()
-            assert start(folder, *common, *more, f"run_id={name}").wait() == 0
-            rows = rows_of(folder / "go2_flat" / name)
-            times.append(iteration_s(rows))
-            delays += [row["perf/publish_to_step_s"] for row in rows[WARM_UP:] if "perf/publish_to_step_s" in row]
-            print(name, round(times[-1], 4), flush=True)
+    on_ray = ("launcher=ray", "launcher.address=local", "roles.sim.count=1")
+
+    def time_one(name: str, *more: str) -> float:
+        assert start(folder, *common, *more, f"run_id={name}").wait() == 0
+        rows = rows_of(folder / "go2_flat" / name)
+        delays.extend(row["perf/publish_to_step_s"] for row in rows[WARM_UP:] if "perf/publish_to_step_s" in row)
+        print(name, round(iteration_s(rows), 4), flush=True)
+        return iteration_s(rows)
+
+    def measure() -> tuple[float, float]:
+        repeat = next(repeats)
+        return time_one(f"ray-{repeat}", *on_ray), time_one(f"here-{repeat}")
+
+    found = in_turn(("ray", "here"), measure, int(options["repeats"]), warm_up=0)
     ratios = [ray / here for ray, here in zip(found["ray"], found["here"], strict=True)]
     return {
-        "iteration_s": {kind: spread(values) for kind, values in found.items()},
-        "overhead": spread([ratio - 1.0 for ratio in ratios]),
-        "publish_to_step_s": spread(delays),
+        "iteration_s": {kind: middle(values) for kind, values in found.items()},
+        "overhead": middle([ratio - 1.0 for ratio in ratios]),
+        "publish_to_step_s": middle(delays),
     }
-
-
-def spread(values: list[float]) -> dict[str, float]:
-    """Return median, least and most."""
-    return {"median": statistics.median(values), "least": min(values), "most": max(values)}
 
 
 def processes(word: str, parent: int) -> list[psutil.Process]:
@@ -134,7 +132,7 @@ def kill(options: dict[str, str], folder: Path) -> dict[str, Any]:
         numbers = [row["iteration"] for row in rows_of(run)]
         wrong += numbers != list(range(1, len(numbers) + 1))
         print(name, len(numbers), round(simulator[-1], 2), round(learner[-1], 2), flush=True)
-    return {"simulator_s": spread(simulator), "learner_s": spread(learner), "runs_with_wrong_rows": wrong}
+    return {"simulator_s": middle(simulator), "learner_s": middle(learner), "runs_with_wrong_rows": wrong}
 
 
 def main(arguments: list[str]) -> None:
@@ -146,8 +144,7 @@ def main(arguments: list[str]) -> None:
             result[part] = {"cost": cost, "kill": kill}[part](options, Path(scratch))
     result = make_result("roles", {}, unit="s", notes=options) | result
     print(json.dumps({part: result[part] for part in options["parts"].split(",")}, indent=1))
-    if options["out"]:
-        write_atomic(Path(options["out"]), json.dumps(result, indent=1) + "\n")
+    write(options["out"], result)
 
 
 if __name__ == "__main__":

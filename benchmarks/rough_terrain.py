@@ -21,13 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from harness import make_result, write
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 from words import read_words, run_script
 
-from robot_rl.bench.result import make_result
 from robot_rl.evaluate.rollout import evaluation_task
-from robot_rl.files import write_json
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import load_checkpoint
 from robot_rl.learn.policy import make_policy
@@ -128,10 +127,8 @@ def main(arguments: list[str]) -> None:
             name, {key: notes["tasks"][name][key] for key in ("level", "iterations", "time_s", "crossed")}, flush=True
         )
     if options["out"]:
-        out = Path(options["out"])
-        result = make_result("level reached on rough ground", values, unit="terrain level", notes=notes)
-        write_json(out, result)
-        out.with_suffix(".svg").write_text(plot(notes))
+        write(options["out"], make_result("level reached on rough ground", values, unit="terrain level", notes=notes))
+        Path(options["out"]).with_suffix(".svg").write_text(plot(notes))
 
 
 def plot(notes: dict[str, Any]) -> str:

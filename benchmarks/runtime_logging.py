@@ -11,10 +11,8 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from harness import facts, write
 from words import read_words, run_script
-
-from robot_rl.files import write_json
-from robot_rl.machine import machine_facts
 
 TICK_NS = 2_000_000
 POLICY = Path(__file__).parents[1] / "tasks/robot_rl_tasks/go2_flat/policy"
@@ -30,9 +28,7 @@ def measure(ticks: int = 20_000) -> dict[str, object]:
         size = (Path(folder) / "x.mcap").stat().st_size
     shares = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "most": 1.0}
     figures = {name: float(np.quantile(cost, share)) for name, share in shares.items()}
-    return {
-        "name": "runtime_logging",
-        "machine": machine_facts(),
+    return facts("runtime_logging") | {
         "ticks": ticks,
         "ns_a_tick": {**figures, "mean": float(cost.mean())},
         "share_of_a_tick": {name: value / TICK_NS for name, value in {**figures, "mean": float(cost.mean())}.items()},
@@ -45,8 +41,7 @@ def main(arguments: list[str]) -> None:
     options = read_words(arguments, {"ticks": "20000", "out": ""}, whole=("ticks",), marks=("machine", "ns_a_tick"))
     result = measure(int(options["ticks"]))
     print(json.dumps(result, indent=1))
-    if options["out"]:
-        write_json(Path(options["out"]), result)
+    write(options["out"], result)
 
 
 if __name__ == "__main__":

@@ -21,11 +21,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from harness import facts, write
 from words import read_words, run_script
 
 from robot_rl.experiment.settings import default_tree, resolve
-from robot_rl.files import write_json
-from robot_rl.machine import machine_facts, package_versions
 
 KNOWN = {"task": "go2_flat", "num_envs": "512", "iterations": "20", "out": "benchmarks/scaling.json"}
 SIZES = (1_024, 16_384, 65_536, 262_144)
@@ -150,7 +149,7 @@ def main(arguments: list[str]) -> None:
         exchange(int(arguments[1]), 2)
         return
     given = read_words(arguments, KNOWN, whole=("num_envs", "iterations"))
-    envs, out = int(given["num_envs"]), Path(given["out"])
+    envs = int(given["num_envs"])
     shared = [f"task={given['task']}", f"max_iterations={int(given['iterations']) + 3}", "num_threads=1", "device=cpu"]
     with tempfile.TemporaryDirectory(prefix=".scaling-", dir=".") as folder:
         root = Path(folder)
@@ -165,10 +164,7 @@ def main(arguments: list[str]) -> None:
     loopback = fit(taken)
     links = {name: link or loopback for name, link in NETWORKS.items()}
     waiting = max(0.0, two["iteration"] - one["iteration"] - exchange_s(2, messages, 4 * floats, loopback))
-    result = {
-        "name": "scaling",
-        "machine": machine_facts(),
-        "versions": package_versions(),
+    result = facts("scaling") | {
         "settings": given,
         "load": os.getloadavg()[0],
         "measured": {
@@ -188,8 +184,7 @@ def main(arguments: list[str]) -> None:
         },
     }
     print(json.dumps({key: result[key] for key in ("measured", "computed")}, indent=1, default=str))
-    write_json(out, result)
-    print(out)
+    write(given["out"], result)
 
 
 def gradient(model: Path) -> int:

@@ -10,22 +10,19 @@ submission of the preempting job; the load of the machine is kept with the figur
 """
 
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
+from harness import facts, middle, write
 from words import read_words, run_script
 
 from robot_rl.drill.process import last_row
 from robot_rl.errors import UserError
 from robot_rl.experiment.run_dir import RunDir
-from robot_rl.files import write_json
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
-from robot_rl.machine import machine_facts, package_versions
 from tests.cluster.slurm import SETTINGS, SlurmCluster, missing
 
 PATIENCE_S = 600.0
@@ -74,35 +71,24 @@ def preempt(cluster: SlurmCluster, run: RunDir) -> dict[str, float]:
 def main(arguments: list[str]) -> None:
     """Measure, print and write it down."""
     given = read_words(arguments, KNOWN, whole=("rounds", "nodes"), free=True)
-    nodes, rounds, out = given.pop("nodes"), int(given.pop("rounds")), Path(given.pop("out"))
+    nodes, rounds, out = given.pop("nodes"), int(given.pop("rounds")), given.pop("out")
     if missing():
         raise UserError(f"there is no {', '.join(missing())} on this machine (Debian: slurm-wlm munge)")
     with tempfile.TemporaryDirectory(prefix="slurm-preempt-") as folder, SlurmCluster() as cluster:
         run = begin(cluster, given, nodes, Path(folder) / "runs")
         taken = [preempt(cluster, run) for _ in range(rounds)]
         slurm = cluster.command("sbatch", "--version").strip()
-    result: dict[str, Any] = {
-        "name": "preempted by Slurm and going on",
-        "machine": machine_facts(),
-        "versions": package_versions(),
+    result = facts("preempted by Slurm and going on") | {
         "slurm": slurm,
         "slurm.conf": {name: SETTINGS[name] for name in ("AuthInfo", "SchedulerParameters")},
         "settings": {**given, "nodes": int(nodes)},
         "rounds": rounds,
         "load": os.getloadavg()[0],
-        "seconds": {
-            part: {
-                "median": statistics.median(one[part] for one in taken),
-                "least": min(one[part] for one in taken),
-                "most": max(one[part] for one in taken),
-            }
-            for part in PARTS
-        },
+        "seconds": {part: middle([one[part] for one in taken]) for part in PARTS},
     }
     for part, values in result["seconds"].items():
         print(f"{part:<30}{values['median']:8.2f} s  ({values['least']:.2f} to {values['most']:.2f})")
-    write_json(out, result)
-    print(out)
+    write(out, result)
 
 
 if __name__ == "__main__":

@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from harness import make_result
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 from words import read_words, run_script
 
-from robot_rl.bench.result import make_result
 from robot_rl.errors import UserError
 from robot_rl.evaluate import evaluate_run
 from robot_rl.files import write_atomic

@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import robot_rl_tasks
+from harness import facts, write
+from runtime_speed import PERIOD_S, StillRobot
 from words import read_words, run_script
 
-from robot_rl.bench.runtime import PERIOD_S, StillRobot
 from robot_rl.errors import UserError
-from robot_rl.files import write_json
-from robot_rl.machine import machine_facts, package_versions
 
 BUNDLE = Path(robot_rl_tasks.__file__).parent / "go2_flat" / "policy"
 KINDS = {"SCHED_FIFO": [], "normal": ["--fifo-writer", "0", "--fifo-policy", "0"]}
@@ -78,9 +77,7 @@ def main(arguments: list[str]) -> None:
     rows = [
         measure(int(busy), kind, int(options["runs"]), float(options["seconds"])) for busy in counts for kind in KINDS
     ]
-    result = {"name": "stall", "machine": machine_facts(), "versions": package_versions(), "load_before": load}
-    if options["out"]:
-        write_json(Path(options["out"]), result | {"seconds": float(options["seconds"]), "rows": rows})
+    write(options["out"], facts("stall") | {"load_before": load, "seconds": float(options["seconds"]), "rows": rows})
 
 
 if __name__ == "__main__":

@@ -11,12 +11,11 @@ endless plane's of the same round, so that a busy machine slows them all alike.
 from __future__ import annotations
 
 import dataclasses
-import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from harness import in_turn, make_result, median_ratio, seconds, write
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import events
 from robot_rl_envs.task import Event
@@ -37,8 +36,6 @@ from robot_rl_tasks.registry import get_task
 from words import read_words, run_script
 
 from robot_rl.bench.env import BareBatch
-from robot_rl.bench.result import make_result
-from robot_rl.files import write_json
 
 BLOCK_STEPS, SETTLE_STEPS, TARGET_RAD = 20, 25, 0.25
 KNOWN = {"num_envs": "256", "rounds": "7", "out": ""}
@@ -92,24 +89,19 @@ def main(arguments: list[str]) -> None:
     num_envs, rounds = int(options["num_envs"]), int(options["rounds"])
     built = {name: start(ground, num_envs) for name, ground in grounds().items()}
     draw = np.random.default_rng(0)
-    values: dict[str, list[float]] = {name: [] for name in built}
-    for turn in range(rounds + 1):
-        for name, (bare, state, _) in built.items():
-            actions = draw.uniform(-1.0, 1.0, (BLOCK_STEPS, num_envs, bare.scale.shape[0]))
-            bare.start(state)
-            begin = time.perf_counter()
-            for action in actions:
-                bare.step(TARGET_RAD / bare.scale * action)
-            if turn:
-                values[name].append(num_envs * BLOCK_STEPS / (time.perf_counter() - begin))
-    plane = np.array(values["endless plane"])
+
+    def block(bare: BareBatch, state: np.ndarray) -> float:
+        actions = draw.uniform(-1.0, 1.0, (BLOCK_STEPS, num_envs, bare.scale.shape[0]))
+        run = bare.make_block(state, torch.from_numpy(TARGET_RAD / bare.scale * actions))
+        return num_envs * BLOCK_STEPS / seconds(run)
+
+    values = in_turn(built, lambda: (block(bare, state) for bare, state, _ in built.values()), rounds)
+    plane = values["endless plane"]
     print("| ground | geoms | control steps/s | of the plane |\n|---|---|---|---|")
     for name, row in values.items():
-        print(f"| {name} | {built[name][2]:,} | {np.median(row):,.0f} | {np.median(np.array(row) / plane):.2f} |")
-    if options["out"]:
-        notes = {"num_envs": num_envs, "block_steps": BLOCK_STEPS, "geoms": {k: v[2] for k, v in built.items()}}
-        result = make_result("physics by ground", values, unit="control steps/s", notes=notes)
-        write_json(Path(options["out"]), result)
+        print(f"| {name} | {built[name][2]:,} | {np.median(row):,.0f} | {median_ratio(row, plane):.2f} |")
+    notes = {"num_envs": num_envs, "block_steps": BLOCK_STEPS, "geoms": {k: v[2] for k, v in built.items()}}
+    write(options["out"], make_result("physics by ground", values, unit="control steps/s", notes=notes))
 
 
 if __name__ == "__main__":

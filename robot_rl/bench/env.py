@@ -10,10 +10,10 @@ import warp as wp
 from robot_rl_envs.engines import make_engine
 
 from robot_rl.bench.profile import profile_env
-from robot_rl.bench.result import make_result, seconds
+from robot_rl.bench.result import in_turn, make_result, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from robot_rl_envs.env import Env
 
@@ -107,18 +107,13 @@ def random_actions(env: Env, generator: torch.Generator) -> torch.Tensor:
     return (0.5 * torch.randn(shape, generator=generator)).to(env.device)
 
 
-def _block(env: Env, bare: BareBatch | BareWarp | None, actions: torch.Tensor) -> tuple[float, float]:
-    """Time one block of ours and one of the rival's, from the same states with the same actions [s]."""
+def _block(env: Env, bare: BareBatch | BareWarp | None, actions: torch.Tensor) -> Iterator[float]:
+    """Yield the control steps a second of a block of ours, then of the bare steps, from the same states."""
     state = env.engine.get_state() if bare else None
-
-    def ours() -> None:
-        for action in actions:
-            env.step(action)
-
-    mine = seconds(ours, env.device)
-    if bare is None or state is None:
-        return mine, float("nan")
-    return mine, seconds(bare.make_block(state, actions), env.device)
+    work = env.num_envs * len(actions)
+    yield work / seconds(lambda: [env.step(action) for action in actions], env.device)
+    if bare is not None and state is not None:
+        yield work / seconds(bare.make_block(state, actions), env.device)
 
 
 def bench_env(make_env: Callable[[], Env], *, repeats: int = 31, seed: int = 0, profile: bool = True) -> dict[str, Any]:
@@ -140,11 +135,8 @@ def bench_env(make_env: Callable[[], Env], *, repeats: int = 31, seed: int = 0, 
     env = make_env()
     bare = make_bare(env)
     generator = torch.Generator().manual_seed(seed)
-    times = [_block(env, bare, random_actions(env, generator)) for _ in range(repeats + 1)][1:]
-    work = env.num_envs * BLOCK_STEPS
-    rows = {f"{env.cfg.name} on {env.engine.name}": [work / mine for mine, _ in times]}
-    if bare is not None:
-        rows[bare.who] = [work / other for _, other in times]
+    names = [f"{env.cfg.name} on {env.engine.name}", *([bare.who] if bare else [])]
+    rows = in_turn(names, lambda: _block(env, bare, random_actions(env, generator)), repeats)
     stages = profile_env(env, [random_actions(env, generator) for _ in range(PROFILE_BLOCKS)]) if profile else None
     env.close()
     notes = {

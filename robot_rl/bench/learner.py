@@ -6,7 +6,7 @@ import contextlib
 import io
 import itertools
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from rsl_rl.algorithms import PPO as RslRlPPO
 from tensordict import TensorDict
 
-from robot_rl.bench.result import make_result, seconds
+from robot_rl.bench.result import in_turn, make_result, seconds, spread
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_networks
 from robot_rl.learn.algorithms.rsl_rl.runner import copy_to_rsl_rl, rsl_rl_cfg
@@ -82,6 +82,12 @@ class EqualPair:
         self.rollout.attribute(distribution, distribution.snapshot())
 
 
+def networks(hidden: Sequence[int]) -> dict[str, NetworkCfg]:
+    """Return the settings of an actor and a critic of such layers."""
+    network: dict[str, Any] = {"hidden": tuple(hidden), "activation": "elu"}
+    return {"actor": NetworkCfg(**network), "critic": NetworkCfg(**network, output_gain=1.0)}
+
+
 def bench_learner(
     *,
     sizes: Sequence[Sequence[int]] = SIZES,
@@ -103,23 +109,14 @@ def bench_learner(
 
     Returns:
         The result in the form of :func:`robot_rl.bench.result.make_result`, with the ``ratio`` of the first size and
-        rollout; and ``comparisons``, one for each: {"network", "rollout", "ours_s" and "rival_s" (median [s]), "ratio"
-        (median of rival / ours, measured in turn), "spread" (its quartile distance), "required" (None without a goal)}.
+        rollout; and ``comparisons``, see `compare_updates`.
     """
-    rows: dict[str, list[float]] = {}
-    comparisons = []
-    for worlds, hidden in itertools.product(num_envs, sizes):
-        network = {"hidden": tuple(hidden), "activation": "elu"}
-        cfg = PPOLearnerCfg(
-            num_steps=num_steps, actor=NetworkCfg(**network), critic=NetworkCfg(**network, output_gain=1.0)
-        )
-        pair = EqualPair(cfg, worlds, device=device)
-        times = [(seconds(pair.run_ours, device), seconds(pair.run_theirs, device)) for _ in range(repeats + 1)][1:]
-        one = compare(hidden, f"{worlds} x {num_steps}", times, REQUIRED.get(tuple(hidden)), on_cpu=device == "cpu")
-        rows[f"robot-rl {one['network']}, {one['rollout']}"] = [1.0 / ours for ours, _ in times]
-        rows[f"rsl_rl {one['network']}, {one['rollout']}"] = [1.0 / theirs for _, theirs in times]
-        comparisons.append(one)
-        say(f"{one['network']}, {one['rollout']}: {one['ratio']:.3f} times rsl_rl's, {repeats} updates of each in turn")
+
+    def make(hidden: Sequence[int], worlds: int) -> EqualPair:
+        return EqualPair(PPOLearnerCfg(num_steps=num_steps, **networks(hidden)), worlds, device=device)
+
+    cases = [(hidden, worlds, f"{worlds} x {num_steps}") for worlds, hidden in itertools.product(num_envs, sizes)]
+    rows, comparisons = compare_updates("rsl_rl", make, cases, REQUIRED, repeats=repeats, device=device, say=say)
     notes = {
         "epochs_x_minibatches": "5 x 4",
         "observations": f"actor {DIMS.actor}, critic {DIMS.critic}, actions {DIMS.action}",
@@ -129,26 +126,47 @@ def bench_learner(
     return make_result("learner update", rows, unit="updates/s", notes=notes) | {"comparisons": comparisons}
 
 
-def compare(
-    hidden: Sequence[int],
-    rollout: str,
-    times: Sequence[tuple[float, float]],
-    required: float | None,
+def compare_updates(
+    rival: str,
+    make: Callable[[Sequence[int], int], Any],
+    cases: Sequence[tuple[Sequence[int], int, str]],
+    required: Mapping[tuple[int, ...], float],
     *,
-    on_cpu: bool,
-) -> dict[str, Any]:
-    """Return what the ``comparisons`` of `bench_learner` have of one network, of pairs of times [s]: ours, theirs."""
-    ratios = [theirs / ours for ours, theirs in times]
-    quartiles = statistics.quantiles(ratios, n=4)
-    return {
-        "network": "-".join(map(str, hidden)),
-        "rollout": rollout,
-        "ours_s": statistics.median(ours for ours, _ in times),
-        "rival_s": statistics.median(theirs for _, theirs in times),
-        "ratio": statistics.median(ratios),
-        "spread": quartiles[2] - quartiles[0],
-        "required": required if on_cpu else None,
-    }
+    repeats: int,
+    device: str,
+    say: Callable[[str], None],
+) -> tuple[dict[str, list[float]], list[dict[str, Any]]]:
+    """Time pairs of updates in turn.
+
+    Args:
+        rival: Name of the other one.
+        make: Makes a pair with `run_ours` and `run_theirs` of hidden layers and a number of worlds.
+        cases: Hidden layers, worlds and the text of the rollout.
+        required: Updates a second, ours over theirs, by hidden layers; they count on a CPU.
+        repeats: Timed updates of each; one more warms up.
+        device: Device of both.
+        say: Called with a line about each case.
+
+    Returns:
+        The rows of `make_result`, and for each case {"network", "rollout", "ours_s" and "rival_s" (median [s]), "ratio"
+        (median of rival / ours, measured in turn), "spread" (its quartile distance), "required" (None without a goal)}.
+    """
+    rows: dict[str, list[float]] = {}
+    comparisons = []
+    for hidden, worlds, rollout in cases:
+        pair, network = make(hidden, worlds), "-".join(map(str, hidden))
+        runs = (pair.run_ours, pair.run_theirs)
+        names = [f"{who} {network}, {rollout}" for who in ("robot-rl", rival)]
+        times = in_turn(names, lambda runs=runs: (seconds(run, device) for run in runs), repeats)
+        ours, theirs = times.values()
+        ratios = [b / a for a, b in zip(ours, theirs, strict=True)]
+        one = {"network": network, "rollout": rollout}
+        one |= {"ours_s": statistics.median(ours), "rival_s": statistics.median(theirs)}
+        one |= {"ratio": statistics.median(ratios), "spread": spread(ratios)}
+        comparisons.append(one | {"required": required.get(tuple(hidden)) if device == "cpu" else None})
+        rows |= {name: [1.0 / value for value in values] for name, values in times.items()}
+        say(f"{network}, {rollout}: {one['ratio']:.3f} times {rival}'s, {repeats} updates of each in turn")
+    return rows, comparisons
 
 
 def _observations(num_envs: int, generator: torch.Generator, device: str) -> TensorDict:

@@ -24,8 +24,7 @@ LIGHT = (
     # Settings that no command has.
     Refusal("adapt foo=1", "unknown key 'foo'"),
     Refusal("bench env foo=1", "unknown key 'foo'"),
-    Refusal("bench async foo=1", "unknown key 'foo'"),
-    Refusal("bench precision foo=1", "unknown key 'foo'"),
+    Refusal("bench async num_envs=1", "benchmarks/overlap.py"),
     Refusal("board foo=1", "unknown key 'foo'"),
     Refusal("check foo=1", "unknown key 'foo'"),
     Refusal("cross foo=1", "unknown key 'foo'"),
@@ -93,7 +92,7 @@ LIGHT = (
     # Values of another type, out of range, or none of several words.
     Refusal("adapt policy=go2_flat plant=softer", "plant=softer"),
     Refusal("bench env repeats=0", "repeats=0"),
-    Refusal("bench learner agents=0", "agents=0"),
+    Refusal("bench learner num_steps=0", "num_steps=0"),
     Refusal("board port=x", "port=x"),
     Refusal("compile task=go2_flat jobs=x", "jobs=x"),
     Refusal("deploy policy=go2_flat transport=pigeon", "transport=pigeon"),

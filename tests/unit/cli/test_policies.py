@@ -134,15 +134,6 @@ def test_bench_of_the_environment(run, in_tmp):
     assert f"ratio ours / rival: {result['ratio']:.3f}" in out
 
 
-def test_bench_of_the_learner(run, in_tmp):
-    words = ["bench", "learner", "hidden=[8,8]", "num_envs=16", "num_steps=4", "repeats=2", "out=b.json"]
-    code, _, err = run(*words)
-    assert code == 0, err
-    result = json.loads((in_tmp / "b.json").read_text())
-    assert len(result["rows"]) == 2
-    assert result["ratio"] > 0
-
-
 BAD = [
     (["eval"], "no run in runs; robot-rl train makes one"),
     (["eval", "run=../../etc"], "not a run in runs"),
@@ -167,7 +158,6 @@ BAD = [
     (["bench", "env", "rewards.trck.weight=1"], "did you mean 'rewards.track.weight'?"),
     (["bench", "learner", "task=x"], "unknown key 'task'"),
     (["bench", "learner", "hidden=8"], "hidden: 8 is no list"),
-    (["bench", "learner", "num_envs=0"], "num_envs=0: must be whole numbers from 1 to"),
 ]
 
 

@@ -94,12 +94,7 @@ def test_quantization_after_training_needs_a_place_of_its_own(run, root, tmp_pat
         ),
         (["train", "task=cartpole", "learner=flashsac", "precision=int8"], "precision=int8: learner=flashsac has netw"),
         (["train", "task=cartpole", "precision=int8", "precision.keep=[actor.9]", "num_envs=2"], "'actor.9' is no lay"),
-        (["bench", "precision", "modes=int9"], "modes=int9: must be one of"),
-        (
-            ["bench", "precision", "modes=fp32"],
-            "modes=fp32: is what the others are compared with; give bf16",
-        ),
-        (["train", "task=cartpole", "precision.rollout=int7"], "did you mean 'int8'? (one of fp32, bf16, fp8, int8)"),
+        (["train", "task=cartpole", "precision.rollout=int7"], "precision.rollout=int7: must be one of fp32, bf16, fp8, int8"),
     ],
 )
 def test_bad_words_are_one_line(words, message, in_tmp, capfd):
@@ -107,29 +102,3 @@ def test_bad_words_are_one_line(words, message, in_tmp, capfd):
     err = capfd.readouterr().err
     assert message in err
     assert "Traceback" not in err
-
-
-def test_precisions_are_measured_against_fp32(monkeypatch):
-    from robot_rl.bench import precision
-
-    class Here(precision.Trainee):
-        def __init__(self, mode, *sizes):
-            super().__init__(mode, *sizes)
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-        def measure(self, what):
-            getattr(self, what)()
-            return {"fp32": 2.0, "bf16": 1.0}[self.cfg.precision.mode]
-
-    monkeypatch.setattr(precision, "Worker", Here)
-    monkeypatch.setattr(precision, "ACTING", 8)
-    found = precision.bench_precision(["bf16"], (8, 8), num_envs=8, num_steps=4, repeats=2, runtime=False)
-    rows = {(row["what"], row["mode"]): row for row in found["rows"]}
-    assert set(rows) == {(what, mode) for what in ("update", "acting") for mode in ("fp32", "bf16")}
-    assert [rows["update", mode]["ratio"] for mode in ("fp32", "bf16")] == [1.0, 2.0]
-    assert rows["acting", "bf16"]["required"] == 1.3

@@ -1,24 +1,34 @@
-"""``robot-rl bench async``: trainings that simulate while they learn, against the same ones that do not, in turn."""
+"""Trainings that simulate while they learn (overlap=true), against the same ones that do not, in turn.
+
+    python benchmarks/overlap.py task=go2_flat num_envs=1024 out=benchmarks/async.json
+
+How much of the shorter side is hidden: first with worlds that wait as long as learning takes, as a device would, then
+with the task's. Settings of robot-rl train with a dot change those. ``--help`` lists the options.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from harness import make_result, medians, run_bench, say, spread
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
+from words import run_script
 
-from robot_rl.bench.learner import DIMS, SIZES
-from robot_rl.bench.result import make_result
+from robot_rl.bench.learner import DIMS, SIZES, networks
+from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, option
+from robot_rl.cli.table import print_table
+from robot_rl.experiment.settings import change, default_tree, resolve
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.runners import make_runner
 from robot_rl.metrics.iteration import overlap_efficiency
-from robot_rl.settings import LearnerCfg, NetworkCfg
+from robot_rl.settings import LearnerCfg
 
 SIMULATORS = (1, 2, 4)
 SIMULATED = 2.0
@@ -28,6 +38,19 @@ WARM_UP = 4
 
 Make = Callable[[], Any]
 """Makes an environment."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Options:
+    """Options of the script."""
+
+    task: str = option("go2_flat", "the task; none: only the worlds that wait")
+    num_envs: int = option(1024, "worlds", most=MAX_ENVS)
+    device: str = option("cpu", "cpu, cuda or cuda:<index>")
+    iterations: int = option(12, "iterations of a training that count", least=2, most=MAX_COUNT)
+    repeats: int = option(5, "trainings of each kind, in turn; at least 2 for a spread", least=2, most=MAX_COUNT)
+    seed: int = option(0, "seed of worlds and actions", least=0, most=MAX_SEED)
+    out: str = option("", "file for the figures as JSON")
 
 
 class WaitingEnv(VecEnv):
@@ -64,24 +87,8 @@ class WaitingEnv(VecEnv):
         return self._obs, self._reward, ended, {"time_outs": ended}
 
 
-def bench_overlap(
-    cfg: Any,
-    *,
-    num_envs: int,
-    iterations: int,
-    repeats: int,
-    seed: int,
-    say: Callable[[str], None] = lambda _: None,
-) -> dict[str, Any]:
+def bench_overlap(options: Options, dotted: dict[str, Any]) -> dict[str, Any]:
     """Time trainings with and without overlap.
-
-    Args:
-        cfg: Settings of a training in a task's worlds; None: only worlds that wait.
-        num_envs: Worlds that wait.
-        iterations: Iterations of a training that count.
-        repeats: Trainings of each kind.
-        seed: Of worlds and actions.
-        say: Called with a line before each part.
 
     Returns:
         The result in the form of :func:`robot_rl.bench.result.make_result`, in iterations a second, and
@@ -89,9 +96,12 @@ def bench_overlap(
         "ratio" (with / without), "efficiency" (`robot_rl.metrics.iteration.overlap_efficiency`) and its quartile
         distance over the repeats.
     """
-    network = {"hidden": SIZES[0], "activation": "elu"}
-    waiting = PPOLearnerCfg(actor=NetworkCfg(**network), critic=NetworkCfg(**network, output_gain=1.0))
-    say(f"{num_envs} worlds that wait")
+    cfg, num_envs, iterations, seed = None, options.num_envs, options.iterations, options.seed
+    if options.task != "none":
+        given = {"num_envs": num_envs, "seed": seed}
+        cfg = resolve(change(default_tree(options.task, options.device), {**given, **dotted}))
+    waiting = PPOLearnerCfg(**networks(SIZES[0]))
+    say(f"robot-rl: {num_envs} worlds that wait ...")
     learn_s = _rows(lambda: WaitingEnv(num_envs), waiting, iterations, seed)[1]
     step_s = learn_s / waiting.num_steps
     kinds: dict[str, tuple[Make, LearnerCfg]] = {
@@ -103,13 +113,15 @@ def bench_overlap(
     comparisons = []
     for name, (make, learner) in kinds.items():
         found = []
-        for repeat in range(repeats):
-            say(f"worlds {name}, {repeat + 1} of {repeats}")
+        for repeat in range(options.repeats):
+            say(f"robot-rl: worlds {name}, {repeat + 1} of {options.repeats} ...")
             found.append(compare(make, learner, iterations, seed))
-        comparisons.append({"worlds": name} | _medians(found))
+        middle = {key: round(value, 4) for key, value in medians(found).items()}
+        middle["spread"] = round(spread([one["efficiency"] for one in found]), 4)
+        comparisons.append({"worlds": name} | middle)
         rates[f"overlap=true, worlds {name}"] = [1.0 / one["async_s"] for one in found]
         rates[f"overlap=false, worlds {name}"] = [1.0 / one["sync_s"] for one in found]
-    say(f"{', '.join(map(str, SIMULATORS))} simulators that wait")
+    say(f"robot-rl: {', '.join(map(str, SIMULATORS))} simulators that wait ...")
     cluster = bench_simulators(num_envs, iterations, seed)
     notes = {"num_envs": num_envs, "iterations": iterations, "seed": seed}
     parts = {"comparisons": comparisons, "simulators": cluster}
@@ -127,8 +139,7 @@ def bench_simulators(num_envs: int, iterations: int, seed: int) -> list[dict[str
     Returns:
         For each K and bound: "count", "staleness", "measured_s", "model_s" and "ratio".
     """
-    network = {"hidden": SIZES[1], "activation": "elu"}
-    cfg = PPOLearnerCfg(actor=NetworkCfg(**network), critic=NetworkCfg(**network, output_gain=1.0))
+    cfg = PPOLearnerCfg(**networks(SIZES[1]))
     learn_s = _rows(lambda: WaitingEnv(num_envs), cfg, iterations, seed)[1]
     simulate_s, found = SIMULATED * learn_s, []
     for count in SIMULATORS:
@@ -199,8 +210,25 @@ def _rows(make: Make, learner: LearnerCfg, iterations: int, seed: int) -> tuple[
     )
 
 
-def _medians(found: list[dict[str, float]]) -> dict[str, float]:
-    """Return the medians over the repeats, and the quartile distance of the efficiency."""
-    result = {name: statistics.median(one[name] for one in found) for name in found[0]}
-    quartiles = statistics.quantiles([one["efficiency"] for one in found], n=4)
-    return {name: round(value, 4) for name, value in result.items()} | {"spread": round(quartiles[2] - quartiles[0], 4)}
+def show_overlap(result: Mapping[str, Any]) -> None:
+    """Print T_sim, T_learn, an iteration without and with overlap, their ratio and the efficiency, of both kinds."""
+    print(f"{result['name']}: {result['machine']['cpu']}, {result['machine']['cores']} cores")
+    head = ("worlds", "simulate [s]", "learn [s]", "in turn [s]", "overlapped [s]", "ratio", "efficiency", "spread")
+    names = ("simulate_s", "learn_s", "sync_s", "async_s", "ratio", "efficiency", "spread")
+    rows = [(one["worlds"], *(f"{one[name]:.3f}" for name in names)) for one in result["comparisons"]]
+    print_table(head, rows, right=range(1, len(head)))
+    head = ("simulators that wait", "versions behind", "measured [s]", "model [s]", "ratio")
+    names = ("measured_s", "model_s", "ratio")
+    cells = [(one["count"], one["staleness"], *(f"{one[name]:.3f}" for name in names)) for one in result["simulators"]]
+    print_table(head, [tuple(map(str, row)) for row in cells], right=range(len(head)))
+    for key, value in result["notes"].items():
+        print(f"  {key}: {value}")
+
+
+def main(arguments: list[str]) -> None:
+    """Measure, print the table, write the figures."""
+    run_bench(arguments, Options, bench_overlap, show_overlap)
+
+
+if __name__ == "__main__":
+    run_script(main)

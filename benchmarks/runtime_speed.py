@@ -1,7 +1,10 @@
 """Measure the robot's binary at a steady pace: how fast it infers, answers a state, and damps when it is killed.
 
+    python benchmarks/runtime_speed.py out=benchmarks/bench_runtime.json
+
 A still robot sends 500 states a second and the policy runs at each of them. The time of an answer is from just before
-the state is passed to the system until the command is: the robot's own wake-up is not included.
+the state is passed to the system until the command is: the robot's own wake-up is not included. The runtime must be
+built (make runtime). ``--help`` lists the options.
 """
 
 from __future__ import annotations
@@ -10,18 +13,26 @@ import contextlib
 import json
 import signal
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness import facts, run_bench, say
+from robot_rl_deploy.bundle import read_bundle
+from robot_rl_deploy.synthetic import write_synthetic_bundle
+from words import run_script
 
-from robot_rl.errors import PeerError
-from robot_rl.machine import machine_facts, package_versions
+from robot_rl.cli.options import MAX_COUNT, option
+from robot_rl.errors import PeerError, UserError
+from robot_rl.experiment.policies import find_bundle
 from robot_rl.sim2sim.binary import Binary, load_runtime, runtime_environment
 from robot_rl.sim2sim.link import LOOPBACK, Link, free_ports
 
+G1 = "unitree_g1"
 PERIOD_S = 0.002
 SETTLE_S = 1.0
 WAIT_S = 60.0
@@ -34,51 +45,68 @@ KILL_GOAL_MS = 20.0
 SETTINGS = {"steps_per_state": 1.0, "stand_s": 0.0, "blend_s": 0.0}
 
 
-def bench_runtime(
-    bundle: Path,
-    folder: Path,
-    *,
-    transports: Sequence[str] = ("udp", "shm"),
-    dds_bundle: Path | None = None,
-    seconds: float = 20.0,
-    kills: int = 5,
-    say: Callable[[str], None] = lambda _: None,
-) -> dict[str, Any]:
-    """Run all measurements.
+@dataclass(kw_only=True, slots=True)
+class Options:
+    """Options of the script."""
 
-    Args:
-        bundle: The policy to run.
-        folder: Folder for the binary's reports.
-        transports: "udp", "shm".
-        dds_bundle: A policy of a Unitree robot, to be measured over DDS, too; None for no such measurement.
-        seconds: Length of each measurement [s].
-        kills: How often the binary is killed.
-        say: Called with a line about what comes next.
+    policy: str = option("", "a bundle; by default a synthetic one, 98 -> 3 x 512 -> 29, over dds with a G1's joints")
+    transports: str = option("udp,shm,dds", "what to measure; dds where the runtime was built with it")
+    seconds: float = option(20.0, "how long to measure each [s]")
+    kills: int = option(5, "how often the binary is killed", least=0, most=MAX_COUNT)
+    out: str = option("", "file for the figures as JSON")
+
+
+def bench_runtime(options: Options, dotted: dict[str, Any]) -> dict[str, Any]:
+    """Run all measurements.
 
     Returns:
         "inference", "inference_cold" (the same without rehearsals), a block for each transport, "kill" and "machine";
         times in microseconds, those of "kill" in milliseconds.
 
     Raises:
-        UserError: The runtime is not installed.
+        UserError: An option cannot be used, or the runtime is not installed.
         PeerError: The binary ended or does not answer.
     """
-    load_runtime()
-    say(f"inference for {seconds:g} s")
-    result: dict[str, Any] = {"name": "runtime", "machine": machine_facts(), "versions": package_versions()}
-    result["goals"] = GOALS | {"kill_ms": KILL_GOAL_MS}
-    result["inference"] = _inference(bundle, folder, seconds)
-    result["inference_cold"] = _inference(bundle, folder, seconds, "--no-rehearsal")
-    for transport in transports:
-        say(f"{transport} for {seconds:g} s")
-        result[transport] = _paced(bundle, folder, transport, seconds)
-    if dds_bundle is not None:
-        say(f"dds for {seconds:g} s")
-        result["dds"] = _paced(dds_bundle, folder, "dds", seconds)
-    if kills:
-        say(f"killed {kills} times")
-        result["kill"] = _killed(bundle, folder, kills)
+    names = [name for name in options.transports.split(",") if name]
+    for name in names:
+        if name not in ("udp", "shm", "dds"):
+            raise UserError(f"transports={options.transports}: '{name}' must be one of udp, shm, dds")
+    if not 0 < options.seconds <= 3600:
+        raise UserError(f"seconds={options.seconds:g}: must be in (0, 3600]")
+    if "dds" in names and not load_runtime().has_dds():
+        names.remove("dds")
+    result = facts("runtime") | {"goals": GOALS | {"kill_ms": KILL_GOAL_MS}}
+    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+        folder = Path(scratch)
+        bundle = find_bundle(options.policy) if options.policy else write_synthetic(folder / "policy")
+        say(f"robot-rl: inference for {options.seconds:g} s ...")
+        result["inference"] = _inference(bundle, folder, options.seconds)
+        result["inference_cold"] = _inference(bundle, folder, options.seconds, "--no-rehearsal")
+        for name in sorted(names, key="dds".__eq__):
+            say(f"robot-rl: {name} for {options.seconds:g} s ...")
+            measured = for_dds(bundle, folder) if name == "dds" else bundle
+            result[name] = _paced(measured, folder, name, options.seconds)
+        if options.kills:
+            say(f"robot-rl: killed {options.kills} times ...")
+            result["kill"] = _killed(bundle, folder, options.kills)
     return result
+
+
+def write_synthetic(folder: Path, **robot: Any) -> Path:
+    """Write a synthetic bundle into a folder, and return that."""
+    write_synthetic_bundle(folder, **robot)
+    return folder
+
+
+def for_dds(bundle: Path, folder: Path) -> Path:
+    """Return the bundle where Unitree's messages know its robot, else a synthetic one with a G1's joints."""
+    runtime = load_runtime()
+    try:
+        runtime.unitree_family(read_bundle(bundle).contract.robot)
+    except runtime.UserError:
+        joints = [name for name in runtime.unitree_motors(G1) if name]
+        return write_synthetic(folder / "policy-g1", robot=G1, joints=joints)
+    return bundle
 
 
 def _inference(bundle: Path, folder: Path, seconds: float, *more: str) -> dict[str, Any]:
@@ -97,8 +125,6 @@ class StillRobot:
     """A robot that stands still and sends a state every 2 ms."""
 
     def __init__(self, bundle: Path, folder: Path, transport: str, arguments: Sequence[str] = ()) -> None:
-        from robot_rl_deploy.bundle import read_bundle
-
         contract = read_bundle(bundle).contract
         port = free_ports(1)[0]
         addresses = {"udp": f"udp:{LOOPBACK}:{port}", "shm": f"shm:bench-{port}"}
@@ -194,9 +220,8 @@ def _killed(bundle: Path, folder: Path, times: int) -> dict[str, Any]:
     return figures
 
 
-def judge(result: dict[str, Any]) -> list[str]:
-    """Return a line for each figure with its goal."""
-    lines = []
+def show_runtime(result: Mapping[str, Any]) -> None:
+    """Print each measured figure with its goal."""
     for name, goal in GOALS.items():
         block = result.get(name)
         if block is None:
@@ -210,9 +235,17 @@ def judge(result: dict[str, Any]) -> list[str]:
             holds = value >= bound if key == "answered" else value <= bound
             shown = f"{100 * value:.3f} %" if key == "answered" else f"{value:.1f} us"
             wanted = f"at least {100 * bound:g} %" if key == "answered" else f"at most {bound:g} us"
-            lines.append(f"{name:<9} {key:<8} {shown:>12}   {wanted}: {'holds' if holds else 'MISSED'}")
+            print(f"{name:<9} {key:<8} {shown:>12}   {wanted}: {'holds' if holds else 'MISSED'}")
     if "worst_ms" in result.get("kill", {}):
         worst = result["kill"]["worst_ms"]
         word = "holds" if worst <= KILL_GOAL_MS else "MISSED"
-        lines.append(f"{'kill -9':<9} {'worst':<8} {worst:>9.2f} ms   at most {KILL_GOAL_MS:g} ms: {word}")
-    return lines
+        print(f"{'kill -9':<9} {'worst':<8} {worst:>9.2f} ms   at most {KILL_GOAL_MS:g} ms: {word}")
+
+
+def main(arguments: list[str]) -> None:
+    """Measure, print the table, write the figures."""
+    run_bench(arguments, Options, bench_runtime, show_runtime)
+
+
+if __name__ == "__main__":
+    run_script(main)

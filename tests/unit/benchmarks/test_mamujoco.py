@@ -4,10 +4,10 @@ import functools
 import json
 import xml.etree.ElementTree as ET
 
+import mamujoco
 import pytest
+from mamujoco import PUBLISHED_STEPS, _at, _first, draw, returns_of
 
-from robot_rl.bench.mamujoco import PUBLISHED_STEPS, _at, _first, bench_mamujoco, draw, returns_of
-from robot_rl.cli import bench as cli
 from robot_rl.errors import UserError
 
 
@@ -34,13 +34,13 @@ def test_what_is_compared_with_the_published_return():
 @pytest.mark.long
 def test_a_short_training_from_the_command_line(tmp_path, monkeypatch, capsys):
     robots = pytest.importorskip("gymnasium_robotics").mamujoco_v1
-    monkeypatch.setattr("robot_rl.bench.mamujoco.EVALUATED", 2)
+    monkeypatch.setattr(mamujoco, "EVALUATED", 2)
     # Episodes of the evaluation have 50 steps, not 1000.
     monkeypatch.setattr(robots, "parallel_env", functools.partial(robots.parallel_env, max_episode_steps=50))
     monkeypatch.chdir(tmp_path)
-    words = ["mamujoco", "divisions=Ant-4x2", "steps=1056", "num_envs=1", "num_steps=264", "out=m.json", "root=runs"]
+    words = ["divisions=Ant-4x2", "steps=1056", "num_envs=1", "num_steps=264", "out=m.json", "root=runs"]
     words += ["num_threads=1", "learner_threads=1", "actor.hidden=[8]", "critic.hidden=[8]", "ppo.epochs=1"]
-    assert cli.run(words) == 0
+    mamujoco.main(words)
     result = json.loads((tmp_path / "m.json").read_text())
     (run,) = result["runs"]
     assert (run["steps"], run["at_published"], run["reached"]) == (1056, None, None)
@@ -49,23 +49,22 @@ def test_a_short_training_from_the_command_line(tmp_path, monkeypatch, capsys):
     assert "Ant-4x2 HARL's MAPPO" in capsys.readouterr().out
     assert ET.fromstring((tmp_path / "m.svg").read_text()).tag.endswith("svg")
     # Once more, and over its own files: the run has ended, so only the policy is evaluated again.
-    assert cli.run(words) == 0
+    mamujoco.main(words)
     assert json.loads((tmp_path / "m.json").read_text())["runs"][0]["evaluation"] == run["evaluation"]
-
-
-def test_a_training_in_which_no_episode_ends_is_refused():
-    with pytest.raises(UserError, match="steps=4000: no episode of 64 worlds would end; must be at least 64000"):
-        bench_mamujoco(["Ant-4x2"], {}, seed=1, steps=4000, say=lambda _: None)
 
 
 @pytest.mark.parametrize(
     ("word", "line"),
-    [("divisions=Ant-9x9", "MaMuJoCo has no such division of Ant"), ("divisions=,", "divisions=,: name at least one")],
+    [
+        ("divisions=Ant-9x9", "MaMuJoCo has no such division of Ant"),
+        ("divisions=,", "divisions=,: name at least one"),
+        ("steps=4000", "steps=4000: no episode of 64 worlds would end; must be at least 64000"),
+    ],
 )
 def test_bad_words(word, line):
     pytest.importorskip("gymnasium_robotics")
     with pytest.raises(UserError, match=line):
-        cli.run(["mamujoco", word])
+        mamujoco.main([word])
 
 
 def test_two_plots_are_side_by_side():

@@ -1,37 +1,54 @@
-"""``robot-rl bench learner agents=N rival=skrl``: our MAPPO update compared with skrl's, on the same data, in turn.
+"""Our MAPPO update compared with skrl's, on the same data, in turn.
+
+    python benchmarks/team_update.py agents=4 out=benchmarks/bench_learner_team.json
 
 Both have a policy for each robot, of the same layers, and critics that see the whole team: skrl a critic for each
-robot, ours one with a value for each, which sees a world once where skrl's see it once for each robot.
+robot, ours one with a value for each, which sees a world once where skrl's see it once for each robot. ``--help``
+lists the options.
 """
 
 from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import torch
+from harness import make_result, numbers, run_bench, say
 from torch import Tensor, nn
+from words import run_script
 
-from robot_rl.bench.learner import compare
-from robot_rl.bench.result import make_result, seconds
+from robot_rl.bench.learner import compare_updates, networks
+from robot_rl.cli.bench import show_learner
+from robot_rl.cli.options import MAX_COUNT, option, parse_value
 from robot_rl.errors import UserError
+from robot_rl.experiment.settings import resolve_device
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_networks
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.rollout import make_rollout
-from robot_rl.settings import NetworkCfg
+from robot_rl.settings import NetworkCfg, from_dict
 
 SEEN, OWN, ACTIONS = 48, 64, 12
 """A quadruped's observations, what the critic sees of it, and its actions."""
-SIZES = ((128, 128, 128),)
-"""Hidden layers."""
-WORLDS = (256, 1024)
-"""Worlds of the rollouts; there are as many rows a robot."""
 REQUIRED = 2.0
 """Updates a second, ours over skrl's, that we ask of ourselves on a CPU."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Options:
+    """Options of the script."""
+
+    agents: int = option(4, "robots of a world", least=2, most=16)
+    hidden: str = option("[128,128,128]", "hidden layers")
+    num_envs: str = option("[256,1024]", "worlds of the rollouts; there are as many rows a robot")
+    num_steps: int = option(24, "steps of the rollout", least=1, most=100_000)
+    device: str = option("cpu", "cpu, cuda or cuda:<index>")
+    repeats: int = option(7, "timed updates of each, at least 2 for a spread", least=2, most=MAX_COUNT)
+    out: str = option("", "file for the figures as JSON")
 
 
 def team_dims(agents: int) -> Dims:
@@ -124,7 +141,7 @@ def make_skrl(cfg: MAPPOLearnerCfg, dims: Dims, worlds: int, device: str, folder
         from skrl.multi_agents.torch.mappo import MAPPO as SkrlMAPPO
         from skrl.resources.preprocessors.torch import RunningStandardScaler
     except ImportError as error:
-        raise UserError(f"rival=skrl: {error}; pip install 'robot-rl[runners]'") from None
+        raise UserError(f"skrl: {error}; pip install 'robot-rl[runners]'") from None
 
     policy, value = skrl_models(cfg, dims, device)
 
@@ -208,44 +225,34 @@ def skrl_settings(cfg: MAPPOLearnerCfg, folder: str) -> dict[str, Any]:
     }
 
 
-def bench_team(
-    agents: int,
-    *,
-    sizes: Sequence[Sequence[int]] = SIZES,
-    num_envs: Sequence[int] = WORLDS,
-    num_steps: int = 24,
-    repeats: int = 7,
-    device: str = "cpu",
-    say: Callable[[str], None] = lambda _: None,
-) -> dict[str, Any]:
-    """Time the update of a team of ``agents`` robots; the other arguments and the result are `bench_learner`'s."""
-    rows: dict[str, list[float]] = {}
-    comparisons = []
-    for worlds in num_envs:
-        for hidden in sizes:
-            network = {"hidden": tuple(hidden), "activation": "elu"}
-            cfg = MAPPOLearnerCfg(
-                num_steps=num_steps,
-                sharing="separate",
-                actor=NetworkCfg(**network),
-                critic=NetworkCfg(**network, output_gain=1.0),
-            )
-            cfg.ppo.schedule = "fixed"
-            pair = EqualTeams(cfg, agents, worlds, device=device)
-            times = [(seconds(pair.run_ours, device), seconds(pair.run_theirs, device)) for _ in range(repeats + 1)][1:]
-            size = f"{worlds} x {num_steps} x {agents}"
-            one = compare(hidden, size, times, REQUIRED, on_cpu=device == "cpu")
-            rows[f"robot-rl {one['network']}, {one['rollout']}"] = [1.0 / ours for ours, _ in times]
-            rows[f"skrl {one['network']}, {one['rollout']}"] = [1.0 / theirs for _, theirs in times]
-            comparisons.append(one)
-            say(f"{one['network']}, {one['rollout']}: {one['ratio']:.3f} times skrl's, {repeats} updates each, in turn")
-    dims = team_dims(agents)
+def bench_team(options: Options, _: dict[str, Any]) -> dict[str, Any]:
+    """Time the update of a team; the result is that of `robot_rl.bench.learner.bench_learner`."""
+    agents, steps, device = options.agents, options.num_steps, resolve_device(options.device)
+    hidden = from_dict(NetworkCfg, {"hidden": parse_value(options.hidden, "hidden")}).hidden
+
+    def make(hidden: Sequence[int], worlds: int) -> EqualTeams:
+        cfg = MAPPOLearnerCfg(num_steps=steps, sharing="separate", **networks(hidden))
+        cfg.ppo.schedule = "fixed"
+        return EqualTeams(cfg, agents, worlds, device=device)
+
+    cases = [(hidden, n, f"{n} x {steps} x {agents}") for n in numbers("num_envs", options.num_envs)]
+    given: dict[str, Any] = {"repeats": options.repeats, "device": device, "say": say}
+    rows, comparisons = compare_updates("skrl", make, cases, {tuple(hidden): REQUIRED}, **given)
     notes = {
         "epochs_x_minibatches": "5 x 4",
-        "observations": f"actor {dims.actor}, critic {agents} x {dims.critic}, actions {dims.action}",
+        "observations": f"actor {SEEN}, critic {agents} x {OWN}, actions {ACTIONS}",
         "networks": f"{agents} policies each; critics: ours 1 with {agents} values, skrl's {agents}",
         "threads": torch.get_num_threads(),
         "device": device,
         "median_ratio": round(statistics.median(one["ratio"] for one in comparisons), 3),
     }
     return make_result("team update", rows, unit="updates/s", notes=notes) | {"comparisons": comparisons}
+
+
+def main(arguments: list[str]) -> None:
+    """Measure, print the table, write the figures."""
+    run_bench(arguments, Options, bench_team, show_learner)
+
+
+if __name__ == "__main__":
+    run_script(main)

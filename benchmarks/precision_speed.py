@@ -1,4 +1,10 @@
-"""``robot-rl bench precision``: rollouts, updates and inference in less than float32, each against float32 in turn."""
+"""Updates, acting in 4096 worlds and the binary's inference in bf16, fp8 and int8, each against float32 in turn.
+
+    python benchmarks/precision_speed.py out=benchmarks/bench_precision.json
+    python benchmarks/precision_speed.py device=cuda hidden=[1024,1024,512] runtime=false
+
+``--help`` lists the options. What trainings in less than float32 reach is measured by precision.py.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +13,31 @@ import multiprocessing
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from harness import facts, in_turn, median_ratio, run_bench, seconds, spread
+from words import run_script
 
-from robot_rl.bench.result import seconds
+from robot_rl.bench.learner import DIMS, networks
+from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, option, parse_value
+from robot_rl.cli.table import print_table
+from robot_rl.errors import UserError
+from robot_rl.experiment.settings import resolve_device
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_networks
-from robot_rl.learn.dims import Dims
 from robot_rl.learn.graphs import CudaRecorder
 from robot_rl.learn.precision.formats import get_format
 from robot_rl.learn.precision.kernels import describe
 from robot_rl.learn.rollout import Rollout, make_rollout
-from robot_rl.machine import machine_facts, package_versions
-from robot_rl.settings import NetworkCfg, PrecisionCfg
+from robot_rl.settings import NetworkCfg, PrecisionCfg, from_dict
+from robot_rl.settings.checks import check_choice
+from robot_rl.settings.precision import PRECISIONS
 from robot_rl.sim2sim.binary import load_runtime
 
-DIMS = Dims(actor=48, critic=64, action=12)
-"""Sizes of a quadruped's observations and actions."""
 ACTING = 4096
 """Worlds that act at once."""
 ACTS = 8
@@ -37,17 +48,25 @@ REQUIRED = {"update": 1.4, "acting": 1.3}
 """Speed in bf16 over fp32 that we ask of ourselves on a CPU with bf16 instructions."""
 
 
+@dataclass(kw_only=True, slots=True)
+class Options:
+    """Options of the script."""
+
+    modes: str = option("bf16,fp8,int8", "precisions")
+    hidden: str = option("[512,256,128]", "hidden layers of actor and critic")
+    num_envs: int = option(1024, "worlds of the rollout", least=1, most=MAX_ENVS)
+    num_steps: int = option(24, "steps of the rollout", least=1, most=100_000)
+    device: str = option("cpu", "cpu, cuda or cuda:<index>")
+    repeats: int = option(7, "timed rounds of all, at least 2 for a spread", least=2, most=MAX_COUNT)
+    runtime: bool = option(True, "measure the robot's binary, too")
+    out: str = option("", "file for the figures as JSON")
+
+
 class Trainee:
     """PPO in a precision, with a rollout to learn from."""
 
     def __init__(self, mode: str, hidden: tuple[int, ...], num_envs: int, num_steps: int, device: str) -> None:
-        network = {"hidden": hidden}
-        self.cfg = PPOLearnerCfg(
-            num_steps=num_steps,
-            actor=NetworkCfg(**network),  # type: ignore[arg-type]
-            critic=NetworkCfg(output_gain=1.0, **network),  # type: ignore[arg-type]
-            precision=PrecisionCfg(mode=mode),
-        )
+        self.cfg = PPOLearnerCfg(num_steps=num_steps, precision=PrecisionCfg(mode=mode), **networks(hidden))
         generator = torch.Generator().manual_seed(0)
         actor, critic = make_networks(self.cfg, DIMS, None, generator)
         actor, critic = actor.to(device), critic.to(device)
@@ -131,94 +150,78 @@ def _serve(link: Any, mode: str, options: dict[str, Any], threads: int) -> None:
                 link.send(seconds(trainee.update, device))
 
 
-def bench_precision(
-    modes: Sequence[str],
-    hidden: tuple[int, ...],
-    *,
-    num_envs: int = 1024,
-    num_steps: int = 24,
-    device: str = "cpu",
-    repeats: int = 7,
-    runtime: bool = True,
-) -> dict[str, Any]:
+def bench_precision(options: Options, dotted: dict[str, Any]) -> dict[str, Any]:
     """Measure updates, acting and, with the robot's runtime, inference in several precisions, in turn.
-
-    Args:
-        modes: The precisions; fp32 is always the first.
-        hidden: Hidden layers of actor and critic.
-        num_envs: Worlds of the rollout.
-        num_steps: Its steps.
-        device: Where networks learn and act.
-        repeats: Rounds.
-        runtime: Measure the binary's inference, too, where its runtime is installed.
 
     Returns:
         {"name", "machine", "versions", "rows", "notes"}; a row is {"what", "mode", "value" (median), "unit", "spread"
         (quartile distance), "ratio" (median over rounds of fp32's time by this one's), "required", "computed"}.
+
+    Raises:
+        UserError: A precision is unknown, or there is only fp32.
     """
+    modes = [mode.strip() for mode in options.modes.split(",")]
+    for mode in modes:
+        check_choice("modes", mode, PRECISIONS)
+    if modes == ["fp32"]:
+        raise UserError("modes=fp32: is what the others are compared with; give bf16, fp8 or int8")
+    hidden = from_dict(NetworkCfg, {"hidden": parse_value(options.hidden, "hidden")}).hidden
+    device, repeats = resolve_device(options.device), options.repeats
     several = ("fp32", *(mode for mode in modes if mode != "fp32"))
     rows = []
     with contextlib.ExitStack() as stack:
-        workers = {}
-        for mode in several:
-            workers[mode] = stack.enter_context(Worker(mode, hidden, num_envs, num_steps, device))
-        for what, count in (("update", repeats), ("act", 2 * repeats)):
-            times: dict[str, list[float]] = {mode: [] for mode in several}
-            for k in range(count + 1):  # The first round is left out.
-                for mode, worker in workers.items():
-                    taken = worker.measure(what)
-                    times[mode] += [taken] if k else []
-            rows += _rows({"act": "acting"}.get(what, what), times, "ms", 1e3, device)
-    notes: dict[str, Any] = {"hidden": list(hidden), "num_envs": num_envs, "num_steps": num_steps, "device": device}
-    notes["acting"] = ACTING
-    if runtime:
+        make = (Worker(mode, hidden, options.num_envs, options.num_steps, device) for mode in several)
+        workers = [stack.enter_context(worker) for worker in make]
+        for what, name, count in (("update", "update", repeats), ("act", "acting", 2 * repeats)):
+            times = in_turn(several, lambda what=what: (worker.measure(what) for worker in workers), count)
+            rows += _rows(name, times, "ms", 1e3, device)
+    notes: dict[str, Any] = {"hidden": list(hidden), "num_envs": options.num_envs, "num_steps": options.num_steps}
+    notes |= {"device": device, "acting": ACTING}
+    if options.runtime:
         rows += _robot_rows(several, repeats)
         notes["robot"] = list(ROBOT)
-    versions = package_versions()
-    return {"name": "precision", "machine": machine_facts(), "versions": versions, "rows": rows, "notes": notes}
+    return facts("precision") | {"rows": rows, "notes": notes}
 
 
 def _rows(what: str, times: dict[str, list[float]], unit: str, scale: float, device: str) -> list[dict[str, Any]]:
     """Return a row for each precision."""
-    rows = []
-    for mode, values in times.items():
-        quartiles = statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
-        rows.append(
-            {
-                "what": what,
-                "mode": mode,
-                "value": statistics.median(values) * scale,
-                "unit": unit,
-                "spread": (quartiles[2] - quartiles[0]) * scale,
-                "ratio": statistics.median(a / b for a, b in zip(times["fp32"], values, strict=True)),
-                "required": REQUIRED.get(what) if mode == "bf16" else None,
-                "computed": describe(get_format(mode), device.partition(":")[0]),
-            }
-        )
-    return rows
+    return [
+        {
+            "what": what,
+            "mode": mode,
+            "value": statistics.median(values) * scale,
+            "unit": unit,
+            "spread": spread(values) * scale,
+            "ratio": median_ratio(times["fp32"], values),
+            "required": REQUIRED.get(what) if mode == "bf16" else None,
+            "computed": describe(get_format(mode), device.partition(":")[0]),
+        }
+        for mode, values in times.items()
+    ]
 
 
 def _robot_rows(modes: Sequence[str], repeats: int) -> list[dict[str, Any]]:
     """Return the median latencies of the binary's network in each precision, and the sizes of its file."""
     runtime = load_runtime()
-    rows, networks, sizes = [], {}, {}
+    networks, sizes = {}, {}
     with tempfile.TemporaryDirectory(prefix="robot-rl-") as folder:
         for mode in modes:
             bundle = _write_bundle(mode, Path(folder) / mode)
             sizes[mode] = (bundle / "policy.onnx").stat().st_size
             networks[mode] = runtime.open_network(str(bundle), name="onnxruntime")
             networks[mode].warm()
-        times: dict[str, list[float]] = {mode: [] for mode in modes}
         observation = torch.randn(ROBOT[0]).numpy()
-        for _ in range(repeats):
-            for mode, network in networks.items():
-                times[mode].append(network.measure(observation, runs=1000)["p50_us"] * 1e-6)
-                time.sleep(0.01)
-    found = _rows("inference p50", times, "us", 1e6, "cpu")
-    for row in found:
+
+        def latency(network: Any) -> float:
+            value = network.measure(observation, runs=1000)["p50_us"] * 1e-6
+            time.sleep(0.01)
+            return value
+
+        times = in_turn(networks, lambda: map(latency, networks.values()), repeats, warm_up=0)
+    rows = _rows("inference p50", times, "us", 1e6, "cpu")
+    for row in rows:
         row |= {"computed": networks[row["mode"]].identity, "bytes": sizes[row["mode"]]}
         row["required"] = 1.0 if row["mode"] == "int8" else None
-        rows.append(row)
     return rows
 
 
@@ -239,3 +242,24 @@ def _write_bundle(mode: str, out: Path) -> Path:
             measure(actor, lambda: actor.mean(seen))
     write_synthetic_bundle(out, joints=outputs, actor=actor.eval())
     return out
+
+
+def show_precision(result: Mapping[str, Any]) -> None:
+    """Print a row for each part and precision."""
+    rows = []
+    for row in result["rows"]:
+        bound = "" if row["required"] is None else f"at least {row['required']:g}"
+        size = f"{row['bytes'] / 1024:.0f} kB" if "bytes" in row else ""
+        value = f"{row['value']:.4g} ± {row['spread']:.2g} {row['unit']}"
+        rows.append((row["what"], row["mode"], value, f"{row['ratio']:.2f}", bound, size, row["computed"]))
+    heads = ("", "precision", "median ± spread", "fp32 / this", "required", "file", "computed by")
+    print_table(heads, rows, right=(2, 3), least=120)
+
+
+def main(arguments: list[str]) -> None:
+    """Measure, print the table, write the figures."""
+    run_bench(arguments, Options, bench_precision, show_precision)
+
+
+if __name__ == "__main__":
+    run_script(main)

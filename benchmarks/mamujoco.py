@@ -1,7 +1,10 @@
-"""`robot-rl bench mamujoco`: MAPPO on MaMuJoCo's divided robots, against the returns that HARL publishes for its MAPPO.
+"""MAPPO on MaMuJoCo's divided robots, against the returns that HARL publishes for its MAPPO; an hour or two.
 
-Ours trains in our vectorized worlds, in a run of its own that goes on where it was ended. Two measures: the return
-while training, and that of the final policy without noise in Gymnasium-Robotics' own environment.
+    python benchmarks/mamujoco.py out=benchmarks/bench_mamujoco.json
+
+Ours trains in our vectorized worlds, in a run of its own that is continued where it was ended. Two measures: the return
+while training, and that of the final policy without noise in Gymnasium-Robotics' own environment. Any setting of
+robot-rl train changes the trainings; the curves are written next to the file, as SVG. ``--help`` lists the options.
 """
 
 from __future__ import annotations
@@ -11,24 +14,29 @@ import io
 import json
 import statistics
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from harness import facts, run_bench, say
 from tensordict import TensorDict
+from words import run_script
 
+from robot_rl.cli.options import MAX_SEED, option
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment.outputs import MARK
-from robot_rl.machine import machine_facts, package_versions
+from robot_rl.experiment import training
+from robot_rl.experiment.outputs import CURVES, MARK, check_output
+from robot_rl.experiment.settings import change, default_tree, resolve
+from robot_rl.files import write_atomic
+from robot_rl.learn.policy import make_policy
 from robot_rl.report.plot import BLUE, FAINT, GRID, INK, ORANGE, Axis, path, ticks
 
 PUBLISHED: dict[str, float] = {"Ant-4x2": 5800.0, "HalfCheetah-2x3": 6800.0, "Walker2d-2x3": 5000.0}
 """Return of HARL's MAPPO after `PUBLISHED_STEPS`, read from the curves of arXiv 2304.09870."""
 PUBLISHED_STEPS = 10_000_000
-OPTIONS = ("divisions", "steps", "seed", "root", "out")
-"""Options of the command, which are no settings of a training."""
 EPISODE = 1000
 """Steps of an episode."""
 LAST = 100
@@ -38,6 +46,17 @@ EVALUATED = 20
 POINTS = 100
 """Points of a curve, about."""
 SIZE, MARGIN = (420, 240), 48
+
+
+@dataclass(kw_only=True, slots=True)
+class Options:
+    """Options of the script."""
+
+    divisions: str = option("Ant-4x2,HalfCheetah-2x3", "robots and how they are divided, as in mamujoco:<division>")
+    steps: int = option(0, "steps of the robot in each training; 0: as many as HARL's, 10 M", least=0)
+    seed: int = option(1, "seed of training and evaluation", least=0, most=MAX_SEED)
+    root: str = option("runs", "where runs are written; one that was ended is continued")
+    out: str = option("", "file for the figures as JSON; the curves are next to it, as SVG")
 
 
 def plan(name: str, changes: Mapping[str, Any], *, steps: int, seed: int) -> Any:
@@ -52,12 +71,10 @@ def plan(name: str, changes: Mapping[str, Any], *, steps: int, seed: int) -> Any
     Raises:
         UserError: A setting is unknown or invalid, or Gymnasium-Robotics is not installed.
     """
-    from robot_rl.experiment.settings import change, default_tree, resolve
-
     tree = default_tree(f"mamujoco:{name}", "cpu", str(changes.get("learner", "")))
     for key in changes:
         if "." not in key and key not in (*tree, "run_id"):
-            raise UserError(f"unknown key '{key}': {suggest(key, (*OPTIONS, *tree))}")
+            raise UserError(f"unknown key '{key}': {suggest(key, (*Options.__dataclass_fields__, *tree))}")
     tree = change(tree, {"run_id": f"bench-{name}-{seed}", "seed": seed, **changes})
     rollout, least = int(tree["num_envs"]) * int(tree["num_steps"]), int(tree["num_envs"]) * EPISODE
     if steps < least:
@@ -74,8 +91,6 @@ def train(name: str, cfg: Any) -> dict[str, Any]:
         episodes), "return" (its end), "at_published" (the return after `PUBLISHED_STEPS`; None where it trained less),
         "reached" (first steps at which it is the published one; None), "evaluation" (returns), "run", "settings".
     """
-    from robot_rl.experiment import training
-
     rollout = cfg.num_envs * cfg.learner.num_steps
     run_dir = training.train(cfg)
     rows = [json.loads(line) for line in (run_dir.path / "metrics.jsonl").read_text().splitlines()]
@@ -125,8 +140,6 @@ def _first(curve: Mapping[str, list[float]], value: float | None) -> float | Non
 
 def evaluate(name: str, run: Path, obsk: int, seed: int) -> list[float]:
     """Return the returns of the final policy, without noise, in Gymnasium-Robotics' own environment."""
-    from robot_rl.learn.policy import make_policy
-
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         from gymnasium_robotics import mamujoco_v1
 
@@ -155,15 +168,32 @@ def evaluate(name: str, run: Path, obsk: int, seed: int) -> list[float]:
     return found
 
 
-def bench_mamujoco(
-    names: list[str], changes: Mapping[str, Any], *, seed: int, steps: int, say: Callable[[str], None]
-) -> dict[str, Any]:
-    """Train on each division; return "name", "machine", "versions", "rows", "runs" (see `train`) and "notes"."""
-    plans = {name: plan(name, changes, steps=steps or PUBLISHED_STEPS, seed=seed) for name in names}
+def bench_mamujoco(options: Options, changes: dict[str, Any]) -> dict[str, Any]:
+    """Train on each division; return "name", "machine", "versions", "rows", "ratio", "notes" and "runs" (see `train`).
+
+    Raises:
+        UserError: No division, one that is named twice, or as `plan`.
+    """
+    names = [name for name in options.divisions.split(",") if name]
+    if not names:
+        raise UserError(f"divisions={options.divisions}: name at least one, such as Ant-4x2")
+    if len(set(names)) < len(names):
+        raise UserError(f"divisions={options.divisions}: one is named twice")
+    curves = check_output("out", str(Path(options.out).with_suffix(".svg")), CURVES) if options.out else None
+    changes, steps = {"root": options.root, **changes}, options.steps or PUBLISHED_STEPS
+    plans = {name: plan(name, changes, steps=steps, seed=options.seed) for name in names}
     runs = []
     for name, cfg in plans.items():
-        say(f"robot-rl: {name}, seed {seed}")
+        say(f"robot-rl: {name}, seed {options.seed}")
         runs.append(train(name, cfg))
+    result = facts("mamujoco") | summarize(names, runs)
+    if curves is not None:
+        write_atomic(curves, draw(result))
+    return result
+
+
+def summarize(names: list[str], runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the rows of the trainings, the smallest ratio to HARL's return, notes and the trainings."""
     rows = []
     for name, run in zip(names, runs, strict=True):
         spread = statistics.stdev(run["evaluation"])
@@ -179,15 +209,7 @@ def bench_mamujoco(
         "HARL's MAPPO": f"after {PUBLISHED_STEPS / 1e6:g} M steps, arXiv 2304.09870, Ant-v2 and HalfCheetah-v2",
         "ratio": "ours while training over HARL's, both after as many steps; the smallest",
     }
-    return {
-        "name": "mamujoco",
-        "machine": machine_facts(),
-        "versions": package_versions(),
-        "rows": rows,
-        "ratio": round(min(ratios), 3) if ratios else None,
-        "notes": notes,
-        "runs": runs,
-    }
+    return {"rows": rows, "ratio": round(min(ratios), 3) if ratios else None, "notes": notes, "runs": runs}
 
 
 def draw(result: Mapping[str, Any]) -> str:
@@ -224,3 +246,12 @@ def draw(result: Mapping[str, Any]) -> str:
     )
     mark = f'<text x="{MARGIN}" y="{height - 10}" fill="{BLUE}">{MARK}</text>'
     return f'{head} font-size="11"><rect width="100%" height="100%" fill="white"/>{"".join(parts)}{mark}</svg>\n'
+
+
+def main(arguments: list[str]) -> None:
+    """Measure, print the table, write the figures."""
+    run_bench(arguments, Options, bench_mamujoco, every=True)
+
+
+if __name__ == "__main__":
+    run_script(main)
