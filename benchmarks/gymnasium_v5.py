@@ -29,7 +29,7 @@ from harness import say
 from rivals.episodes import EpisodeLog, evaluate
 from words import run_script
 
-from robot_rl.cli.options import MAX_ENVS, MAX_SEED, convert, describe, option, read
+from robot_rl.cli.options import MAX_ENVS, MAX_SEED, describe, option, read
 from robot_rl.cli.table import print_table
 from robot_rl.errors import UserError, suggest
 from robot_rl.experiment.outputs import BENCH, CURVES, check_output, check_outputs
@@ -37,6 +37,7 @@ from robot_rl.experiment.run_dir import git_state
 from robot_rl.experiment.settings import change, default_tree, resolve
 from robot_rl.files import write_atomic
 from robot_rl.machine import machine_facts, package_versions
+from robot_rl.settings.schema import from_text
 
 if TYPE_CHECKING:
     from robot_rl_envs.env import Env
@@ -388,7 +389,7 @@ def _checked(options: Options) -> tuple[list[str], list[int], Path | None]:
             raise UserError(f"envs={options.envs}: no '{name}'; {suggest(name, ENVS)}")
     if len(set(envs)) < len(envs):
         raise UserError(f"envs={options.envs}: one is named twice")
-    seeds = [convert(int, word, "seeds") for word in options.seeds.split(",")]
+    seeds = [from_text(int, word, "seeds") for word in options.seeds.split(",")]
     if len(set(seeds)) < len(seeds) or not all(0 <= seed <= MAX_SEED for seed in seeds):
         raise UserError(f"seeds={options.seeds}: must be different whole numbers in [0, {MAX_SEED}], such as 1,2,3")
     if options.rival not in ("committed", "live"):

@@ -157,7 +157,7 @@ class Amp(Auxiliary):
         if before != now:
             raise UserError(
                 f"amp.motions: {self.motion.path} holds another motion than the run was trained with "
-                f"(sha256 {now[:12]}, was {before[:12]}); start a new run with init_from="
+                f"(sha256 {now[:12]}, was {str(before)[:12]}); start a new run with init_from="
             )
 
     def _pairs(self, rollout: Rollout) -> tuple[Tensor, Tensor]:

@@ -225,7 +225,7 @@ def make_frozen(cfg: FrozenCfg, env: VecEnv, dims: Dims, device: torch.device | 
     have, want = _actions(theirs), _actions(dims)
     if have != want:
         raise UserError(f"{field}.run: the policy of '{policy.path}' has actions of {have}, must be {want} as here")
-    groups = cfg.groups or tuple(policy.meta["learner"]["actor_groups"])
+    groups = cfg.groups or tuple(policy.meta["learner"].get("actor_groups", ("actor",)))
     layout = make_layout(env.get_observations(), groups, f"{field}.groups")
     here, there = _shapes(layout), _shapes(theirs.actor_layout)
     if here != there:

@@ -84,6 +84,14 @@ def _is_mapping(value: Any) -> bool:
     return isinstance(value, Mapping)
 
 
+def _are_groups(value: Any) -> bool:
+    return _is_mapping(value) and all(map(_is_mapping, value.values()))
+
+
+def _is_learner(value: Any) -> bool:
+    return _is_mapping(value) and (value.get("precision") is None or _is_mapping(value["precision"]))
+
+
 def _is_list(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str)
 
@@ -152,7 +160,8 @@ FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: _are_sizes(value, 1),
         "the learner's threads in each process, whole numbers of at least 1",
     ),
-    "learner": SETTINGS,
+    "learner": (_is_learner, "a group of settings, with precision as a group"),
+    "auxiliaries": (_are_groups, "a group for each auxiliary objective"),
     "settings": SETTINGS,
     "dims": (_are_dims, "the sizes of observations and actions"),
     "mirror": (_are_mirrors, "nothing, or permutations and signs for actor, critic and action"),
