@@ -112,7 +112,6 @@ class Step:
         codes: Exit codes with which it is done.
         files: Files of the user's that it reads.
         secrets: The same for files that must not be copied anywhere, such as a private key.
-        resumable: Whether it saves and ends with 85 when it gets a notice, and goes on when it is started again.
         gates: Of a step of gates: which; its command is made from them.
     """
 
@@ -124,7 +123,6 @@ class Step:
     codes: tuple[int, ...] = (0,)
     files: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
-    resumable: bool = False
     gates: tuple[Gate, ...] = ()
 
     def __getitem__(self, output: str) -> str:

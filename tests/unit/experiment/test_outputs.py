@@ -56,6 +56,7 @@ OURS = {
         lambda path: write_motion(path, torch.zeros(3, 2), torch.tensor([True, False, False]), ["a", "b"], 0.02),
     ),
     "job.yaml": (outputs.MANIFEST, lambda path: path.write_text(to_yaml([{}], "robot-rl manifest target=jobset"))),
+    "flow.yaml": (outputs.WORKFLOW, lambda path: path.write_text(to_yaml([{}], "robot-rl flow mine.py target=osmo"))),
     "job.sh": (
         outputs.MANIFEST,
         lambda path: path.write_text(render(SbatchJob(runs=Path("/runs/a"), made_by="robot-rl manifest"))),
