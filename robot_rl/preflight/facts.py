@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.machine import git_state, package_versions
-from robot_rl.manifests.sbatch import FIRST_PORT, PORTS
+from robot_rl.manifests.targets.sbatch import FIRST_PORT, PORTS
 
 VARIABLES = re.compile(
     r"(NCCL|GLOO|TORCH_NCCL|UCX|TORCH_DISTRIBUTED)_\w+|MASTER_(ADDR|PORT)|OMP_NUM_THREADS"

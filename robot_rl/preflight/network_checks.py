@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robot_rl.manifests.sbatch import FIRST_PORT, PORTS
+from robot_rl.manifests.targets.sbatch import FIRST_PORT, PORTS
 from robot_rl.preflight.finding import FAIL, WARN, Cluster, Finding, join, odd_ones
 
 MANY_TAKEN = 200
