@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment.launchers.launcher import COMMAND, FrozenRun, Launcher, write_job
+from robot_rl.experiment.launchers.launcher import COMMAND, FrozenRun, Launcher, bounded, write_job
 from robot_rl.manifests.quantities import read_mebibytes
 from robot_rl.manifests.targets.sbatch import SbatchJob, script
 
@@ -46,7 +46,7 @@ class Slurm(Launcher):
     """
 
     memory: str = ""
-    at_once: int = 0
+    at_once: int = bounded(0, 0, 100_000)
     options: str = ""
     setup: str = ""
 
@@ -57,8 +57,6 @@ class Slurm(Launcher):
         """Raise UserError where a setting is out of range."""
         Launcher.__post_init__(self)
         read_mebibytes(self.memory, "launcher.memory")
-        if not 0 <= self.at_once <= 100_000:
-            raise UserError(f"launcher.at_once={self.at_once}: must be at least 0 and at most 100000")
 
     def check(self) -> None:
         """Raise UserError where there is no Slurm, no such partition, or no node with so many GPUs or cores."""
