@@ -78,19 +78,19 @@ class Ray(Launcher):
     sims: int = bounded(0, 0, 100_000, "roles.sim.count")
     sim_cpus: int = bounded(0, 0, 4096, "roles.sim.cpus")
     sim_gpus: float = bounded(0.0, 0, 1024, "roles.sim.gpus")
-    sim_least: int = 0
-    sim_engines: list[str] = field(default_factory=list)
+    sim_least: int = field(default=0, metadata={"setting": "roles.sim.least"})
+    sim_engines: list[str] = field(default_factory=list, metadata={"setting": "roles.sim.engines"})
     at_once: int = bounded(0, 0, 100_000)
     eval_every: int = bounded(0, 0, 100_000_000, "roles.eval.every")
     eval_episodes: int = bounded(EPISODES, 1, MAX_EPISODES, "roles.eval.episodes")
     eval_cpus: int = bounded(0, 0, 4096, "roles.eval.cpus")
-    reference: str = LEARNER
+    reference: str = field(default=LEARNER, metadata={"setting": "roles.reference"})
     reference_cpus: int = bounded(0, 0, 4096, "roles.reference.cpus")
     reference_gpus: float = bounded(0.0, 0, 1024, "roles.reference.gpus")
-    teacher: str = LEARNER
+    teacher: str = field(default=LEARNER, metadata={"setting": "roles.teacher"})
     teacher_cpus: int = bounded(0, 0, 4096, "roles.teacher.cpus")
     teacher_gpus: float = bounded(0.0, 0, 1024, "roles.teacher.gpus")
-    prior: str = LEARNER
+    prior: str = field(default=LEARNER, metadata={"setting": "roles.prior"})
 
     name: ClassVar[str] = "ray"
     unused: ClassVar[tuple[str, ...]] = ("time", "partition")
