@@ -55,7 +55,7 @@ def machine_facts() -> dict[str, Any]:
     """Return what the run's speed depends on: system, processor, cores, memory [GiB] and torch's GPU."""
     import torch
 
-    facts: dict[str, Any] = {"system": platform.platform(), "cpu": _cpu_name(), "cores": os.cpu_count()}
+    facts: dict[str, Any] = {"system": platform.platform(), "cpu": cpu_name(), "cores": os.cpu_count()}
     if (memory := memory_bytes()) is not None:
         facts["memory_gib"] = round(memory / 2**30, 1)
     if torch.cuda.is_available():
@@ -63,7 +63,8 @@ def machine_facts() -> dict[str, Any]:
     return facts
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
+    """Return the processor's model, or its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

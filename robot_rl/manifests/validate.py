@@ -16,7 +16,7 @@ from typing import Any
 
 from robot_rl.errors import suggest
 from robot_rl.files import read_yaml
-from robot_rl.manifests.checks import check_all, check_document
+from robot_rl.manifests.checks import check_all, check_document, place
 
 EXTRA = ("kubernetes_validate", "jsonschema")
 """The packages of the extra "kubernetes"."""
@@ -188,8 +188,7 @@ def _closed(schema: Any) -> Any:
 
 def _line(error: Any, at: str = "") -> str:
     """Return an error of jsonschema as one line: where, and what; long values are cut."""
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.path).lstrip(".")
-    where = ".".join(part for part in (at, path) if part)
+    where = ".".join(part for part in (at, place(error.path)) if part)
     message = " ".join(error.message.split())
     if len(message) > 160:
         message = f"{message[:60]} ... {message[-90:]}"

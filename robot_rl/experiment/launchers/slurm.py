@@ -17,7 +17,7 @@ from typing import ClassVar
 from robot_rl.errors import UserError, suggest
 from robot_rl.experiment.launchers.launcher import COMMAND, FrozenRun, Launcher, bounded, write_job
 from robot_rl.manifests.quantities import read_mebibytes
-from robot_rl.manifests.targets.sbatch import SbatchJob, script
+from robot_rl.manifests.targets.sbatch import SHAPE, SbatchJob, script
 
 SCRIPT = "slurm.sh"
 COMMAND_S = 60
@@ -116,13 +116,8 @@ class Slurm(Launcher):
                 count=len(runs) if is_array else 0,
                 at_once=self.at_once,
                 name=runs[0].run_dir.task if is_array else runs[0].run_dir.run_id,
-                nodes=self.nodes,
                 ranks=self.ranks_a_node,
-                gpus=self.gpus,
-                cpus=self.cpus,
-                memory=self.memory,
-                time=self.time,
-                partition=self.partition,
+                **{each: getattr(self, each) for each in SHAPE},
                 options=tuple(shlex.split(self.options)),
                 log=log,
                 command=(sys.executable, "-m", COMMAND, "worker", *options),

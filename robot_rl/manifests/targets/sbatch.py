@@ -10,6 +10,8 @@ from robot_rl.manifests.job import ClusterJob
 from robot_rl.manifests.quantities import read_mebibytes, read_seconds
 
 USED = frozenset({"partition", "mount"})
+SHAPE = ("nodes", "gpus", "cpus", "memory", "time", "partition")
+"""What a script requests by the same name as a launcher or a manifest's job."""
 NOTICE_S = 120
 """How long before the end of its time a job is given notice by SIGUSR1 [s]."""
 FIRST_PORT, PORTS = 20_000, 10_000
@@ -76,22 +78,9 @@ class SbatchJob:
 
 def render(job: ClusterJob) -> str:
     """Return the script of a run."""
-    return script(
-        SbatchJob(
-            runs=Path(job.directory),
-            name=job.name,
-            nodes=job.nodes,
-            ranks=job.ranks,
-            gpus=job.gpus,
-            cpus=job.cpus,
-            memory=job.memory,
-            time=job.time,
-            partition=job.partition,
-            log=f"{job.directory}/slurm-%j.out",
-            command=("robot-rl", "worker", *(["trust=true"] if job.trust else [])),
-            made_by=job.made_by,
-        )
-    )
+    wanted = {name: getattr(job, name) for name in (*SHAPE, "name", "ranks", "made_by")}
+    command = ("robot-rl", "worker", *(["trust=true"] if job.trust else []))
+    return script(SbatchJob(runs=Path(job.directory), log=f"{job.directory}/slurm-%j.out", command=command, **wanted))
 
 
 def script(job: SbatchJob) -> str:
