@@ -1,5 +1,6 @@
 """What a figure depends on besides the code: versions of packages, the commit, the machine."""
 
+import contextlib
 import os
 import platform
 import subprocess
@@ -17,10 +18,8 @@ def package_versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that a run's numbers depend on."""
     versions = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return versions
 
 

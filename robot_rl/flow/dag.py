@@ -30,7 +30,7 @@ class Computer(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resources:
-    """What a step needs; on this machine only a note, on a cluster a request.
+    """What a step needs; on this machine only a note, on OSMO a request.
 
     Attributes:
         computer: Which of the three computers.
@@ -47,7 +47,7 @@ class Resources:
     minutes: int = 30
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a number that no cluster accepts."""
+        """Raise ValueError for a number that cannot be requested."""
         for name, least in (("cpus", 1), ("gpus", 0), ("memory_gb", 1), ("minutes", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}={getattr(self, name)}: must be at least {least}")
