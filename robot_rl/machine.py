@@ -1,5 +1,6 @@
 """What a figure depends on besides the code: versions of packages, the commit, the machine."""
 
+import contextlib
 import os
 import platform
 import subprocess
@@ -17,10 +18,8 @@ def package_versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that a run's numbers depend on."""
     versions = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return versions
 
 
@@ -55,7 +54,7 @@ def machine_facts() -> dict[str, Any]:
     """Return what the run's speed depends on: system, processor, cores, memory [GiB] and torch's GPU."""
     import torch
 
-    facts: dict[str, Any] = {"system": platform.platform(), "cpu": _cpu_name(), "cores": os.cpu_count()}
+    facts: dict[str, Any] = {"system": platform.platform(), "cpu": cpu_name(), "cores": os.cpu_count()}
     if (memory := memory_bytes()) is not None:
         facts["memory_gib"] = round(memory / 2**30, 1)
     if torch.cuda.is_available():
@@ -63,7 +62,8 @@ def machine_facts() -> dict[str, Any]:
     return facts
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
+    """Return the processor's model, or its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Run the steps from a training to a robot as one graph, here or as manifests for a cluster.
+"""Run the steps from a training to a robot as one graph, here or as a workflow of NVIDIA OSMO.
 
 usage: robot-rl flow                                          lists the flows
        robot-rl flow three_computers task=<name> [key=value ...]
@@ -12,11 +12,11 @@ usage: robot-rl flow                                          lists the flows
 {Options}
   train.<setting>=       a setting of the training, such as train.max_iterations=60
   gates.<name>=          another bound, of that gate in every step or of gates.<step>.<name>
-  platform.<computer>=   of train, simulation or edge: the partition (slurm), resource (ray) or platform (osmo)
+  platform.<computer>=   osmo: the platform of train, simulation or edge
 
   robot-rl flow three_computers task=go2_flat                        train, evaluate, package, time the binary
   robot-rl flow three_computers task=go2_flat key=robot.key          with a signature (robot-rl sign new=robot.key)
-  robot-rl flow three_computers task=go2_flat target=slurm platform.train=gpu
+  robot-rl flow three_computers task=go2_flat target=osmo image=robot-rl:0.2.0 platform.train=h100
   robot-rl flow gate eval.json 'velocity_error:onnx.lin_vel_error.mean<=0.2'
 
 Here each step is a process of its own; a step that is done is not repeated. Everything of a flow is in
@@ -25,6 +25,7 @@ Exit codes: 0 all gates passed, 1 a gate failed (one line names it) or a fault, 
 85 and 130 stopped by a signal; else the code of the step that failed (docs/flow.md).
 """
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,20 +46,20 @@ class Options:
     """Options of robot-rl flow."""
 
     task: str = option("", "the task")
-    target: str = option("local", "local, or manifests for slurm, ray or osmo")
+    target: str = option("local", "local, or osmo: write a workflow")
     root: str = option("runs", "where runs are")
     jobs: int = option(1, "local: how many steps at a time", least=1, most=64)
     id: str = option("", "the flow's id, also the run's; one that is there goes on; by default a new one")
     key: str = option("", "private key to sign the bundle with; none: it is not signed")
-    cpus: int = option(8, "clusters: cores of the training", least=1, most=1024)
-    gpus: int = option(1, "clusters: GPUs of the training", least=0, most=64)
-    time: int = option(240, "clusters: longest time of the training [min]", least=1, most=100_000)
+    cpus: int = option(8, "osmo: cores of the training", least=1, most=1024)
+    gpus: int = option(1, "osmo: GPUs of the training", least=0, most=64)
+    time: int = option(240, "osmo: longest time of the training [min]", least=1, most=100_000)
     image: str = option("", "osmo: container image with robot-rl")
-    out: str = option("", "clusters: directory of the manifests; flows/<id> by default")
+    out: str = option("", "osmo: file of the workflow; flows/<id>.yaml by default")
     copy: str = option("", "copy the flow's file to this one, and do nothing else")
 
 
-TARGETS = ("local", "slurm", "ray", "osmo")
+TARGETS = ("local", "osmo")
 
 
 def flows() -> str:
@@ -69,7 +70,7 @@ def flows() -> str:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """List, run, copy or resume a flow, write its manifests, or check gates."""
+    """List, run, copy or resume a flow, write its workflow, or check gates."""
     if not arguments:
         print(flows())
         return 0
@@ -129,11 +130,14 @@ def _read(words: Sequence[str]) -> tuple[Options, Parts]:
 
 
 def _begin(source: str, words: Sequence[str], options: Options, parts: Parts) -> int:
-    """Run a flow here, or write its manifests."""
+    """Run a flow here, or write its workflow."""
     from robot_rl.experiment.run_dir import check_run_id
     from robot_rl.flow.dag import FlowCfg
     from robot_rl.flow.load import find_maker, make, new_id
 
+    if options.target in ("slurm", "ray"):
+        right = f"run robot-rl flow itself in a job of the cluster, and trainings by launcher={options.target}"
+        raise UserError(f"target={options.target}: flows are written for osmo only; {right}")
     if options.target not in TARGETS:
         raise UserError(f"target={options.target}: {suggest(options.target, TARGETS)}")
     find_maker(source)
@@ -152,10 +156,10 @@ def _begin(source: str, words: Sequence[str], options: Options, parts: Parts) ->
     )
     flow = make(source, cfg).with_bounds(parts.gates)
     if not is_local:
-        return _write(flow, cfg, options, parts)
+        return _write(flow, options, parts, shlex.join(["robot-rl", "flow", source, *words]))
     given = {word.partition("=")[0] for word in words} & {"out", "image", "gpus", "cpus", "time"}
     for name in sorted(given) + [f"platform.{name}" for name in parts.platforms]:
-        raise UserError(f"{name}: is for clusters, this is target=local; leave it out, or give target=")
+        raise UserError(f"{name}: is for target=osmo, this is target=local; leave it out")
     return _run_here(flow, cfg, options.jobs, {"flow": source, "options": [w for w in words if _is_kept(w)]})
 
 
@@ -170,23 +174,16 @@ def _is_kept(word: str) -> bool:
     return word.partition("=")[0] not in ("id", "root", "jobs", "target")
 
 
-def _write(flow: "Flow", cfg: "FlowCfg", options: Options, parts: Parts) -> int:
-    import importlib
+def _write(flow: "Flow", options: Options, parts: Parts, made_by: str) -> int:
+    from robot_rl.experiment.outputs import WORKFLOW, check_output
+    from robot_rl.files import write_atomic
+    from robot_rl.flow.osmo import render
 
-    from robot_rl.flow.targets.shell import ClusterCfg, check_folder, write_folder
-
-    out = check_folder(options.out or f"flows/{flow.id}")
-    module = importlib.import_module(f"robot_rl.flow.targets.{options.target}")
-    files = module.manifests(flow, ClusterCfg(platforms=parts.platforms, image=options.image), cfg.folder)
-    write_folder(out, files, {"flow": flow.name, "id": flow.id, "target": options.target, "task": cfg.task})
+    out = check_output("out", options.out or f"flows/{flow.id}.yaml", WORKFLOW)
+    write_atomic(out, render(flow, options.image, parts.platforms, made_by))
     for note in flow.notes:
         print(f"note: {note}")
-    how = {
-        "slurm": f"{out}/submit.sh",
-        "ray": f"python {out}/submit.py --directory <a directory that all nodes see>",
-        "osmo": f"osmo workflow submit {out}/workflow.yaml",
-    }
-    print(f"{out}: {len(flow.steps)} steps for {options.target}; submit with: {how[options.target]}")
+    print(f"{out}: {len(flow.steps)} steps for osmo; submit with: osmo workflow submit {out}")
     return 0
 
 

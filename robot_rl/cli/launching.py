@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError, suggest
@@ -12,21 +13,6 @@ if TYPE_CHECKING:
     from robot_rl.experiment.search import SearchCfg
 
 LAUNCHER, SWEEPER, ROLES = "launcher", "sweeper", "roles"
-PLACES = {
-    "roles.sim.count": "sims",
-    "roles.sim.cpus": "sim_cpus",
-    "roles.sim.gpus": "sim_gpus",
-    "roles.sim.least": "sim_least",
-    "roles.sim.engines": "sim_engines",
-    "roles.eval.every": "eval_every",
-    "roles.eval.episodes": "eval_episodes",
-    "roles.eval.cpus": "eval_cpus",
-    **{f"roles.{name}": name for name in ("reference", "teacher", "prior")},
-    **{f"roles.{name}.{kind}": f"{name}_{kind}" for name in ("reference", "teacher") for kind in ("cpus", "gpus")},
-    "roles.learner.gpus": "gpus",
-    "roles.learner.cpus": "cpus",
-}
-"""The settings of roles, and those of launcher=ray that they are."""
 
 
 def read_launcher_words(arguments: Sequence[str]) -> tuple[list[str], Launcher | None]:
@@ -59,12 +45,21 @@ def _take_roles(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[st
     from robot_rl.settings.words import read_changes
 
     mine = [word for word in arguments if word.lstrip("+~").partition("=")[0].partition(".")[0] == ROLES]
+    places = _places() if mine else {}
     for word in mine:
-        if word.partition("=")[0] not in PLACES:
-            raise UserError(f"'{word}': is no setting of a role; {suggest(word.partition('=')[0], PLACES)}")
+        if word.partition("=")[0] not in places:
+            raise UserError(f"'{word}': is no setting of a role; {suggest(word.partition('=')[0], places)}")
     values = read_changes(mine)
-    found = {word: (PLACES[word.partition("=")[0]], values[word.partition("=")[0]]) for word in mine}
+    found = {word: (places[word.partition("=")[0]], values[word.partition("=")[0]]) for word in mine}
     return [word for word in arguments if word not in mine], found
+
+
+def _places() -> dict[str, str]:
+    """Return the settings of roles, and those of launcher=ray that they are."""
+    from robot_rl.experiment.launchers.ray import Ray
+
+    found = {each.metadata["setting"]: each.name for each in fields(Ray) if each.metadata.get("setting")}
+    return {**found, "roles.learner.gpus": "gpus", "roles.learner.cpus": "cpus"}
 
 
 def read_sweeper_words(arguments: Sequence[str]) -> tuple[list[str], SearchCfg | None]:

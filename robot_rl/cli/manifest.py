@@ -16,7 +16,7 @@ the settings name code that is not ours is placed in a sandbox.
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,28 +143,13 @@ def _read_job(
     local_root = str(run_dir.path.absolute().parent.parent)
     default_mount = local_root if options.target == "sbatch" else "/tmp/runs" if options.bucket else "/runs"
     port = options.metrics_port if options.metrics_port is not None else DCGM_PORT if shape["gpus"] else 0
-    job = ClusterJob(
-        run_id=run_dir.run_id,
-        task=run_dir.task,
-        made_by=made_by,
-        **shape,
-        memory=options.memory,
-        image=options.image,
-        namespace=options.namespace,
-        queue=options.queue,
-        queues=options.queues,
-        claim=options.claim,
-        mount=options.mount or default_mount,
-        bucket=options.bucket,
-        spot=options.spot,
-        topology=options.topology,
-        sandbox=bool(code) if options.sandbox is None else options.sandbox,
-        trust=bool(code),
-        metrics_port=port,
-    )
+    given = {each.name: getattr(options, each.name) for each in fields(ClusterJob) if hasattr(options, each.name)}
+    given |= {**shape, "mount": options.mount or default_mount, "metrics_port": port}
+    given |= {"sandbox": bool(code) if options.sandbox is None else options.sandbox, "trust": bool(code)}
+    job = ClusterJob(**given, run_id=run_dir.run_id, task=run_dir.task, made_by=made_by)
     _refuse_unused(options, used)
     _check_divides(settings, job)
-    return replace(job, queue=job.queue if "queue" in used else ""), _notes(settings, job, code, used)
+    return job, _notes(settings, job, code, used)
 
 
 def _shape(options: Options, launcher: Any) -> dict[str, Any]:

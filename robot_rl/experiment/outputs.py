@@ -154,6 +154,7 @@ PROFILE = Kind(
 )
 TRACE = Kind(what="a trace of robot-rl profile", is_ours=_is_trace, endings=(".json", ".json.gz"), streams=False)
 MANIFEST = Kind(what="a file of robot-rl manifest", is_ours=has_mark(f"# Made by:\n# {MARK} manifest"))
+WORKFLOW = Kind(what="a workflow of robot-rl flow", is_ours=has_mark(f"# Made by:\n# {MARK} flow"))
 USD = Kind(what="a file of robot-rl usd", is_ours=_is_usd, streams=False)
 
 

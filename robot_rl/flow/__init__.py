@@ -1,1 +1,1 @@
-"""Flows: the steps from a training to a robot as a graph that runs here, or on a cluster."""
+"""Flows: the steps from a training to a robot as a graph that runs here, or on OSMO."""

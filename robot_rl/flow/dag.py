@@ -30,7 +30,7 @@ class Computer(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resources:
-    """What a step needs; on this machine only a note, on a cluster a request.
+    """What a step needs; on this machine only a note, on OSMO a request.
 
     Attributes:
         computer: Which of the three computers.
@@ -47,7 +47,7 @@ class Resources:
     minutes: int = 30
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a number that no cluster accepts."""
+        """Raise ValueError for a number that cannot be requested."""
         for name, least in (("cpus", 1), ("gpus", 0), ("memory_gb", 1), ("minutes", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}={getattr(self, name)}: must be at least {least}")
@@ -112,7 +112,6 @@ class Step:
         codes: Exit codes with which it is done.
         files: Files of the user's that it reads.
         secrets: The same for files that must not be copied anywhere, such as a private key.
-        resumable: Whether it saves and ends with 85 when it gets a notice, and goes on when it is started again.
         gates: Of a step of gates: which; its command is made from them.
     """
 
@@ -124,7 +123,6 @@ class Step:
     codes: tuple[int, ...] = (0,)
     files: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
-    resumable: bool = False
     gates: tuple[Gate, ...] = ()
 
     def __getitem__(self, output: str) -> str:

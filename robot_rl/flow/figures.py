@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import html
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,13 @@ from robot_rl.files import write_atomic, write_json
 from robot_rl.flow.dag import Flow, Step, gate_owner
 from robot_rl.flow.gates import Verdict, judge_file
 from robot_rl.flow.state import DONE, FAILED, FlowState
+from robot_rl.report.html import head as page_head
 
 NOT_REACHED = "not reached"
 HEAD = ("step", "computer", "state", "seconds", "figure")
-STYLE = (
-    "body{font:15px sans-serif;margin:2em;max-width:70em}td,th{padding:.2em .8em;text-align:left;vertical-align:top}"
-)
+GATE_HEAD = ("gate", "what", "figure", "bound", "")
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]
+"""The head and the rows of a table."""
 
 
 def verdicts(flow: Flow, state: FlowState) -> dict[str, list[Verdict]]:
@@ -102,10 +103,13 @@ def _step_json(flow: Flow, step: Step, state: FlowState) -> dict[str, Any]:
 def write_results(flow: Flow, state: FlowState) -> list[Path]:
     """Write flow.json, summary.md and summary.html to the flow's folder; return their paths."""
     content = to_json(flow, state)
+    title = f"{flow.name} {flow.id}: {state.state}"
+    tables = [(HEAD[:4], [row[:4] for row in table_rows(flow, state)]), (GATE_HEAD, _gate_rows(content))]
+    links = {name: os.path.relpath(path, state.folder) for name, path in content["files"].items()}
     paths = [state.folder / name for name in ("flow.json", "summary.md", "summary.html")]
     write_json(paths[0], content)
-    write_atomic(paths[1], to_markdown(flow, state, content))
-    write_atomic(paths[2], to_html(flow, state, content))
+    write_atomic(paths[1], _markdown(title, flow.notes, tables, links))
+    write_atomic(paths[2], _html(title, flow.notes, tables, links))
     return paths
 
 
@@ -122,46 +126,22 @@ def _gate_rows(content: dict[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
-GATE_HEAD = ("gate", "what", "figure", "bound", "")
-
-
-def to_markdown(flow: Flow, state: FlowState, content: dict[str, Any]) -> str:
-    """Return the summary as Markdown."""
-    lines = [f"# {flow.name} {flow.id}: {state.state}", ""]
-    lines += [f"- {note}" for note in flow.notes] + ([""] if flow.notes else [])
-    steps = [row[:4] for row in table_rows(flow, state)]
-    for head, rows in ((HEAD[:4], steps), (GATE_HEAD, _gate_rows(content))):
-        lines += [_markdown_row(head), _markdown_row(["---"] * len(head)), *map(_markdown_row, rows), ""]
-    lines += [f"- [{name}]({_relative(path, state.folder)})" for name, path in content["files"].items()]
+def _markdown(title: str, notes: Sequence[str], tables: Sequence[Table], links: Mapping[str, str]) -> str:
+    lines = [f"# {title}", "", *(f"- {note}" for note in notes), *([""] if notes else [])]
+    for head, rows in tables:
+        for row in (head, ["---"] * len(head), *rows):
+            lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |")
+        lines.append("")
+    lines += [f"- [{name}]({path})" for name, path in links.items()]
     return "\n".join(lines) + "\n"
 
 
-def _markdown_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
-
-
-def _relative(path: str, folder: Path) -> str:
-    return os.path.relpath(path, folder)
-
-
-def to_html(flow: Flow, state: FlowState, content: dict[str, Any]) -> str:
-    """Return the summary as a page."""
-    title = html.escape(f"{flow.name} {flow.id}: {state.state}")
-    steps = [row[:4] for row in table_rows(flow, state)]
-    notes = "".join(f"<li>{html.escape(note)}</li>" for note in flow.notes)
-    links = "".join(
-        f'<li><a href="{html.escape(_relative(path, state.folder), quote=True)}">{html.escape(name)}</a></li>'
-        for name, path in content["files"].items()
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="generator" content="robot-rl">\n'
-        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n<ul>{notes}{links}</ul>\n"
-        f"{_html_table(HEAD[:4], steps)}\n{_html_table(GATE_HEAD, _gate_rows(content))}\n</body>\n</html>\n"
-    )
-
-
-def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-    body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>\n" for row in rows)
-    return f"<table>\n<tr>{top}</tr>\n{body}</table>"
+def _html(title: str, notes: Sequence[str], tables: Sequence[Table], links: Mapping[str, str]) -> str:
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    items += "".join(f'<li><a href="{escape(path)}">{escape(name)}</a></li>' for name, path in links.items())
+    body = ""
+    for head, rows in tables:
+        tagged = [(head, "th"), *((row, "td") for row in rows)]
+        lines = ("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) for row, tag in tagged)
+        body += "".join(["<table>\n", *(f"<tr>{line}</tr>\n" for line in lines), "</table>\n"])
+    return f"{page_head(title)}<h1>{escape(title)}</h1>\n<ul>{items}</ul>\n{body}</body>\n</html>\n"

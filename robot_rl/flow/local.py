@@ -25,7 +25,6 @@ from robot_rl.flow.state import (
     FAILED,
     RUNNING,
     STOPPED,
-    WAITING,
     FlowState,
     StepState,
     command_digest,
@@ -307,6 +306,3 @@ def read_tail(path: Path, offset: int) -> str:
         return ""
     lines = (line.strip() for line in reversed(text.replace("\r", "\n").splitlines()))
     return next((line for line in lines if line), "")
-
-
-__all__ = ["DONE", "FAILED", "RUNNING", "STOPPED", "WAITING", "Ending", "Executor"]

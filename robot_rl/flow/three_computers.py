@@ -115,7 +115,7 @@ def read_settings(words: tuple[str, ...]) -> dict[str, Any]:
         raise UserError(f"train.{mine[0]}: says not which launcher; add train.launcher=<name>")
     settings = read_changes([word for word in mine if not word.startswith("launcher=")])
     if named and read_launcher(named[0], {key.partition(".")[2]: each for key, each in settings.items()}).is_elsewhere:
-        raise UserError(f"train.launcher={named[0]}: ends before the training does; give target=slurm, ray or osmo")
+        raise UserError(f"train.launcher={named[0]}: ends before the training does; run the flow in a job there")
     return changes
 
 
@@ -130,7 +130,6 @@ def training_steps(cfg: FlowCfg) -> tuple[Step, Step]:
         command=("robot-rl", "train", f"task={cfg.task}", f"run_id={cfg.id}", f"root={cfg.root}", *cfg.train),
         outputs={"run": Output(path=folder, proof="metrics.jsonl")},
         resources=gpu,
-        resumable=True,
     )
     export = Step(
         name="export",

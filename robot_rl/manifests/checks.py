@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from robot_rl.manifests import pod, queueing
@@ -58,7 +58,7 @@ def check_document(document: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with a document that fits its schema, one line each."""
     empty = [path for path, value in _walk(document) if path and value is None and isinstance(path[-1], int)]
     if empty:
-        return [f"{_text(path)}: is empty" for path in empty]
+        return [f"{place(path)}: is empty" for path in empty]
     found = [line for path, value in _walk(document) for line in _check_value(path, value, document)]
     return [*found, *_check_pods(document), *_check_jobset(document), *_check_osmo(document)]
 
@@ -114,22 +114,22 @@ def _check_value(path: tuple[Any, ...], value: Any, document: Mapping[str, Any])
         yield from _almost(path, value, {pod.GPU}, NEAR_LABEL)
         for name, amount in value.items():
             if not _RESOURCE.fullmatch(str(name)):
-                yield f"{_text(path)}: '{name}' is no resource"
+                yield f"{place(path)}: '{name}' is no resource"
             yield from _check_quantity((*path, name), amount)
     elif key in ("sizeLimit", "nominalQuota", "borrowingLimit", "lendingLimit"):
         yield from _check_quantity(path, value)
     elif key in VALUES and isinstance(value, str) and "annotations" not in path and "labels" not in path:
         known = VALUES[key]
         if value not in known and not {"failurePolicy", "dependsOn"} & set(path):  # Those are in a schema of ours.
-            yield f"{_text(path)}: '{value}' must be one of {', '.join(filter(None, known))}"
+            yield f"{place(path)}: '{value}' must be one of {', '.join(filter(None, known))}"
     elif key == "fieldPath" and not re.fullmatch(r"(metadata|spec|status)\.\w+(\['[^']+'\])?", str(value)):
-        yield f"{_text(path)}: '{value}' is no field of a pod"
+        yield f"{place(path)}: '{value}' is no field of a pod"
 
 
 def _check_quantity(path: tuple[Any, ...], amount: Any) -> Iterator[str]:
     is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
     if not is_number and not _QUANTITY.fullmatch(str(amount)):
-        yield f"{_text(path)}: '{amount}' is no amount; write it as 16Gi, 500m or 4"
+        yield f"{place(path)}: '{amount}' is no amount; write it as 16Gi, 500m or 4"
 
 
 def _almost(path: tuple[Any, ...], names: Any, known: frozenset[str] | set[str], cutoff: float) -> Iterator[str]:
@@ -140,7 +140,7 @@ def _almost(path: tuple[Any, ...], names: Any, known: frozenset[str] | set[str],
             continue
         near = difflib.get_close_matches(name.lower(), plain, n=1, cutoff=cutoff)
         if near:
-            yield f"{_text(path)}: '{name}': did you mean '{plain[near[0]]}'?"
+            yield f"{place(path)}: '{name}': did you mean '{plain[near[0]]}'?"
 
 
 def _check_pods(document: Mapping[str, Any]) -> Iterator[str]:
@@ -154,14 +154,14 @@ def _check_pods(document: Mapping[str, Any]) -> Iterator[str]:
             containers.add(container["name"])
             for mount in container.get("volumeMounts") or ():
                 if mount["name"] not in volumes:
-                    yield f"{_text(path)}: container '{container['name']}' mounts '{mount['name']}', which is no volume"
+                    yield f"{place(path)}: container '{container['name']}' mounts '{mount['name']}', which is no volume"
     for path, value in _walk(document):
         if isinstance(value, dict) and value.get("podFailurePolicy"):
             policy = ((value.get("template") or {}).get("spec") or {}).get("restartPolicy")
             if policy != "Never":
-                yield f"{_text(path)}: a podFailurePolicy needs pods with restartPolicy: Never, not {policy}"
+                yield f"{place(path)}: a podFailurePolicy needs pods with restartPolicy: Never, not {policy}"
         if path and path[-1] == "containerName" and containers and value not in containers:
-            yield f"{_text(path)}: no container is called '{value}'"
+            yield f"{place(path)}: no container is called '{value}'"
 
 
 def _check_jobset(document: Mapping[str, Any]) -> Iterator[str]:
@@ -209,5 +209,6 @@ def _codes(text: str) -> Iterator[int]:
         yield from range(int(first), int(last or first) + 1)
 
 
-def _text(path: tuple[Any, ...]) -> str:
+def place(path: Iterable[Any]) -> str:
+    """Return a path of keys and numbers as a person writes it."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")

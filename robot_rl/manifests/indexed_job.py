@@ -7,7 +7,7 @@ from typing import Any
 from robot_rl.manifests import processes
 from robot_rl.manifests.exit_codes import pod_failure_policy
 from robot_rl.manifests.job import ClusterJob
-from robot_rl.manifests.pod import CONTAINER, template
+from robot_rl.manifests.pod import CONTAINER, template, to_env
 from robot_rl.manifests.quantities import read_seconds
 
 
@@ -38,4 +38,4 @@ def _variables(job: ClusterJob, address: str) -> list[dict[str, Any]]:
     if job.size == 1:
         return []
     index = {"name": processes.index_name(job), "valueFrom": {"fieldRef": {"fieldPath": processes.INDEX}}}
-    return [index, *({"name": key, "value": text} for key, text in processes.variables(job, address).items())]
+    return [index, *to_env(processes.variables(job, address))]

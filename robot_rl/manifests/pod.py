@@ -120,7 +120,12 @@ def _caches(job: ClusterJob) -> list[dict[str, Any]]:
     found = {"HOME": "/tmp", "XDG_CACHE_HOME": CACHE, "XDG_STATE_HOME": f"{CACHE}/state"}
     if job.cpus:
         found["OMP_NUM_THREADS"] = str(job.cpus)
-    return [{"name": name, "value": value} for name, value in found.items()]
+    return to_env(found)
+
+
+def to_env(variables: dict[str, str]) -> list[dict[str, Any]]:
+    """Return environment variables as a container has them."""
+    return [{"name": name, "value": value} for name, value in variables.items()]
 
 
 def _scraped(job: ClusterJob) -> dict[str, str]:

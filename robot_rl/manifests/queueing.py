@@ -1,28 +1,17 @@
-"""Kueue: the labels of a job that waits in a queue, and an example of a queue with flavours."""
+"""Kueue: where it places pods, and an example of a queue with flavours."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from robot_rl.manifests.job import ClusterJob
-from robot_rl.manifests.pod import GPU, SPOT_LABELS, labels, spot_tolerations
+from robot_rl.manifests.pod import GPU, SPOT_LABELS, spot_tolerations
 from robot_rl.manifests.quantities import read_mebibytes
 
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"
 API = "kueue.x-k8s.io/v1beta2"
 ON_DEMAND, SPOT, TOPOLOGY = "robot-rl-on-demand", "robot-rl-spot", "robot-rl-topology"
-
-
-def metadata(job: ClusterJob, annotations: dict[str, str] | None = None) -> dict[str, Any]:
-    """Return the metadata of a run's job, with its queue."""
-    found = {**labels(job), **({QUEUE_NAME: job.queue} if job.queue else {})}
-    return {
-        "name": job.name,
-        **({"namespace": job.namespace} if job.namespace else {}),
-        "labels": found,
-        **({"annotations": annotations} if annotations else {}),
-    }
 
 
 def pod_annotations(job: ClusterJob) -> dict[str, str]:

@@ -16,18 +16,12 @@ from typing import Any
 
 from robot_rl.errors import suggest
 from robot_rl.files import read_yaml
-from robot_rl.manifests.checks import check_all, check_document
+from robot_rl.manifests.checks import check_all, check_document, place
 
 EXTRA = ("kubernetes_validate", "jsonschema")
 """The packages of the extra "kubernetes"."""
-SCHEMAS = {
-    ("jobset.x-k8s.io/v1alpha2", "JobSet"): "jobset",
-    ("ray.io/v1", "RayJob"): "rayjob",
-    ("kueue.x-k8s.io/v1beta2", "ClusterQueue"): "clusterqueue",
-    ("kueue.x-k8s.io/v1beta2", "LocalQueue"): "localqueue",
-    ("kueue.x-k8s.io/v1beta2", "ResourceFlavor"): "resourceflavor",
-    ("kueue.x-k8s.io/v1beta2", "Topology"): "topology",
-}
+OSMO = ""
+"""What stands for the kind that OSMO's workflows do not have."""
 WITH_SPEC = ("Job", "Pod", "Service")
 """Kinds that are nothing without a spec, which their schemas do not require."""
 MOST_LINE = 300
@@ -75,7 +69,7 @@ def _validate_document(document: Any) -> list[str]:
     if not isinstance(document, dict):
         return ["must be a group of keys, such as apiVersion, kind and metadata"]
     if "apiVersion" not in document and "kind" not in document:
-        found = _errors("osmo", document)
+        found = _errors(OSMO, document)
     else:
         found = list(_validate_kubernetes(document))
     return found or check_document(document)
@@ -87,10 +81,12 @@ def _validate_kubernetes(document: dict[str, Any]) -> Iterator[str]:
         if not isinstance(value, str) or not value:
             yield f"{key}: is missing, or no text; {_near(key, document)}"
             return
-    if schema := SCHEMAS.get((str(api), str(kind))):
-        yield from _errors(schema, document) or _embedded(document)
-    elif versions := [known for known, name in SCHEMAS if name == kind]:
-        yield f"apiVersion={api}: no version of {kind} known here; use {versions[0]}"
+    if schema := _schemas().get(str(kind)):
+        version = schema["properties"]["apiVersion"]["const"]
+        if api == version:
+            yield from _errors(str(kind), document) or _embedded(document)
+        else:
+            yield f"apiVersion={api}: no version of {kind} known here; use {version}"
     elif lines := _builtin(document):
         yield from lines
     else:
@@ -121,7 +117,7 @@ def _builtin_text(text: str, at: str) -> tuple[str, ...]:
     try:
         kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
     except kubernetes_validate.SchemaNotFoundError:
-        kinds = ("Job", "Service", "PersistentVolumeClaim", "ConfigMap", "Pod", *(kind for _, kind in SCHEMAS))
+        kinds = ("Job", "Service", "PersistentVolumeClaim", "ConfigMap", "Pod", *filter(None, _schemas()))
         near = suggest(str(document["kind"]), kinds)
         return (f"apiVersion={document['apiVersion']} kind={document['kind']}: is no kind that is known here; {near}",)
     except kubernetes_validate.ValidationError as error:
@@ -153,26 +149,46 @@ def _templates(document: dict[str, Any]) -> Iterator[tuple[str, str, str, dict[s
         yield "spec.submitterPodTemplate", "v1", "PodTemplate", spec["submitterPodTemplate"]
 
 
-def _errors(schema: str, document: Any) -> list[str]:
-    """Return what is wrong with a document by a schema of ours."""
+def _errors(kind: str, document: Any) -> list[str]:
+    """Return what is wrong with a document by the schema of ours of a kind."""
     from jsonschema.exceptions import best_match
 
-    errors = sorted(_validator(schema).iter_errors(document), key=lambda error: [str(part) for part in error.path])
+    errors = sorted(_validator(kind).iter_errors(document), key=lambda error: [str(part) for part in error.path])
     return [_line(best_match([error]) or error) for error in errors]
 
 
 @functools.cache
-def _validator(schema: str) -> Any:
+def _validator(kind: str) -> Any:
     from jsonschema import Draft202012Validator
 
-    file = resources.files("robot_rl.manifests") / "schemas" / f"{schema}.json"
-    return Draft202012Validator(json.loads(file.read_text()))
+    return Draft202012Validator(_schemas()[kind])
+
+
+@functools.cache
+def _schemas() -> dict[str, Any]:
+    """Return our schemas by kind."""
+    content = read_yaml((resources.files("robot_rl.manifests") / "schemas.yaml").read_text())
+    found = {OSMO: _closed(content["workflow"])}
+    for kind, about in content["kinds"].items():
+        keys = {"apiVersion": {"const": about["apiVersion"]}, "kind": {"const": kind}}
+        keys |= {"metadata": content["metadata"], "spec": about["spec"]}
+        found[kind] = _closed({"required": list(keys), "properties": keys})
+    return found
+
+
+def _closed(schema: Any) -> Any:
+    """Return a schema in which whatever has properties is an object without others."""
+    if isinstance(schema, list):
+        return [_closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    added = {"type": "object", "additionalProperties": False} if "properties" in schema else {}
+    return {**added, **{key: _closed(part) for key, part in schema.items()}}
 
 
 def _line(error: Any, at: str = "") -> str:
     """Return an error of jsonschema as one line: where, and what; long values are cut."""
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.path).lstrip(".")
-    where = ".".join(part for part in (at, path) if part)
+    where = ".".join(part for part in (at, place(error.path)) if part)
     message = " ".join(error.message.split())
     if len(message) > 160:
         message = f"{message[:60]} ... {message[-90:]}"

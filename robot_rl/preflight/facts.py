@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from robot_rl.machine import git_state, package_versions
-from robot_rl.manifests.sbatch import FIRST_PORT, PORTS
+from robot_rl.machine import cpu_name, git_state, package_versions
+from robot_rl.manifests.targets.sbatch import FIRST_PORT, PORTS
 
 VARIABLES = re.compile(
     r"(NCCL|GLOO|TORCH_NCCL|UCX|TORCH_DISTRIBUTED)_\w+|MASTER_(ADDR|PORT)|OMP_NUM_THREADS"
@@ -84,8 +84,8 @@ def read_facts(root: Path, environ: Mapping[str, str] = os.environ) -> NodeFacts
     """Return the facts of this machine; a root that is missing is not created."""
     import torch
 
-    cpu, flags = _processor()
     port = environ.get("MASTER_PORT", "")
+    cache = Path(environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     return NodeFacts(
         name=environ.get("SLURMD_NODENAME") or socket.gethostname(),
         versions=package_versions(),
@@ -94,10 +94,10 @@ def read_facts(root: Path, environ: Mapping[str, str] = os.environ) -> NodeFacts
         driver=_driver(),
         cuda=torch.version.cuda or "",
         gpus=[torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())],
-        cpu=cpu,
-        flags=flags,
+        cpu=cpu_name(),
+        flags=_instruction_sets(),
         cores=len(os.sched_getaffinity(0)),
-        disks={"root": _free(root), "cache": _free(_cache_folder(environ)), SHM: _free_shm()},
+        disks={"root": _free(root), "cache": _free(cache), SHM: _free(Path(SHM)) if Path(SHM).is_dir() else None},
         limits={"nofile": _limit(resource.RLIMIT_NOFILE), "memlock": _limit(resource.RLIMIT_MEMLOCK)},
         variables={name: value for name, value in sorted(environ.items()) if VARIABLES.fullmatch(name)},
         interfaces={name: _address(name) for _, name in socket.if_nameindex()},
@@ -119,18 +119,11 @@ def can_bind(port: int) -> bool:
         return True
 
 
-def _processor() -> tuple[str, list[str]]:
-    """Return the processor's model and its instruction sets."""
-    model, flags = platform.machine(), []
+def _instruction_sets() -> list[str]:
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() == "model name":
-                model = value.strip()
-            if key.strip() in ("flags", "Features"):
-                flags = sorted(word for word in value.split() if VECTORS.match(word))
-                break
-    return model, flags
+        match = re.search(r"^(?:flags|Features)\s*:(.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        return sorted(word for word in match[1].split() if VECTORS.match(word)) if match else []
+    return []
 
 
 def _driver() -> str:
@@ -144,14 +137,6 @@ def _free(place: Path) -> int | None:
     """Return the bytes that a user may still write to a place, or would where it is created; None where it is gone."""
     there = next((above for above in (place, *place.parents) if above.is_dir()), None)
     return None if there is None else shutil.disk_usage(there).free
-
-
-def _free_shm() -> int | None:
-    return _free(Path(SHM)) if Path(SHM).is_dir() else None
-
-
-def _cache_folder(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("XDG_CACHE_HOME") or Path(os.path.expanduser("~")) / ".cache")
 
 
 def _limit(kind: int) -> int | None:

@@ -29,6 +29,27 @@ class Finding:
     right: str = ""
 
 
+def ok(found: str) -> Finding:
+    """Return the finding that all is right."""
+    return Finding(found=found)
+
+
+def warn(found: str, right: str) -> Finding:
+    """Return the finding of what costs speed, or may cost a run."""
+    return Finding(status=WARN, found=found, right=right)
+
+
+def fail(found: str, right: str) -> Finding:
+    """Return the finding of what would stop a run, or lose it."""
+    return Finding(status=FAIL, found=found, right=right)
+
+
+def refused(error: object, right: str = "") -> Finding:
+    """Return the finding of a UserError, whose last part is what would be right; of one without, `right`."""
+    found, semicolon, last = str(error).rpartition("; ")
+    return fail(found, last) if semicolon else fail(last, right)
+
+
 @dataclass(kw_only=True, slots=True)
 class Cluster:
     """What the nodes answered.
@@ -62,8 +83,12 @@ def join(names: Sequence[str], most: int = 4) -> str:
 
 def odd_ones(values: Mapping[str, T]) -> tuple[T | None, dict[str, T]]:
     """Return the most frequent of the nodes' values (of several the first node's), and the nodes with another one."""
-    counts = [(sum(value == other for other in values.values()), value) for value in values.values()]
-    if not counts:
-        return None, {}
-    common = max(counts, key=lambda pair: pair[0])[1]
+    found = list(values.values())
+    common = max(found, key=found.count, default=None)
     return common, {name: value for name, value in values.items() if value != common}
+
+
+def differing(values: Mapping[str, str], verb: str) -> list[str]:
+    """Return a line for each node with another value than most: `verb` is "has torch", for example."""
+    common, others = odd_ones(values)
+    return [f"{name} {verb} {value}, not {common}" for name, value in others.items()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import shlex
 import subprocess
@@ -17,13 +16,11 @@ from typing import Any
 from robot_rl.experiment.launchers.launcher import Launcher
 from robot_rl.preflight.facts import NodeFacts
 from robot_rl.preflight.finding import Cluster
-from robot_rl.preflight.probe import Messages, probe
+from robot_rl.preflight.probe import ANSWER_S, Messages, probe, without_slurm
 from robot_rl.preflight.shared import SharedRoot
 
 ROOM_S = 60
 """How long Slurm may take to find room for a probe on each node [s]."""
-ANSWER_S = 120.0
-"""How long the nodes may take to answer, from their start on [s]."""
 ERRORS_S = 5.0
 """How long the errors of a process that has ended may take to be read [s]."""
 
@@ -43,12 +40,8 @@ def gather(launcher: Launcher, root: Path) -> Cluster:
 
 def _ask_here(cluster: Cluster, token: str) -> None:
     """Ask this machine only; other machines of torchrun's are given the same command."""
-    cluster.nodes = [probe(cluster.root, "" if cluster.root_error else token, _without_slurm())]
+    cluster.nodes = [probe(cluster.root, "" if cluster.root_error else token, without_slurm())]
     cluster.offsets_s = {node.name: (0.0, 0.0) for node in cluster.nodes}
-
-
-def _without_slurm() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
 
 
 def _ask_slurm(cluster: Cluster, token: str) -> None:

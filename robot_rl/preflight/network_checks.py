@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from robot_rl.manifests.sbatch import FIRST_PORT, PORTS
-from robot_rl.preflight.finding import FAIL, WARN, Cluster, Finding, join, odd_ones
+from robot_rl.manifests.targets.sbatch import FIRST_PORT, PORTS
+from robot_rl.preflight.finding import Cluster, Finding, differing, fail, join, ok, warn
 
 MANY_TAKEN = 200
 """Taken ports of the range from which on a job is likely to meet one."""
@@ -29,37 +29,32 @@ def check_ports(cluster: Cluster) -> Finding:
     last = FIRST_PORT + PORTS - 1
     full = [f"{len(node.taken_ports)} on {node.name}" for node in cluster.nodes if len(node.taken_ports) >= MANY_TAKEN]
     if full:
-        right = "end what listens there (ss -ltnp)"
-        return Finding(status=FAIL, found=f"ports {FIRST_PORT} to {last} are taken: {join(full)}", right=right)
-    given = [node for node in cluster.nodes if node.client_ports and node.client_ports[0] <= last]
-    if given:
+        return fail(f"ports {FIRST_PORT} to {last} are taken: {join(full)}", "end what listens there (ss -ltnp)")
+    if given := [node for node in cluster.nodes if node.client_ports and node.client_ports[0] <= last]:
         found = f"{join([node.name for node in given])} gives ports from {given[0].client_ports[0]} to connections"
-        right = f"net.ipv4.ip_local_port_range from {last + 1} on: else a job may find its port taken"
-        return Finding(status=WARN, found=found, right=right)
+        return warn(found, f"net.ipv4.ip_local_port_range from {last + 1} on: else a job may find its port taken")
     taken = sum(len(node.taken_ports) for node in cluster.nodes)
-    return Finding(found=f"{FIRST_PORT} to {last}, {taken} of them taken")
+    return ok(f"{FIRST_PORT} to {last}, {taken} of them taken")
 
 
 def check_master_port(cluster: Cluster) -> Finding:
     """MASTER_PORT is free where it is set."""
     if taken := [node for node in cluster.nodes[:1] if node.master_port is False]:
-        port = taken[0].variables.get("MASTER_PORT", "")
-        right = "another port, or MASTER_PORT unset: launchers choose one"
-        return Finding(status=FAIL, found=f"MASTER_PORT={port} is taken on {taken[0].name}", right=right)
+        found = f"MASTER_PORT={taken[0].variables.get('MASTER_PORT', '')} is taken on {taken[0].name}"
+        return fail(found, "another port, or MASTER_PORT unset: launchers choose one")
     ports = {node.variables["MASTER_PORT"] for node in cluster.nodes if "MASTER_PORT" in node.variables}
-    return Finding(found=f"{join(sorted(ports))} is free" if ports else "not set: the launcher chooses a free one")
+    return ok(f"{join(sorted(ports))} is free" if ports else "not set: the launcher chooses a free one")
 
 
 def check_meeting(cluster: Cluster) -> Finding:
     """Every node reaches the first one at a port of the range."""
-    wrong = [f"{node.name}: {node.meets}" for node in cluster.nodes if node.meets]
-    if wrong:
+    if wrong := [f"{node.name}: {node.meets}" for node in cluster.nodes if node.meets]:
         right = f"no firewall between nodes for ports {FIRST_PORT} to {FIRST_PORT + PORTS - 1}"
-        return Finding(status=FAIL, found=join(wrong), right=right)
+        return fail(join(wrong), right)
     tried = [node for node in cluster.nodes if node.meets is not None]
     if cluster.launcher.nodes > 1 and not tried:
-        return Finding(status=WARN, found="not tried", right="launcher=slurm tries it")
-    return Finding(found="every node reaches the first one" if tried else "one machine")
+        return warn("not tried", "launcher=slurm tries it")
+    return ok("every node reaches the first one" if tried else "one machine")
 
 
 def check_interfaces(cluster: Cluster) -> Finding:
@@ -69,7 +64,7 @@ def check_interfaces(cluster: Cluster) -> Finding:
             value = node.variables.get(variable, "")
             if value and not _has_interface(value, list(node.interfaces), is_prefix=variable.startswith("NCCL")):
                 right = f"one of {join(list(node.interfaces), 8)}"
-                return Finding(status=FAIL, found=f"{variable}={value}: {node.name} has no such interface", right=right)
+                return fail(f"{variable}={value}: {node.name} has no such interface", right)
     if cluster.launcher.nodes > 1:
         inward = [
             f"{node.name} to {node.name_address or 'nothing'}"
@@ -78,9 +73,9 @@ def check_interfaces(cluster: Cluster) -> Finding:
         ]
         if inward:
             right = "GLOO_SOCKET_IFNAME=<interface> in launcher.setup, or another line in /etc/hosts"
-            return Finding(status=WARN, found=f"a name leads to the machine itself: {join(inward)}", right=right)
+            return warn(f"a name leads to the machine itself: {join(inward)}", right)
     names = list(dict.fromkeys(name for node in cluster.nodes for name in node.interfaces))
-    return Finding(found=join(names, 6))
+    return ok(join(names, 6))
 
 
 def _has_interface(value: str, names: list[str], *, is_prefix: bool) -> bool:
@@ -104,14 +99,13 @@ def check_variables(cluster: Cluster) -> Finding:
     """No variable costs speed, and those of NCCL and Gloo are the same everywhere."""
     for variable, (slow, how) in SLOW.items():
         if having := [node.name for node in cluster.nodes if node.variables.get(variable, "").upper() == slow]:
-            return Finding(status=WARN, found=f"{variable}={slow} on {join(having)}: {how}", right=f"unset {variable}")
+            return warn(f"{variable}={slow} on {join(having)}: {how}", f"unset {variable}")
     for variable in dict.fromkeys(name for node in cluster.nodes for name in node.variables if name not in LOCAL):
-        common, others = odd_ones({node.name: node.variables.get(variable, "unset") for node in cluster.nodes})
-        if others:
-            found = join([f"{name} has {variable} {value}, not {common}" for name, value in others.items()])
-            return Finding(status=WARN, found=found, right="the same on every node, in launcher.setup")
+        values = {node.name: node.variables.get(variable, "unset") for node in cluster.nodes}
+        if lines := differing(values, f"has {variable}"):
+            return warn(join(lines), "the same on every node, in launcher.setup")
     names = dict.fromkeys(f"{k}={v}" for node in cluster.nodes for k, v in node.variables.items() if k not in LOCAL)
-    return Finding(found=join(list(names)) or "none set")
+    return ok(join(list(names)) or "none set")
 
 
 CHECKS = {

@@ -10,7 +10,7 @@ from robot_rl.errors import UserError
 from robot_rl.experiment.launchers.launcher import Launcher
 from robot_rl.experiment.run_index import read_runs
 from robot_rl.preflight import network_checks, node_checks, slurm_checks
-from robot_rl.preflight.finding import FAIL, OK, Cluster, Finding
+from robot_rl.preflight.finding import FAIL, Cluster, Finding, ok, refused
 from robot_rl.preflight.gather import gather
 
 
@@ -40,9 +40,8 @@ def _check_launcher(launcher: Launcher, root: Path) -> list[tuple[str, Finding]]
     try:
         launcher.check()
     except UserError as error:
-        found, _, right = str(error).rpartition("; ")
-        return [("request", Finding(status=FAIL, found=found or str(error), right=right if found else ""))]
-    return [("request", Finding(status=OK, found=f"launcher={launcher.name} accepts it"))]
+        return [("request", refused(error))]
+    return [("request", ok(f"launcher={launcher.name} accepts it"))]
 
 
 def _iteration_s(root: Path) -> float | None:

@@ -17,10 +17,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from robot_rl.manifests.sbatch import FIRST_PORT, PORTS
+from robot_rl.manifests.targets.sbatch import FIRST_PORT, PORTS
 from robot_rl.preflight.facts import NodeFacts, can_bind, read_facts
 from robot_rl.preflight.shared import answer, write_error
 
+ANSWER_S = 120.0
+"""How long the nodes may take to answer, from their start on [s]."""
 MEET_S = 30.0
 """How long nodes try to reach the first one [s]; they start at different times."""
 POLL_S = 0.2
@@ -53,6 +55,11 @@ def probe(root: Path, token: str = "", environ: Mapping[str, str] = os.environ, 
         else:
             facts.meets = reach(first, ports, token)
     return facts
+
+
+def without_slurm() -> dict[str, str]:
+    """Return this process's environment without what a job of Slurm adds to it."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
 
 
 def serve(facts: NodeFacts, asked: IO[str] = sys.stdin, out: IO[str] = sys.stdout) -> None:

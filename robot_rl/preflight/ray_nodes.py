@@ -13,9 +13,7 @@ from typing import Any
 from robot_rl.experiment.ray_runs.cluster import answers, find_running
 from robot_rl.preflight.facts import NodeFacts
 from robot_rl.preflight.finding import Cluster
-
-ANSWER_S = 120.0
-"""How long a node may take to answer [s]."""
+from robot_rl.preflight.probe import ANSWER_S, probe, without_slurm
 
 
 def ask_ray(cluster: Cluster, token: str) -> bool:
@@ -87,7 +85,4 @@ def _now() -> float:
 
 def _facts(root: str, token: str, name: str) -> dict[str, Any]:
     """Return the facts of the node on which this task runs."""
-    from robot_rl.preflight.probe import probe
-
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
-    return dataclasses.asdict(probe(Path(root), token, environ, name))
+    return dataclasses.asdict(probe(Path(root), token, without_slurm(), name))

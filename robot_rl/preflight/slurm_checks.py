@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from robot_rl.errors import UserError
 from robot_rl.experiment.launchers.launcher import Launcher
 from robot_rl.experiment.launchers.slurm import ask
 from robot_rl.manifests.quantities import read_seconds
-from robot_rl.preflight.finding import FAIL, WARN, Finding, join
+from robot_rl.preflight.finding import Finding, fail, join, ok, refused, warn
 
 CRED_EXPIRE_S, GOOD_EXPIRE_S = 120, 30
 """Slurm's default time that a requeued job is held [s], and one that is no nuisance."""
@@ -74,38 +74,34 @@ def parse_partitions(text: str) -> dict[str, dict[str, str]]:
 
 def check_request(facts: SlurmFacts) -> Finding:
     """The partition exists, and has nodes with the GPUs and cores that a run requests."""
-    known = facts.partitions
-    if unknown := [name for name in facts.launcher.partition.split(",") if name and known and name not in known]:
-        found = f"launcher.partition={unknown[0]}: there is no such partition"
-        return Finding(status=FAIL, found=found, right=f"one of {join(list(known), 20)}")
+    launcher, known = facts.launcher, facts.partitions
+    if unknown := [name for name in launcher.partition.split(",") if name and known and name not in known]:
+        return fail(f"launcher.partition={unknown[0]}: there is no such partition", f"one of {join(list(known), 20)}")
     if facts.refusal:
-        found, _, right = facts.refusal.rpartition("; ") if "; " in facts.refusal else (facts.refusal, "", "")
-        return Finding(status=FAIL, found=found, right=right or "a Slurm that answers on this machine")
-    launcher = facts.launcher
+        return refused(facts.refusal, "a Slurm that answers on this machine")
     for name, partition in facts.mine.items():
         for key in ("MaxNodes", "TotalNodes"):
             most = partition.get(key, "")
             if most.isdecimal() and launcher.nodes > int(most):
                 found = f"launcher.nodes={launcher.nodes}: partition {name} has {key}={most}"
-                return Finding(status=FAIL, found=found, right=f"at most {most} nodes, or another partition")
+                return fail(found, f"at most {most} nodes, or another partition")
         if partition.get("State", "UP") != "UP":
-            found = f"partition {name} is {partition['State']}"
-            return Finding(status=FAIL, found=found, right=f"one that is up, of {join(list(facts.partitions))}")
+            return fail(f"partition {name} is {partition['State']}", f"one that is up, of {join(list(known))}")
     each = f"nodes={launcher.nodes}, gpus={launcher.gpus}, ranks={launcher.ranks_a_node}"
-    return Finding(found=f"partition {join(list(facts.mine)) or 'none'}: {each}")
+    return ok(f"partition {join(list(facts.mine)) or 'none'}: {each}")
 
 
 def check_time(facts: SlurmFacts) -> Finding:
     """The time limit of a run is within the partition's."""
     wanted = read_seconds(facts.launcher.time)
-    limits = {name: _seconds(partition.get("MaxTime", "")) for name, partition in facts.mine.items()}
-    for name, most in limits.items():
+    for name, partition in facts.mine.items():
+        given = partition.get("MaxTime", "")
+        most = _seconds(given)
         if most is not None and wanted > most:
-            given = facts.mine[name]["MaxTime"]
             found = f"launcher.time={facts.launcher.time}: partition {name} has MaxTime={given}"
-            return Finding(status=FAIL, found=found, right=f"at most {given}: a run goes on in the next job")
-    known = [f"{name}: {facts.mine[name].get('MaxTime', 'unknown')}" for name in limits]
-    return Finding(found=f"MaxTime of {join(known)}" if known else "no partition")
+            return fail(found, f"at most {given}: a run goes on in the next job")
+    known = [f"{name}: {partition.get('MaxTime', 'unknown')}" for name, partition in facts.mine.items()]
+    return ok(f"MaxTime of {join(known)}" if known else "no partition")
 
 
 def _seconds(text: str) -> int | None:
@@ -123,41 +119,37 @@ def check_cred_expire(facts: SlurmFacts) -> Finding:
     what = f"AuthInfo has cred_expire={seconds}" if match else "AuthInfo has no cred_expire"
     if seconds > GOOD_EXPIRE_S:
         found = f"{what}: a requeued job is held for about {seconds} s"
-        return Finding(status=WARN, found=found, right="AuthInfo=cred_expire=5 in slurm.conf")
-    return Finding(found=what)
+        return warn(found, "AuthInfo=cred_expire=5 in slurm.conf")
+    return ok(what)
 
 
 def check_preemption(facts: SlurmFacts) -> Finding:
     """A preempted job is requeued, after more time than an iteration and a checkpoint take."""
     modes = {name: _mode(facts.config, partition) for name, partition in facts.mine.items()}
+    right = "PreemptMode=REQUEUE of the cluster or the partition"
     for name, mode in modes.items():
         if mode == "CANCEL":
-            right = "PreemptMode=REQUEUE of the cluster or the partition"
-            return Finding(status=FAIL, found=f"partition {name} has PreemptMode=CANCEL: jobs end", right=right)
+            return fail(f"partition {name} has PreemptMode=CANCEL: jobs end", right)
         if mode in ("SUSPEND", "GANG"):
             found = f"partition {name} has PreemptMode={mode}: a stopped job keeps its memory and its peers wait"
-            return Finding(status=WARN, found=found, right="PreemptMode=REQUEUE of the cluster or the partition")
+            return warn(found, right)
     if all(mode == "OFF" for mode in modes.values()):
-        return Finding(found="PreemptMode=OFF: no job is preempted")
-    return _check_grace(facts, {name: mode for name, mode in modes.items() if mode == "REQUEUE"})
+        return ok("PreemptMode=OFF: no job is preempted")
+    return _check_grace(facts, [name for name, mode in modes.items() if mode == "REQUEUE"])
 
 
-def _check_grace(facts: SlurmFacts, modes: Mapping[str, str]) -> Finding:
+def _check_grace(facts: SlurmFacts, names: Sequence[str]) -> Finding:
     """Check GraceTime of the partitions in which jobs are requeued."""
     iteration_s = facts.iteration_s or 0.0
-    for name in modes:
+    known = f"an iteration takes {iteration_s:.1f} s" if iteration_s else "an iteration and a checkpoint take longer"
+    needed = iteration_s + SAVE_S
+    for name in names:
         grace = int(facts.mine[name].get("GraceTime", "0") or 0)
-        needed = iteration_s + SAVE_S
         if grace < needed:
-            known = (
-                f"an iteration takes {iteration_s:.1f} s"
-                if iteration_s
-                else "an iteration and a checkpoint take longer"
-            )
             found = f"partition {name} has GraceTime={grace}: {known}"
-            return Finding(status=FAIL if grace == 0 else WARN, found=found, right=f"GraceTime={needed:.0f} or more")
-    graces = [f"{name} {facts.mine[name].get('GraceTime', '0')} s" for name in modes]
-    return Finding(found=f"PreemptMode=REQUEUE, GraceTime of {join(graces)}")
+            return (warn if grace else fail)(found, f"GraceTime={needed:.0f} or more")
+    graces = [f"{name} {facts.mine[name].get('GraceTime', '0')} s" for name in names]
+    return ok(f"PreemptMode=REQUEUE, GraceTime of {join(graces)}")
 
 
 def _mode(config: Mapping[str, str], partition: Mapping[str, str]) -> str:
@@ -172,8 +164,8 @@ def check_requeue(facts: SlurmFacts) -> Finding:
     """Jobs may be requeued."""
     if facts.config.get("JobRequeue", "1") == "0":
         found = "JobRequeue=0: scripts of launcher=slurm ask for it themselves, yours do not"
-        return Finding(status=WARN, found=found, right="#SBATCH --requeue in scripts of your own")
-    return Finding(found="JobRequeue=1")
+        return warn(found, "#SBATCH --requeue in scripts of your own")
+    return ok("JobRequeue=1")
 
 
 def check_slurm(facts: SlurmFacts) -> list[tuple[str, Finding]]:

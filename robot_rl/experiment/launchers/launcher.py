@@ -53,6 +53,11 @@ class FrozenRun:
         return [sys.executable, "-m", COMMAND, *self.words(here=here)]
 
 
+def bounded(default: Any, low: int, high: int, name: str = "") -> Any:
+    """Return a field of a launcher with the range of its numbers; its setting is `name`, or launcher.<field>."""
+    return dataclasses.field(default=default, metadata={"range": (low, high), "setting": name})
+
+
 @dataclass(kw_only=True, slots=True)
 class Launcher(ABC):
     """Starts runs, with these settings (`launcher.<name>=`).
@@ -66,10 +71,10 @@ class Launcher(ABC):
         partition: The queue or partition that runs go to; empty: the default one.
     """
 
-    nodes: int = 1
-    ranks: int = 0
-    gpus: int = 0
-    cpus: int = 0
+    nodes: int = bounded(1, 1, MOST_NODES)
+    ranks: int = bounded(0, 0, MOST_RANKS)
+    gpus: int = bounded(0, 0, MOST_RANKS)
+    cpus: int = bounded(0, 0, 4096)
     time: str = ""
     partition: str = ""
 
@@ -81,11 +86,11 @@ class Launcher(ABC):
 
     def __post_init__(self) -> None:
         """Raise UserError where a setting is out of its range."""
-        least = {"nodes": (1, MOST_NODES), "ranks": (0, MOST_RANKS), "gpus": (0, MOST_RANKS), "cpus": (0, 4096)}
-        for key, (low, high) in least.items():
-            value = getattr(self, key)
-            if not low <= value <= high:
-                raise UserError(f"launcher.{key}={value}: must be at least {low} and at most {high}")
+        for each in dataclasses.fields(self):
+            value, (low, high) = getattr(self, each.name), each.metadata.get("range", (None, None))
+            if low is not None and not low <= value <= high:
+                setting = each.metadata["setting"] or f"launcher.{each.name}"
+                raise UserError(f"{setting}={value}: must be at least {low} and at most {high}")
         read_seconds(self.time, "launcher.time")
         if self.partition and not PARTITION.fullmatch(self.partition):
             raise UserError(f"launcher.partition={self.partition}: must be of letters, digits and _ . , : @ + / -")

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, TextIO
 
-from robot_rl.errors import Interrupted, UserError
+from robot_rl.errors import Interrupted
 from robot_rl.experiment import signals
-from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher
+from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher, bounded
 from robot_rl.processes import tied
 
 POLL_S = 0.1
@@ -28,15 +28,10 @@ class Local(Launcher):
         at_once: How many runs of a sweep are trained at a time, each in a process of its own; 1: in this one.
     """
 
-    at_once: int = 1
+    at_once: int = bounded(1, 1, 1000)
 
     name: ClassVar[str] = "local"
     unused: ClassVar[tuple[str, ...]] = ("nodes", "ranks", "gpus", "cpus", "time", "partition")
-
-    def __post_init__(self) -> None:
-        """Raise UserError where a setting is out of its range."""
-        if not 1 <= self.at_once <= 1000:
-            raise UserError(f"launcher.at_once={self.at_once}: must be at least 1 and at most 1000")
 
     @property
     def is_this_process(self) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from robot_rl.errors import ExitCode, UserError
 from robot_rl.experiment.launchers import exit_codes
-from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher, write_job
+from robot_rl.experiment.launchers.launcher import MOST_RANKS, FrozenRun, Launcher, bounded, write_job
 from robot_rl.experiment.ray_runs import jobs
 from robot_rl.experiment.ray_runs.cluster import (
     SEGMENTS_BYTES,
@@ -71,26 +71,26 @@ class Ray(Launcher):
         prior: "learner" has the motion prior (`roles.prior=`); it cannot be apart.
     """
 
-    gpus: float = 0  # pyright: ignore[reportIncompatibleVariableOverride]  # Others give whole ones only.
+    gpus: float = bounded(0, 0, MOST_RANKS)  # pyright: ignore[reportIncompatibleVariableOverride]
     min_nodes: int = 0
     address: str = "auto"
-    max_failures: int = 3
-    sims: int = 0
-    sim_cpus: int = 0
-    sim_gpus: float = 0.0
-    sim_least: int = 0
-    sim_engines: list[str] = field(default_factory=list)
-    at_once: int = 0
-    eval_every: int = 0
-    eval_episodes: int = EPISODES
-    eval_cpus: int = 0
-    reference: str = LEARNER
-    reference_cpus: int = 0
-    reference_gpus: float = 0.0
-    teacher: str = LEARNER
-    teacher_cpus: int = 0
-    teacher_gpus: float = 0.0
-    prior: str = LEARNER
+    max_failures: int = bounded(3, 0, 1000)
+    sims: int = bounded(0, 0, 100_000, "roles.sim.count")
+    sim_cpus: int = bounded(0, 0, 4096, "roles.sim.cpus")
+    sim_gpus: float = bounded(0.0, 0, 1024, "roles.sim.gpus")
+    sim_least: int = field(default=0, metadata={"setting": "roles.sim.least"})
+    sim_engines: list[str] = field(default_factory=list, metadata={"setting": "roles.sim.engines"})
+    at_once: int = bounded(0, 0, 100_000)
+    eval_every: int = bounded(0, 0, 100_000_000, "roles.eval.every")
+    eval_episodes: int = bounded(EPISODES, 1, MAX_EPISODES, "roles.eval.episodes")
+    eval_cpus: int = bounded(0, 0, 4096, "roles.eval.cpus")
+    reference: str = field(default=LEARNER, metadata={"setting": "roles.reference"})
+    reference_cpus: int = bounded(0, 0, 4096, "roles.reference.cpus")
+    reference_gpus: float = bounded(0.0, 0, 1024, "roles.reference.gpus")
+    teacher: str = field(default=LEARNER, metadata={"setting": "roles.teacher"})
+    teacher_cpus: int = bounded(0, 0, 4096, "roles.teacher.cpus")
+    teacher_gpus: float = bounded(0.0, 0, 1024, "roles.teacher.gpus")
+    prior: str = field(default=LEARNER, metadata={"setting": "roles.prior"})
 
     name: ClassVar[str] = "ray"
     unused: ClassVar[tuple[str, ...]] = ("time", "partition")
@@ -107,24 +107,6 @@ class Ray(Launcher):
             raise UserError(
                 f"launcher.min_nodes={self.min_nodes}: must be at least 1 and at most launcher.nodes={self.nodes}"
             )
-        if not 0 <= self.max_failures <= 1000:
-            raise UserError(f"launcher.max_failures={self.max_failures}: must be at least 0 and at most 1000")
-        limits: dict[str, tuple[float, int, int]] = {
-            "roles.sim.count": (self.sims, 0, 100_000),
-            "roles.sim.cpus": (self.sim_cpus, 0, 4096),
-            "roles.sim.gpus": (self.sim_gpus, 0, 1024),
-            "launcher.at_once": (self.at_once, 0, 100_000),
-            "roles.eval.every": (self.eval_every, 0, 100_000_000),
-            "roles.eval.episodes": (self.eval_episodes, 1, MAX_EPISODES),
-            "roles.eval.cpus": (self.eval_cpus, 0, 4096),
-            "roles.reference.cpus": (self.reference_cpus, 0, 4096),
-            "roles.reference.gpus": (self.reference_gpus, 0, 1024),
-            "roles.teacher.cpus": (self.teacher_cpus, 0, 4096),
-            "roles.teacher.gpus": (self.teacher_gpus, 0, 1024),
-        }
-        for name, (value, low, high) in limits.items():
-            if not low <= value <= high:
-                raise UserError(f"{name}={value}: must be at least {low} and at most {high}")
         self._check_simulators()
         self._check_services()
         for name, value, default in (("episodes", self.eval_episodes, EPISODES), ("cpus", self.eval_cpus, 0)):
@@ -305,13 +287,10 @@ class Ray(Launcher):
                 )
 
     def _submit(self, runs: Sequence[FrozenRun]) -> int:
-        used = {"nodes": self.nodes, "ranks": self.ranks_a_node, "gpus": self.gpus, "cpus": self.cpus}
-        used |= {"min_nodes": self.min_nodes, "max_failures": self.max_failures}
-        used |= {"sims": self.sims, "sim_cpus": self.sim_cpus, "sim_gpus": self.sim_gpus, "sim_least": self.sim_least}
-        used |= {"sim_engines": _listed(self.sim_engines)}
-        for name in (*SERVICES, *(f"{name}_{kind}" for name in SERVICES for kind in ("cpus", "gpus"))):
-            used[name] = getattr(self, name)
-        used |= {"eval_every": self.eval_every, "eval_episodes": self.eval_episodes, "eval_cpus": self.eval_cpus}
+        used = {
+            key: value for key, value in self.settings().items() if key not in ("name", "address", "at_once", "prior")
+        }
+        used["sim_engines"] = _listed(self.sim_engines)
         for run in runs:
             job = jobs.submit(self.address, run, used)
             write_job(run.run_dir, self.name, f"{self.address.partition('//')[2].strip('/')}:{job}")

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment.launchers.launcher import COMMAND, FrozenRun, Launcher, write_job
+from robot_rl.experiment.launchers.launcher import COMMAND, FrozenRun, Launcher, bounded, write_job
 from robot_rl.manifests.quantities import read_mebibytes
-from robot_rl.manifests.sbatch import RunArray, SbatchJob, render
+from robot_rl.manifests.targets.sbatch import SHAPE, SbatchJob, script
 
 SCRIPT = "slurm.sh"
 COMMAND_S = 60
@@ -46,7 +46,7 @@ class Slurm(Launcher):
     """
 
     memory: str = ""
-    at_once: int = 0
+    at_once: int = bounded(0, 0, 100_000)
     options: str = ""
     setup: str = ""
 
@@ -57,8 +57,6 @@ class Slurm(Launcher):
         """Raise UserError where a setting is out of range."""
         Launcher.__post_init__(self)
         read_mebibytes(self.memory, "launcher.memory")
-        if not 0 <= self.at_once <= 100_000:
-            raise UserError(f"launcher.at_once={self.at_once}: must be at least 0 and at most 100000")
 
     def check(self) -> None:
         """Raise UserError where there is no Slurm, no such partition, or no node with so many GPUs or cores."""
@@ -86,16 +84,14 @@ class Slurm(Launcher):
         """Submit one job, or for several runs an array of jobs, and print the ids."""
         if len(runs) == 1:
             path = runs[0].run_dir.path.absolute()
-            script = path / SCRIPT
-            job = self._submit(script, path, str(path / "slurm-%j.out"), runs)
+            job = self._submit(path / SCRIPT, path, str(path / "slurm-%j.out"), runs)
             names = [job]
         else:
             place = folder.absolute() / f"slurm-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
             place.mkdir(parents=True)
             (place / "runs.txt").write_text("".join(f"{run.run_dir.path.absolute()}\n" for run in runs))
-            array = RunArray(file=place / "runs.txt", count=len(runs), at_once=self.at_once)
             try:
-                job = self._submit(place / SCRIPT, array, str(place / "%a.out"), runs)
+                job = self._submit(place / SCRIPT, place / "runs.txt", str(place / "%a.out"), runs)
             except BaseException:
                 shutil.rmtree(place, ignore_errors=True)
                 raise
@@ -106,24 +102,22 @@ class Slurm(Launcher):
         sys.stdout.write(f"follow it: robot-rl watch {runs[0].run_dir.words}; end it: scancel {job}\n")
         return 0
 
-    def _submit(self, script: Path, what: Path | RunArray, log: str, runs: Sequence[FrozenRun]) -> str:
+    def _submit(self, file: Path, what: Path, log: str, runs: Sequence[FrozenRun]) -> str:
         """Write the batch script and submit it; return the job's id. Without a job no script is left."""
         threads = self.cpus or 1
         setup = [self.setup] if self.setup else []
         if self.size > 1 or self.cpus:
             setup.append(f"export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-{threads}}}")
         options = tuple(dict.fromkeys(word for run in runs for word in run.options))
-        text = render(
+        is_array = len(runs) > 1
+        text = script(
             SbatchJob(
                 runs=what,
-                name=runs[0].run_dir.task if isinstance(what, RunArray) else runs[0].run_dir.run_id,
-                nodes=self.nodes,
+                count=len(runs) if is_array else 0,
+                at_once=self.at_once,
+                name=runs[0].run_dir.task if is_array else runs[0].run_dir.run_id,
                 ranks=self.ranks_a_node,
-                gpus=self.gpus,
-                cpus=self.cpus,
-                memory=self.memory,
-                time=self.time,
-                partition=self.partition,
+                **{each: getattr(self, each) for each in SHAPE},
                 options=tuple(shlex.split(self.options)),
                 log=log,
                 command=(sys.executable, "-m", COMMAND, "worker", *options),
@@ -131,11 +125,11 @@ class Slurm(Launcher):
                 made_by=shlex.join(["robot-rl", *sys.argv[1:]]),
             )
         )
-        script.write_text(text)
+        file.write_text(text)
         try:
-            return ask("sbatch", "--parsable", str(script)).strip().partition(";")[0]
+            return ask("sbatch", "--parsable", str(file)).strip().partition(";")[0]
         except UserError:
-            script.unlink()
+            file.unlink()
             raise
 
     @classmethod

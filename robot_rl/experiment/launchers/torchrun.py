@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 from robot_rl.errors import ExitCode, UserError
 from robot_rl.experiment.launchers import exit_codes
-from robot_rl.experiment.launchers.launcher import COMMAND, FrozenRun, Launcher
+from robot_rl.experiment.launchers.launcher import COMMAND, FrozenRun, Launcher, bounded
 from robot_rl.learn.stores import LOOPBACK, address_toward, is_here, open_store
 from robot_rl.metrics.rows import to_stderr
 
@@ -51,7 +51,7 @@ class Torchrun(Launcher):
     """
 
     rendezvous: str = ""
-    max_restarts: int = 3
+    max_restarts: int = bounded(3, 0, 1000)
 
     name: ClassVar[str] = "torchrun"
     unused: ClassVar[tuple[str, ...]] = ("time", "partition")
@@ -59,8 +59,6 @@ class Torchrun(Launcher):
     def __post_init__(self) -> None:
         """Raise UserError where settings are out of range or do not fit together."""
         Launcher.__post_init__(self)
-        if not 0 <= self.max_restarts <= 1000:
-            raise UserError(f"launcher.max_restarts={self.max_restarts}: must be at least 0 and at most 1000")
         if self.nodes > 1 and not self.rendezvous:
             raise UserError(
                 f"launcher.nodes={self.nodes}: needs launcher.rendezvous=<host>:<port>, and run_id=, of the same "

@@ -5,24 +5,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from pathlib import Path
-from typing import Protocol
+from types import ModuleType
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.manifests.job import ClusterJob
-
-
-class Target(Protocol):
-    """The module of a target.
-
-    Attributes:
-        USED: The options that have an effect on it, in addition to those that all have.
-    """
-
-    USED: frozenset[str]
-
-    def render(self, job: ClusterJob) -> str:
-        """Return the text of the manifest."""
-        ...
 
 
 def list_targets() -> list[str]:
@@ -38,9 +23,12 @@ def describe_targets() -> str:
     return "\n".join(f"  {name:<8} {first_line(Path(__file__).parent / f'{name}.py')}" for name in names)
 
 
-def get_target(name: str) -> Target:
-    """Return a target by name; raise UserError where there is none."""
+def get_target(name: str) -> ModuleType:
+    """Return the module of a target by name; raise UserError where there is none.
+
+    Its `USED` are the options that have an effect on it, in addition to those that all have; its `render` returns the
+    text of a `ClusterJob`.
+    """
     if name not in list_targets():
         raise UserError(f"target={name}: is no target; {suggest(name, list_targets())}")
-    module: Target = importlib.import_module(f"{__name__}.{name}")  # type: ignore[assignment]
-    return module
+    return importlib.import_module(f"{__name__}.{name}")

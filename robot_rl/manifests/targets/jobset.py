@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from robot_rl.manifests import indexed_job
+from robot_rl.manifests.documents import USED, metadata, to_text
 from robot_rl.manifests.exit_codes import RETRIES
 from robot_rl.manifests.job import ClusterJob
-from robot_rl.manifests.network import policy
 from robot_rl.manifests.pod import labels
-from robot_rl.manifests.queueing import metadata, pod_annotations, queue_documents
-from robot_rl.manifests.text import to_yaml
+from robot_rl.manifests.queueing import pod_annotations
 
-USED = frozenset(
-    {"namespace", "queue", "claim", "spot", "topology", "sandbox", "metrics_port", "image", "mount", "queues"}
-)
+__all__ = ["USED"]
 REPLICATED = "nodes"
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 
@@ -59,4 +56,4 @@ def render(job: ClusterJob) -> str:
         "metadata": metadata(job, exclusive),
         "spec": spec,
     }
-    return to_yaml([*queue_documents(job), policy(job), document], job.made_by)
+    return to_text(job, document)

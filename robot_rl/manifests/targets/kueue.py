@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from robot_rl.errors import UserError
 from robot_rl.manifests import indexed_job
+from robot_rl.manifests.documents import USED, metadata, to_text
 from robot_rl.manifests.exit_codes import RETRIES
 from robot_rl.manifests.job import ClusterJob
-from robot_rl.manifests.network import policy
-from robot_rl.manifests.pod import labels
-from robot_rl.manifests.queueing import metadata, pod_annotations, queue_documents
-from robot_rl.manifests.text import to_yaml
+from robot_rl.manifests.queueing import pod_annotations
 
-USED = frozenset(
-    {"namespace", "queue", "claim", "spot", "topology", "sandbox", "metrics_port", "image", "mount", "queues"}
-)
+__all__ = ["USED"]
 JOB_NAME = "batch.kubernetes.io/job-name"
 
 
@@ -39,11 +35,7 @@ def render(job: ClusterJob) -> str:
     service = {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": job.name, **_namespace(job), "labels": labels(job)},
+        "metadata": metadata(job, is_queued=False),
         "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {JOB_NAME: job.name}},
     }
-    return to_yaml([*queue_documents(job), policy(job), service, document], job.made_by)
-
-
-def _namespace(job: ClusterJob) -> dict[str, str]:
-    return {"namespace": job.namespace} if job.namespace else {}
+    return to_text(job, service, document)

@@ -32,29 +32,34 @@ def render(job: ClusterJob) -> str:
         check_mount(job.mount)
     if job.bucket and job.nodes > 1:
         raise UserError(f"bucket={job.bucket}: nodes={job.nodes} need a directory that all of them see; leave it out")
+    memory = f"{read_mebibytes(job.memory or LEAST_MEMORY) * job.ranks}Mi"
+    node = resource((job.cpus or LEAST_CPUS) * job.ranks, job.gpus, memory, STORAGE, job.partition)
+    if job.topology:
+        node["topology"] = [{"key": job.topology, "requirementType": "preferred"}]
     tasks = [_task(job, index) for index in range(job.nodes)]
-    limit = read_seconds(job.time)
-    workflow = {
-        "name": job.name,
-        **({"timeout": {"exec_timeout": f"{limit}s"}} if limit else {}),
-        "resources": {RESOURCE: _resources(job)},
-        # A task that is scheduled again takes the others with it: they would wait for it in vain.
-        "groups": [{"name": "train", "barrier": True, "ignoreNonleadStatus": False, "tasks": tasks}],
-    }
-    return to_yaml([{"workflow": workflow}], job.made_by)
+    # A task that is scheduled again takes the others with it: they would wait for it in vain.
+    group = {"name": "train", "barrier": True, "ignoreNonleadStatus": False, "tasks": tasks}
+    return workflow(job.name, read_seconds(job.time), {RESOURCE: node}, {"groups": [group]}, job.made_by)
 
 
-def _resources(job: ClusterJob) -> dict[str, Any]:
-    memory = read_mebibytes(job.memory or LEAST_MEMORY) * job.ranks
-    near = [{"key": job.topology, "requirementType": "preferred"}]
-    return {
-        "cpu": (job.cpus or LEAST_CPUS) * job.ranks,
-        **({"gpu": job.gpus} if job.gpus else {}),
-        "memory": f"{memory}Mi",
-        "storage": STORAGE,
-        **({"platform": job.partition} if job.partition else {}),
-        **({"topology": near} if job.topology else {}),
-    }
+def workflow(name: str, limit: int, resources: dict[str, Any], tasks: dict[str, Any], made_by: str) -> str:
+    """Return the text of a workflow.
+
+    Args:
+        name: Its name.
+        limit: The longest time of a task [s]; 0 for none.
+        resources: What tasks request, by name.
+        tasks: Its "groups", or its "tasks".
+        made_by: The command that makes it, for its header.
+    """
+    timeout = {"timeout": {"exec_timeout": f"{limit}s"}} if limit else {}
+    return to_yaml([{"workflow": {"name": name, **timeout, "resources": resources, **tasks}}], made_by)
+
+
+def resource(cpus: int, gpus: int, memory: str, storage: str, platform: str) -> dict[str, Any]:
+    """Return what a task requests: cores, GPUs, memory and disk such as 8Gi, and a platform; "" for any."""
+    wanted = {"cpu": cpus, "gpu": gpus, "memory": memory, "storage": storage, "platform": platform}
+    return {name: value for name, value in wanted.items() if value}
 
 
 def _task(job: ClusterJob, index: int) -> dict[str, Any]:

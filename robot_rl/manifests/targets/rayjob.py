@@ -6,16 +6,13 @@ import shlex
 from dataclasses import replace
 from typing import Any
 
+from robot_rl.manifests.documents import USED, metadata, to_text
 from robot_rl.manifests.job import ClusterJob
-from robot_rl.manifests.network import policy
 from robot_rl.manifests.pod import RUN_LABEL, template
 from robot_rl.manifests.quantities import read_seconds
-from robot_rl.manifests.queueing import metadata, pod_annotations, queue_documents
-from robot_rl.manifests.text import to_yaml
+from robot_rl.manifests.queueing import pod_annotations
 
-USED = frozenset(
-    {"namespace", "queue", "claim", "spot", "topology", "sandbox", "metrics_port", "image", "mount", "queues"}
-)
+__all__ = ["USED"]
 RAY_VERSION = "2.60.0"
 RETRIES = 2
 """How often a new cluster is made: for a head that was lost. Ray itself replaces lost workers."""
@@ -43,7 +40,7 @@ def render(job: ClusterJob) -> str:
         "rayClusterSpec": cluster,
     }
     document = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": metadata(job), "spec": spec}
-    return to_yaml([*queue_documents(job), policy(job, has_ray=True), document], job.made_by)
+    return to_text(job, document, has_ray=True)
 
 
 def entrypoint(job: ClusterJob) -> str:

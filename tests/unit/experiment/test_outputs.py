@@ -21,7 +21,7 @@ from robot_rl.experiment.outputs import check_output, save_image
 from robot_rl.experiment.policies import find_bundle
 from robot_rl.files import write_json
 from robot_rl.learn.auxiliaries.motions import write_motion
-from robot_rl.manifests.sbatch import SbatchJob, render
+from robot_rl.manifests.targets.sbatch import SbatchJob, script
 from robot_rl.manifests.text import to_yaml
 from robot_rl.viewer.video import write_video
 
@@ -56,9 +56,10 @@ OURS = {
         lambda path: write_motion(path, torch.zeros(3, 2), torch.tensor([True, False, False]), ["a", "b"], 0.02),
     ),
     "job.yaml": (outputs.MANIFEST, lambda path: path.write_text(to_yaml([{}], "robot-rl manifest target=jobset"))),
+    "flow.yaml": (outputs.WORKFLOW, lambda path: path.write_text(to_yaml([{}], "robot-rl flow mine.py target=osmo"))),
     "job.sh": (
         outputs.MANIFEST,
-        lambda path: path.write_text(render(SbatchJob(runs=Path("/runs/a"), made_by="robot-rl manifest"))),
+        lambda path: path.write_text(script(SbatchJob(runs=Path("/runs/a"), made_by="robot-rl manifest"))),
     ),
     "image.png": (outputs.IMAGE, lambda path: save_image(Image.new("RGB", (4, 4)), path)),
     "film.mp4": (outputs.FILM, film),

@@ -145,7 +145,7 @@ REFUSED = [
     ("three_computers task=go2_pair_carry", "is for several robots"),
     ("three_computers task=hopper_v5", "no robot can measure"),
     ("three_computers task=gym:CartPole-v1", "is not simulated by us"),
-    ("three_computers task=cartpole target=slrm", "did you mean 'slurm'"),
+    ("three_computers task=cartpole target=osm", "did you mean 'osmo'"),
     ("three_computers task=cartpole gates.uprigth=0.1", "did you mean 'upright'"),
     ("three_computers task=cartpole gates.upright=x", "finite number"),
     ("three_computers task=cartpole gates.upright=1 gates.upright=2", "given twice"),
@@ -156,9 +156,14 @@ REFUSED = [
     ("three_computers task=cartpole key=nokey", "nokey"),
     ("three_computers task=cartpole id=../x", "id=../x: must be up to 100 of"),
     ("three_computers task=cartpole id=12", "must begin with a letter"),
-    ("three_computers task=cartpole platform.train=x", "platform.train: is for clusters"),
-    ("three_computers task=cartpole gpus=2", "gpus: is for clusters, this is target=local"),
-    ("three_computers task=cartpole target=slurm platform.gpu=x", "no such computer"),
+    ("three_computers task=cartpole platform.train=x", "platform.train: is for target=osmo"),
+    ("three_computers task=cartpole gpus=2", "gpus: is for target=osmo, this is target=local"),
+    ("three_computers task=cartpole target=osmo platform.gpu=x", "no such computer"),
+    (
+        "three_computers task=cartpole target=slurm",
+        "run robot-rl flow itself in a job of the cluster",
+    ),
+    ("three_computers task=cartpole target=ray", "trainings by launcher=ray"),
     ("three_computers task=cartpole target=osmo", "needs image="),
     ("mine.py task=cartpole", "there is no such file"),
     ("no.module:here task=cartpole", "No module named"),
@@ -178,12 +183,17 @@ def test_what_cannot_be_done_is_refused_in_one_line_and_nothing_is_written(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_manifests_are_written_for_a_cluster(tmp_path, monkeypatch, capsys):
+def test_a_workflow_is_written_replaced_and_nothing_else(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(["flow", "three_computers", "task=cartpole", "target=slurm", "id=f1"]) == 0
-    assert "submit with: flows/f1/submit.sh" in capsys.readouterr().out
-    assert json.loads(Path("flows/f1/flow.json").read_text())["target"] == "slurm"
-    assert not Path("runs").exists()
+    words = ["flow", "three_computers", "task=cartpole", "target=osmo", "image=a:1", "id=f1"]
+    for _ in range(2):
+        assert main(words) == 0
+        assert "submit with: osmo workflow submit flows/f1.yaml" in capsys.readouterr().out
+    assert Path("flows/f1.yaml").read_text().startswith(f"# Made by:\n# robot-rl {' '.join(words)}\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["flows"]
+    Path("flows/f1.yaml").write_text("mine")
+    assert main(words) == 2
+    assert "is there already and is not a workflow of robot-rl flow" in capsys.readouterr().err
 
 
 MINE = """

@@ -82,7 +82,7 @@ def test_everything_that_is_copied_is_here_and_sent_to_the_builder():
     for path in paths:
         assert (ROOT / path).exists()
         assert not is_ignored(path)
-    assert not is_ignored("robot_rl/manifests/schemas/jobset.json")
+    assert not is_ignored("robot_rl/manifests/schemas.yaml")
 
 
 def test_everything_that_the_wheel_needs_is_copied():
