@@ -23,11 +23,14 @@ def read_launcher_words(arguments: Sequence[str]) -> tuple[list[str], Launcher |
     """
     from robot_rl.experiment.launchers import REGISTRY, read_launcher
 
-    words, placed = _take_roles(arguments)
+    mine = [word for word in arguments if word.lstrip("+~").partition("=")[0].partition(".")[0] == ROLES]
+    words = [word for word in arguments if word not in mine]
     rest, name, settings = _take(words, LAUNCHER, list(REGISTRY.files()))
-    for word, (key, value) in placed.items():
+    for word in mine:
         if name != "ray":
             raise UserError(f"{word}: is for launcher=ray; add it, or leave this out")
+    placed = _read_roles(mine) if mine else {}
+    for word, (key, value) in placed.items():
         if key in settings:
             raise UserError(f"{word} and launcher.{key}: are the same setting; leave one of them out")
         settings[key] = value
@@ -40,25 +43,23 @@ def read_launcher_words(arguments: Sequence[str]) -> tuple[list[str], Launcher |
         raise UserError(line) from None
 
 
-def _take_roles(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[str, Any]]]:
-    """Return the other words, and for each that places a role the launcher's setting and its value."""
+def _read_roles(words: Sequence[str]) -> dict[str, tuple[str, Any]]:
+    """Return the launcher's setting and its value for each word that places a role."""
     from robot_rl.settings.words import read_changes
 
-    mine = [word for word in arguments if word.lstrip("+~").partition("=")[0].partition(".")[0] == ROLES]
-    places = _places() if mine else {}
-    for word in mine:
+    places = _places()
+    for word in words:
         if word.partition("=")[0] not in places:
             raise UserError(f"'{word}': is no setting of a role; {suggest(word.partition('=')[0], places)}")
-    values = read_changes(mine)
-    found = {word: (places[word.partition("=")[0]], values[word.partition("=")[0]]) for word in mine}
-    return [word for word in arguments if word not in mine], found
+    values = read_changes(words)
+    return {word: (places[word.partition("=")[0]], values[word.partition("=")[0]]) for word in words}
 
 
 def _places() -> dict[str, str]:
     """Return the settings of roles, and those of launcher=ray that they are."""
     from robot_rl.experiment.launchers.ray import Ray
 
-    found = {each.metadata["setting"]: each.name for each in fields(Ray) if each.metadata.get("setting")}
+    found = {each.metadata["called"]: each.name for each in fields(Ray) if each.metadata.get("called")}
     return {**found, "roles.learner.gpus": "gpus", "roles.learner.cpus": "cpus"}
 
 

@@ -67,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.experiment.outputs import MANIFEST, check_optional
     from robot_rl.experiment.run_dir import RunDir
     from robot_rl.files import write_atomic
-    from robot_rl.manifests.targets import get_target, list_targets
+    from robot_rl.manifests.targets import REGISTRY
 
     options = read_all(Options, arguments, first="run")
     if options.check:
@@ -75,8 +75,8 @@ def run(arguments: Sequence[str]) -> int:
             raise UserError(f"check={options.check}: goes without other options")
         return _check(Path(options.check))
     if not options.target:
-        raise UserError(f"target: is missing; known: {', '.join(list_targets())}")
-    target = get_target(options.target)
+        raise UserError(f"target: is missing; known: {', '.join(REGISTRY.names())}")
+    target = REGISTRY.get(options.target)
     out = check_optional("out", options.out, MANIFEST)
     run_dir = RunDir.find(options.run, options.root)
     made_by = shlex.join(["robot-rl", "manifest", *arguments])

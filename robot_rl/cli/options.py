@@ -7,25 +7,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from robot_rl.errors import UserError, suggest
+from robot_rl.settings.checks import check_between
 from robot_rl.settings.schema import from_text
+from robot_rl.settings.schema import setting as option
 from robot_rl.settings.words import MAX_COUNT, MAX_ENVS, MAX_SEED, parse_value, read_changes, refuse_twice
 
 if TYPE_CHECKING:
     from robot_rl.experiment.policies import PolicySource
     from robot_rl.experiment.run_dir import RunDir
 
-__all__ = ["MAX_COUNT", "MAX_ENVS", "MAX_SEED", "parse_value"]
+__all__ = ["MAX_COUNT", "MAX_ENVS", "MAX_SEED", "check_between", "option", "parse_value"]
 
 T = TypeVar("T")
 CHANGES_HELP = """\
 Numbers of the task can be set by name as in training, such as commands.velocity.vx_hi=2 or sim.floor_friction=0.5, and
 its terms left out: ~events.push.
 """
-
-
-def option(default: Any, text: str, *, least: float | None = None, most: float | None = None) -> Any:
-    """Return a field of an options dataclass with its line of help and the range of a number."""
-    return dataclasses.field(default=default, metadata={"help": text, "least": least, "most": most})
 
 
 @dataclass(kw_only=True, slots=True)
@@ -144,16 +141,6 @@ def read_all(cls: type[T], arguments: Sequence[str], *, first: str = "") -> T:
         known = [_key(field) for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
         raise UserError(f"unknown key '{key}': {suggest(key, known)}")
     return options
-
-
-def check_between(name: str, value: Any, least: float | None, most: float | None = None) -> None:
-    """Raise UserError where a number is out of its range; None as a bound is no bound."""
-    if isinstance(value, str | bool | None):
-        return
-    if (least is not None and value < least) or (most is not None and value > most):
-        low = "" if least is None else f"at least {least:g}" if isinstance(least, float) else f"at least {least}"
-        high = "" if most is None else f"at most {most:g}" if isinstance(most, float) else f"at most {most}"
-        raise UserError(f"{name}={value}: must be {' and '.join(filter(None, (low, high)))}")
 
 
 def _convert(hint: Any, text: str, field: dataclasses.Field[Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from robot_rl.errors import UserError, suggest
 
@@ -39,3 +40,13 @@ def check_hidden(hidden: Sequence[int]) -> None:
         raise UserError("hidden", hidden, "must name at least one layer", "such as [128, 128]")
     for width in hidden:
         check_range("hidden", width, 1, 65536)
+
+
+def check_between(name: str, value: Any, least: float | None, most: float | None = None) -> None:
+    """Raise UserError where a number is out of its range; None as a bound is no bound."""
+    if isinstance(value, str | bool | None):
+        return
+    if (least is not None and value < least) or (most is not None and value > most):
+        low = "" if least is None else f"at least {least:g}" if isinstance(least, float) else f"at least {least}"
+        high = "" if most is None else f"at most {most:g}" if isinstance(most, float) else f"at most {most}"
+        raise UserError(f"{name}={value}: must be {' and '.join(filter(None, (low, high)))}")

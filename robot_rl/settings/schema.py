@@ -11,13 +11,35 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from robot_rl.errors import UserError, shown, suggest
-from robot_rl.settings.checks import to_float
+from robot_rl.settings.checks import check_between, to_float
 
 T = TypeVar("T")
 FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 """The words of a flag on the command line."""
 RIGHT = {float: "a number", int: "a whole number", bool: "true or false", str: "a word"}
 SAMPLES = {int: "[128, 128]", float: "[0.5, 1.0]", str: "[actor]"}
+
+
+def setting(
+    default: Any, text: str = "", *, least: float | None = None, most: float | None = None, called: str = ""
+) -> Any:
+    """Return a field of a dataclass of settings.
+
+    Args:
+        default: Its default.
+        text: Its line of help.
+        least: The least value of a number.
+        most: The largest value of a number.
+        called: Its name for users, if it is not the field's.
+    """
+    return dataclasses.field(default=default, metadata={"help": text, "least": least, "most": most, "called": called})
+
+
+def check_bounds(cfg: Any, prefix: str = "") -> None:
+    """Raise UserError for a field of a dataclass that is out of the range given by `setting`."""
+    for field in dataclasses.fields(cfg):
+        name = field.metadata.get("called") or f"{prefix}{field.name}"
+        check_between(name, getattr(cfg, field.name), field.metadata.get("least"), field.metadata.get("most"))
 
 
 def to_dict(cfg: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ def run(what: str, module: str, use: Callable[[ModuleType], Any]) -> Any:
     """Import a module that a user wrote and return what ``use`` makes of it.
 
     Args:
-        what: what the line begins with, such as "task='go2_crouch'".
+        what: what the line begins with, such as "task=go2_crouch".
         module: the module's full name.
         use: takes what is wanted from the module.
 

@@ -113,10 +113,10 @@ class Registry:
         if path is None:
             return load(self.group, name, self.what, self.files())
         if package := _missing(path):
-            raise PluginError(f"{self.what}={name!r}: needs the package {package}; pip install 'robot-rl[{package}]'")
+            raise PluginError(f"{self.what}={name}: needs the package {package}; pip install 'robot-rl[{package}]'")
         parts = [part for part in path.relative_to(self.folder).with_suffix("").parts if part != "__init__"]
         try:
-            return authored.run(f"{self.what}={name!r}", ".".join([self.package, *parts]), self.use)
+            return authored.run(f"{self.what}={name}", ".".join([self.package, *parts]), self.use)
         except ValueError as error:
             raise PluginError(error) from error
 
@@ -212,7 +212,7 @@ def load(group: str, name: str, what: str, own: Iterable[str] = ()) -> Any:
         known = sorted({*own, *found})
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise PluginError(f"{what}={name!r}: must be one of {', '.join(known)}, or module:name{hint}")
+        raise PluginError(f"{what}={name}: must be one of {', '.join(known)}, or module:name{hint}")
     return found[name].load(what)
 
 

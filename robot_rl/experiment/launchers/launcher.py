@@ -21,6 +21,7 @@ from robot_rl.errors import UserError
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.files import read_plain, write_atomic
 from robot_rl.manifests.quantities import read_seconds
+from robot_rl.settings.schema import check_bounds, setting
 
 PARTITION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,:@+/-]{0,199}")
 NAME = re.compile(r"[A-Za-z0-9][\w.:-]{0,99}")
@@ -53,11 +54,6 @@ class FrozenRun:
         return [sys.executable, "-m", COMMAND, *self.words(here=here)]
 
 
-def bounded(default: Any, low: int, high: int, name: str = "") -> Any:
-    """Return a field of a launcher with the range of its numbers; its setting is `name`, or launcher.<field>."""
-    return dataclasses.field(default=default, metadata={"range": (low, high), "setting": name})
-
-
 @dataclass(kw_only=True, slots=True)
 class Launcher(ABC):
     """Starts runs, with these settings (`launcher.<name>=`).
@@ -71,10 +67,10 @@ class Launcher(ABC):
         partition: The queue or partition that runs go to; empty: the default one.
     """
 
-    nodes: int = bounded(1, 1, MOST_NODES)
-    ranks: int = bounded(0, 0, MOST_RANKS)
-    gpus: int = bounded(0, 0, MOST_RANKS)
-    cpus: int = bounded(0, 0, 4096)
+    nodes: int = setting(1, least=1, most=MOST_NODES)
+    ranks: int = setting(0, least=0, most=MOST_RANKS)
+    gpus: int = setting(0, least=0, most=MOST_RANKS)
+    cpus: int = setting(0, least=0, most=4096)
     time: str = ""
     partition: str = ""
 
@@ -86,11 +82,7 @@ class Launcher(ABC):
 
     def __post_init__(self) -> None:
         """Raise UserError where a setting is out of its range."""
-        for each in dataclasses.fields(self):
-            value, (low, high) = getattr(self, each.name), each.metadata.get("range", (None, None))
-            if low is not None and not low <= value <= high:
-                setting = each.metadata["setting"] or f"launcher.{each.name}"
-                raise UserError(f"{setting}={value}: must be at least {low} and at most {high}")
+        check_bounds(self, "launcher.")
         read_seconds(self.time, "launcher.time")
         if self.partition and not PARTITION.fullmatch(self.partition):
             raise UserError(f"launcher.partition={self.partition}: must be of letters, digits and _ . , : @ + / -")

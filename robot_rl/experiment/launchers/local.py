@@ -13,8 +13,9 @@ from typing import ClassVar, TextIO
 
 from robot_rl.errors import Interrupted
 from robot_rl.experiment import signals
-from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher, bounded
+from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher
 from robot_rl.processes import tied
+from robot_rl.settings.schema import setting
 
 POLL_S = 0.1
 LOG = "output.log"
@@ -28,7 +29,7 @@ class Local(Launcher):
         at_once: How many runs of a sweep are trained at a time, each in a process of its own; 1: in this one.
     """
 
-    at_once: int = bounded(1, 1, 1000)
+    at_once: int = setting(1, least=1, most=1000)
 
     name: ClassVar[str] = "local"
     unused: ClassVar[tuple[str, ...]] = ("nodes", "ranks", "gpus", "cpus", "time", "partition")

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from robot_rl.errors import ExitCode, UserError
 from robot_rl.experiment.launchers import exit_codes
-from robot_rl.experiment.launchers.launcher import MOST_RANKS, FrozenRun, Launcher, bounded, write_job
+from robot_rl.experiment.launchers.launcher import MOST_RANKS, FrozenRun, Launcher, write_job
 from robot_rl.experiment.ray_runs import jobs
 from robot_rl.experiment.ray_runs.cluster import (
     SEGMENTS_BYTES,
@@ -33,6 +33,7 @@ from robot_rl.experiment.ray_runs.group import GroupCfg, train_run
 from robot_rl.experiment.ray_runs.rank import STOP
 from robot_rl.experiment.ray_runs.simulators import SimulatorsCfg
 from robot_rl.metrics.rows import to_stderr
+from robot_rl.settings.schema import setting
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 POLL_S = 0.2
@@ -71,26 +72,26 @@ class Ray(Launcher):
         prior: "learner" has the motion prior (`roles.prior=`); it cannot be apart.
     """
 
-    gpus: float = bounded(0, 0, MOST_RANKS)  # pyright: ignore[reportIncompatibleVariableOverride]
+    gpus: float = setting(0, least=0, most=MOST_RANKS)  # pyright: ignore[reportIncompatibleVariableOverride]
     min_nodes: int = 0
     address: str = "auto"
-    max_failures: int = bounded(3, 0, 1000)
-    sims: int = bounded(0, 0, 100_000, "roles.sim.count")
-    sim_cpus: int = bounded(0, 0, 4096, "roles.sim.cpus")
-    sim_gpus: float = bounded(0.0, 0, 1024, "roles.sim.gpus")
-    sim_least: int = field(default=0, metadata={"setting": "roles.sim.least"})
-    sim_engines: list[str] = field(default_factory=list, metadata={"setting": "roles.sim.engines"})
-    at_once: int = bounded(0, 0, 100_000)
-    eval_every: int = bounded(0, 0, 100_000_000, "roles.eval.every")
-    eval_episodes: int = bounded(EPISODES, 1, MAX_EPISODES, "roles.eval.episodes")
-    eval_cpus: int = bounded(0, 0, 4096, "roles.eval.cpus")
-    reference: str = field(default=LEARNER, metadata={"setting": "roles.reference"})
-    reference_cpus: int = bounded(0, 0, 4096, "roles.reference.cpus")
-    reference_gpus: float = bounded(0.0, 0, 1024, "roles.reference.gpus")
-    teacher: str = field(default=LEARNER, metadata={"setting": "roles.teacher"})
-    teacher_cpus: int = bounded(0, 0, 4096, "roles.teacher.cpus")
-    teacher_gpus: float = bounded(0.0, 0, 1024, "roles.teacher.gpus")
-    prior: str = field(default=LEARNER, metadata={"setting": "roles.prior"})
+    max_failures: int = setting(3, least=0, most=1000)
+    sims: int = setting(0, least=0, most=100_000, called="roles.sim.count")
+    sim_cpus: int = setting(0, least=0, most=4096, called="roles.sim.cpus")
+    sim_gpus: float = setting(0.0, least=0, most=1024, called="roles.sim.gpus")
+    sim_least: int = field(default=0, metadata={"called": "roles.sim.least"})
+    sim_engines: list[str] = field(default_factory=list, metadata={"called": "roles.sim.engines"})
+    at_once: int = setting(0, least=0, most=100_000)
+    eval_every: int = setting(0, least=0, most=100_000_000, called="roles.eval.every")
+    eval_episodes: int = setting(EPISODES, least=1, most=MAX_EPISODES, called="roles.eval.episodes")
+    eval_cpus: int = setting(0, least=0, most=4096, called="roles.eval.cpus")
+    reference: str = field(default=LEARNER, metadata={"called": "roles.reference"})
+    reference_cpus: int = setting(0, least=0, most=4096, called="roles.reference.cpus")
+    reference_gpus: float = setting(0.0, least=0, most=1024, called="roles.reference.gpus")
+    teacher: str = field(default=LEARNER, metadata={"called": "roles.teacher"})
+    teacher_cpus: int = setting(0, least=0, most=4096, called="roles.teacher.cpus")
+    teacher_gpus: float = setting(0.0, least=0, most=1024, called="roles.teacher.gpus")
+    prior: str = field(default=LEARNER, metadata={"called": "roles.prior"})
 
     name: ClassVar[str] = "ray"
     unused: ClassVar[tuple[str, ...]] = ("time", "partition")

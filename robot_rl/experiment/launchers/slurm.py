@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment.launchers.launcher import COMMAND, FrozenRun, Launcher, bounded, write_job
+from robot_rl.experiment.launchers.launcher import COMMAND, FrozenRun, Launcher, write_job
 from robot_rl.manifests.quantities import read_mebibytes
 from robot_rl.manifests.targets.sbatch import SHAPE, SbatchJob, script
+from robot_rl.settings.schema import setting
 
 SCRIPT = "slurm.sh"
 COMMAND_S = 60
@@ -46,7 +47,7 @@ class Slurm(Launcher):
     """
 
     memory: str = ""
-    at_once: int = bounded(0, 0, 100_000)
+    at_once: int = setting(0, least=0, most=100_000)
     options: str = ""
     setup: str = ""
 

@@ -21,9 +21,10 @@ from typing import Any, ClassVar
 
 from robot_rl.errors import ExitCode, UserError
 from robot_rl.experiment.launchers import exit_codes
-from robot_rl.experiment.launchers.launcher import COMMAND, FrozenRun, Launcher, bounded
+from robot_rl.experiment.launchers.launcher import COMMAND, FrozenRun, Launcher
 from robot_rl.learn.stores import LOOPBACK, address_toward, is_here, open_store
 from robot_rl.metrics.rows import to_stderr
+from robot_rl.settings.schema import setting
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 SHUTDOWN_S = 120
@@ -51,7 +52,7 @@ class Torchrun(Launcher):
     """
 
     rendezvous: str = ""
-    max_restarts: int = bounded(3, 0, 1000)
+    max_restarts: int = setting(3, least=0, most=1000)
 
     name: ClassVar[str] = "torchrun"
     unused: ClassVar[tuple[str, ...]] = ("time", "partition")

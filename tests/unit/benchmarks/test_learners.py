@@ -85,7 +85,7 @@ def test_learners_in_turn_and_again_from_the_file(tmp_path, capsys):
         ("learners=,", "learners: names none"),
         ("failures=2", "failures=2.0: must be at least 0 and at most 1"),
         ("bound=1", "bound=1: of what? Add metric=, such as metric=return"),
-        ("learners=ppq", "learner='ppq'"),
+        ("learners=ppq", "learner=ppq"),
     ],
 )
 def test_words_that_cannot_be_are_refused(word, line):

@@ -39,7 +39,7 @@ def settings(**changes):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["launcher=torchru"], "launcher='torchru': must be one of"),
+        (["launcher=torchru"], "launcher=torchru: must be one of"),
         (["launcher=torchrun", "launcher.rank=2"], "unknown key 'launcher.rank': did you mean 'ranks'?"),
         (["launcher=torchrun", "launcher.ranks=a"], "launcher.ranks=a: must be a whole number"),
         (["launcher=torchrun", "launcher.ranks=-1"], "launcher.ranks=-1: must be at least 0"),

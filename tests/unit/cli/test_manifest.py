@@ -119,7 +119,7 @@ def test_without_the_extra_a_line_reports_that_it_was_not_validated(run, trained
     [
         (("nobody", "target=jobset"), "run=nobody: no such run in runs"),
         (("mine",), "target: is missing; known: jobset, kueue, osmo, rayjob, sbatch"),
-        (("mine", "target=jobsets"), "target=jobsets: is no target; did you mean 'jobset'?"),
+        (("mine", "target=jobsets"), "target=jobsets: must be one of jobset, kueue, osmo, rayjob, sbatch, or"),
         (("mine", "target=kueue"), "queue: is missing"),
         (("mine", "target=jobset", "gpus=1000"), "gpus=1000: must be at least 0 and at most 16 on a node"),
         (("mine", "target=jobset", "gpus=4", "ranks=2"), "gpus=4: each of the ranks=2 processes of a node uses one"),

@@ -152,7 +152,7 @@ BAD = [
     (["report", "run=nope"], "no run in runs"),
     (["bench"], "must be one of env, learner"),
     (["bench", "envs"], "did you mean 'env'?"),
-    (["bench", "env", "task=go2"], "task='go2'"),
+    (["bench", "env", "task=go2"], "task=go2"),
     (["bench", "env", "num_envs=0"], "num_envs=0: must be"),
     (["bench", "env", "repeats=1"], "repeats=1: must be at least 2"),
     (["bench", "env", "rewards.trck.weight=1"], "did you mean 'rewards.track.weight'?"),

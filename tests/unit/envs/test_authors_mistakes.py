@@ -96,7 +96,7 @@ def own_task():
 )
 def test_a_mistake_in_a_task_s_file_names_the_line(own_task, old, new, words):
     own_task(old, new)
-    refused(lambda: get_task("slipped"), "task='slipped'", "slipped/__init__.py:", *words)
+    refused(lambda: get_task("slipped"), "task=slipped", "slipped/__init__.py:", *words)
 
 
 def test_a_task_s_file_that_returns_nothing(own_task):

@@ -50,7 +50,7 @@ def test_without_the_package_a_task_is_not_listed_and_the_error_names_what_to_in
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "gymnasium" else find(name))
     assert not set(TASKS) & set(registry.list_tasks())
     assert "cartpole" in registry.list_tasks()
-    with pytest.raises(ValueError, match=r"^task='ant_v5': .* pip install 'robot-rl\[gymnasium\]'$"):
+    with pytest.raises(ValueError, match=r"^task=ant_v5: .* pip install 'robot-rl\[gymnasium\]'$"):
         registry.get_task("ant_v5")
     with pytest.raises(ValueError, match=r"^robot 'ant': .* pip install 'robot-rl\[gymnasium\]'$"):
         gymnasium_robot("ant")

@@ -139,7 +139,7 @@ def test_what_is_installed_has_a_name(module, monkeypatch):
             "learner=one: the plug-in of first and of second have the same name; uninstall one of them",
         ),
         ([("no", "mine_rl:Gradient", "wrong")], "no", r"learner=no: is <class .*must be a subclass of"),
-        ([], "pppo", "learner='pppo': must be one of .*did you mean 'ppo'"),
+        ([], "pppo", "learner=pppo: must be one of .*did you mean 'ppo'"),
         ([], "mine_rl:Nothing", "learner=mine_rl:Nothing: mine_rl has no 'Nothing'"),
     ],
 )

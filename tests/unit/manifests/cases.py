@@ -3,7 +3,7 @@
 import yaml
 
 from robot_rl.manifests.job import ClusterJob
-from robot_rl.manifests.targets import get_target
+from robot_rl.manifests.targets import REGISTRY
 
 RUN = {"run_id": "rough-1", "task": "go2_rough", "made_by": "robot-rl manifest run=rough-1"}
 JOBS = {
@@ -35,7 +35,7 @@ def make(target, case, **more):
 
 
 def render(target, case, **more):
-    return get_target(target).render(make(target, case, **more))
+    return REGISTRY.get(target).render(make(target, case, **more))
 
 
 def documents(target, case, **more):

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from robot_rl.errors import ExitCode, UserError
-from robot_rl.manifests.targets import get_target, list_targets
+from robot_rl.manifests.targets import REGISTRY
 from robot_rl.manifests.validate import validate
 from tests.unit.manifests.cases import JOBS, QUEUED, TARGETS, documents, make, of_kind, render
 
@@ -33,9 +33,9 @@ def job_spec(target, case, **more):
 
 
 def test_the_targets_are_the_files():
-    assert tuple(list_targets()) == TARGETS
-    with pytest.raises(UserError, match="target=jobsets: is no target; did you mean 'jobset'"):
-        get_target("jobsets")
+    assert tuple(REGISTRY.names()) == TARGETS
+    with pytest.raises(UserError, match="target=jobsets: must be one of .*; did you mean 'jobset'"):
+        REGISTRY.get("jobsets")
 
 
 @pytest.mark.parametrize("case", JOBS)

@@ -61,7 +61,7 @@ def test_a_module_in_the_working_directory_need_not_be_installed(tmp_path, monke
         ("gone", "cannot import nowhere_at_all; repair or uninstall that package"),
         ("lacks", "good has no 'make_taks'; did you mean 'make_task'?"),
         ("twice", "x=twice: the plug-in of bad-one and of bad-two have the same name; uninstall one of them"),
-        ("nothing", "x='nothing': must be one of a b, fine, "),
+        ("nothing", "x=nothing: must be one of a b, fine, "),
         ("fne", "did you mean 'fine'?"),
         ("a b", "must be called by letters, digits"),
         ("good:", "x=good:: must be written module:name"),
