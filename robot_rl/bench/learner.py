@@ -82,7 +82,7 @@ class EqualPair:
         self.rollout.attribute(distribution, distribution.snapshot())
 
 
-def networks(hidden: Sequence[int]) -> dict[str, NetworkCfg]:
+def networks(hidden: Sequence[int]) -> dict[str, Any]:
     """Return the settings of an actor and a critic of such layers."""
     network: dict[str, Any] = {"hidden": tuple(hidden), "activation": "elu"}
     return {"actor": NetworkCfg(**network), "critic": NetworkCfg(**network, output_gain=1.0)}

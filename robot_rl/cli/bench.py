@@ -15,6 +15,7 @@ scripts of the source checkout, in benchmarks/:
 """
 
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,7 @@ MOVED = {
     "runtime": "runtime_speed.py",
 }
 """The words of benchmarks that are scripts now, and their names in benchmarks/."""
-scripts = ", ".join(MOVED.values())
+scripts = textwrap.fill(", ".join(MOVED.values()), 110, subsequent_indent="  ")
 
 
 def run(arguments: Sequence[str]) -> int:

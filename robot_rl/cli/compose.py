@@ -56,7 +56,7 @@ def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any], gpus:
             if "--cfg" in flags:
                 _print(cfg, flags)
                 continue
-            tree = OmegaConf.to_container(cfg, resolve=True)
+            tree: Any = OmegaConf.to_container(cfg, resolve=True)
         except OmegaConfBaseException as error:
             line = str(error).partition("\n")[0] or type(error).__name__
             raise UserError(f"{key}: {line}" if (key := getattr(error, "full_key", "")) else line) from error

@@ -12,7 +12,7 @@ from robot_rl_assets.robot import Robot
 REGISTRY = plugins.Registry(
     plugins.ROBOTS,
     "robot",
-    __package__,
+    "robot_rl_assets",
     Path(__file__).parent,
     "*/robot.py",
     lambda module: getattr(module, "ROBOT", None),

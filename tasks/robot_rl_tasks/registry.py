@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from robot_rl_envs.task import Task
 
 REGISTRY = plugins.Registry(
-    plugins.TASKS, "task", __package__, Path(__file__).parent, "*/__init__.py", lambda module: module.make_task()
+    plugins.TASKS, "task", "robot_rl_tasks", Path(__file__).parent, "*/__init__.py", lambda module: module.make_task()
 )
 
 

@@ -91,7 +91,7 @@ def test_registry_lists_what_it_gets():
     ("name", "nearest"), [("unitree_g2", "unitree_go2"), ("go2", "unitree_go2"), ("cart_pole", "cartpole")]
 )
 def test_unknown_robot_gets_the_nearest_name(name, nearest):
-    with pytest.raises(ValueError, match=f"robot='{name}': must be one of .*; did you mean '{nearest}'"):
+    with pytest.raises(ValueError, match=f"robot={name}: must be one of .*; did you mean '{nearest}'"):
         get_robot(name)
 
 

@@ -157,7 +157,7 @@ BAD = [
     (["bench", "env", "repeats=1"], "repeats=1: must be at least 2"),
     (["bench", "env", "rewards.trck.weight=1"], "did you mean 'rewards.track.weight'?"),
     (["bench", "learner", "task=x"], "unknown key 'task'"),
-    (["bench", "learner", "hidden=8"], "hidden: 8 is no list"),
+    (["bench", "learner", "hidden=8"], "hidden=8: must be a list"),
 ]
 
 

@@ -176,7 +176,7 @@ BAD = [
     ({"groups": ("actor",)}, r"conv\.shape: 'actor' is a vector of 83 components; .* conv\.shape=\[height, width\]"),
     ({"groups": ("actor",), "shape": (8, 10)}, r"conv\.shape: \[8, 10\] has 80 components, 'actor' 83"),
     ({"groups": ("actor.scan",), "shape": (4, 20)}, r"conv\.shape: \[4, 20\] fits none of actor\.scan"),
-    ({"kernels": (1, 2, 3)}, r"kernels: \[1, 2, 3\], must be one or 2 of them"),
+    ({"kernels": (1, 2, 3)}, r"kernels=\[1, 2, 3\]: must be one value, or 2"),
     ({"kernels": (11,)}, r"conv\.kernels: 11 is larger than what convolution 1 gets of 'actor\.scan', 8 x 10"),
     ({"kernels": (3, 7)}, r"conv\.kernels: 7 is larger than what convolution 2 gets of 'actor\.scan', 4 x 5"),
 ]

@@ -177,7 +177,7 @@ def test_a_group_that_does_not_exist(make_point_env, small_cfg):
         Runner(make_point_env(), with_rnd(small_cfg, groups=("crtic",)))
     with pytest.raises(UserError, match=r"rnd.groups: group 'critic' is named twice"):
         Runner(make_point_env(), with_rnd(small_cfg, groups=("critic", "critic")))
-    with pytest.raises(UserError, match=r"groups=\(\): must be in"):
+    with pytest.raises(UserError, match=r"groups=\[\]: must name at least one"):
         RndCfg(weight=1.0, groups=())
 
 

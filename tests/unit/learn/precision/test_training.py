@@ -124,9 +124,9 @@ def test_another_run_may_begin_from_its_weights(make_point_env, small_cfg, tmp_p
     ("make", "message"),
     [
         (lambda: PrecisionCfg(mode="int9"), "mode=int9: must be one of fp32, bf16, fp8, int8; did you mean 'int8'"),
-        (lambda: PrecisionCfg(mode="int8", keep=("hidden.2",)), "keep: 'hidden.2' is no layer, its name begins with"),
-        (lambda: PrecisionCfg(keep=("actor.0",)), r"keep: \['actor.0'\] has no effect with mode=fp32"),
-        (lambda: PrecisionCfg(first=False), "first: false has no effect with mode=fp32"),
+        (lambda: PrecisionCfg(mode="int8", keep=("hidden.2",)), "keep=hidden.2: is not a layer; its name begins with"),
+        (lambda: PrecisionCfg(keep=("actor.0",)), r"keep=\[actor.0\]: has no effect with mode=fp32"),
+        (lambda: PrecisionCfg(first=False), "first=false: has no effect with mode=fp32"),
         (
             lambda: FlashSACLearnerCfg(precision=PrecisionCfg(mode="int8")),
             "precision=int8: learner=flashsac has networks without such a form; use learner=ppo, or fp32",
