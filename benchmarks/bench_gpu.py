@@ -42,9 +42,9 @@ from robot_rl.cli.options import describe, option, read_all  # noqa: E402
 from robot_rl.cli.process import cache_variables  # noqa: E402
 from robot_rl.cli.table import print_table  # noqa: E402
 from robot_rl.errors import UserError, suggest  # noqa: E402
-from robot_rl.experiment.outputs import check_folder  # noqa: E402
 from robot_rl.files import read_json, write_json  # noqa: E402
 from robot_rl.machine import git_state  # noqa: E402
+from robot_rl.runs.outputs import check_folder  # noqa: E402
 
 FAILED = ("failed", "timed out")
 LAST_LINES = 15

@@ -25,10 +25,10 @@ import torch
 from harness import in_turn, make_result, median_ratio, numbers, run_bench, say, seconds
 from words import run_script
 
-from robot_rl.bench.env import BLOCK_STEPS, random_actions
 from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, option
 from robot_rl.errors import UserError
-from robot_rl.experiment.settings import change, default_tree, resolve
+from robot_rl.performance.env import BLOCK_STEPS, random_actions
+from robot_rl.runs.settings import change, default_tree, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -240,7 +240,7 @@ def bench_mjlab(
         say: called with a line of progress.
 
     Returns:
-        The result in the form of :func:`robot_rl.bench.result.make_result`; ``ratio`` is that to the rival's default,
+        The result in the form of `robot_rl.performance.result.make_result`; ``ratio`` is that to the rival's default;
         ``notes["ratios"]`` holds all, ``notes["settings"]`` the solver's settings side by side.
 
     Raises:

@@ -103,7 +103,7 @@ def _lines(lines: Iterator[str]) -> str:
 
 def run_texts() -> Texts:
     """Return the configuration in run.yaml of a run of every task."""
-    from robot_rl.experiment.settings import default_tree, resolve
+    from robot_rl.runs.settings import default_tree, resolve
 
     return {f"run/{task}": json.dumps(resolve(default_tree(task, "cpu")).tree, indent=1) + "\n" for task in tasks()}
 
@@ -131,7 +131,7 @@ def kernel_texts() -> Texts:
     from robot_rl_envs.make import make_env
     from robot_rl_tasks.registry import get_task
 
-    from robot_rl.gpu.collect import collecting
+    from robot_rl.performance.collect import collecting
 
     found: Texts = {}
     with collecting():

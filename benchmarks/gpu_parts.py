@@ -23,8 +23,8 @@ import torch
 from harness import facts, in_turn, make_result, median_ratio, medians, seconds
 
 from robot_rl.errors import UserError
-from robot_rl.experiment.settings import TrainCfg, change, default_tree, resolve, resolve_device
 from robot_rl.files import write_json
+from robot_rl.runs.settings import TrainCfg, change, default_tree, resolve, resolve_device
 
 ROOT = Path(__file__).resolve().parents[1]
 ENV_GOAL, ROLLOUT_GOAL, WALK_GOAL_S, UPDATE_GOAL, MJLAB_GOAL, PARITY_GOAL = 1.10, 1.15, 30.0, 2.0, 3.0, 1e-3
@@ -127,7 +127,7 @@ class Report:
 
 def measure_env(sizes: Sizes, report: Report) -> None:
     """Time control steps compared with the bare steps of the engine."""
-    from robot_rl.bench.env import bench_env
+    from robot_rl.performance.env import bench_env
 
     runs: dict[str, Any] = {}
     times: dict[str, float] = {}
@@ -143,9 +143,9 @@ def measure_env(sizes: Sizes, report: Report) -> None:
 
 def measure_rollout(sizes: Sizes, report: Report) -> None:
     """Time the collection of a rollout in one graph, compared with physics and with launches."""
-    from robot_rl.bench.env import make_bare
     from robot_rl.learn.graphs import why_not_recorded
     from robot_rl.learn.runner import Runner
+    from robot_rl.performance.env import make_bare
 
     cfg = sizes.configure("go2_flat", sizes.rollout)
     has_graph = cfg.device != "cpu"
@@ -208,7 +208,7 @@ def measure_walk(sizes: Sizes, report: Report) -> None:
 
 def measure_update(sizes: Sizes, report: Report) -> None:
     """Time the PPO update compared with rsl_rl's."""
-    from robot_rl.bench.learner import bench_learner
+    from robot_rl.performance.learner import bench_learner
 
     device = resolve_device(sizes.device)
     steps, comparisons = sizes.changes.get("num_steps", 24), []
@@ -355,7 +355,7 @@ def take_kernels(folder: str, device: str) -> str:
     """Take a folder of compiled kernels; return what was found of it, in words."""
     if not folder:
         return "compiled here"
-    from robot_rl.gpu.cache import use_cache
+    from robot_rl.performance.cache import use_cache
     from robot_rl.sources.native import start_warp
 
     start_warp()

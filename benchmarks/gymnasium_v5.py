@@ -32,11 +32,11 @@ from words import run_script
 from robot_rl.cli.options import MAX_ENVS, MAX_SEED, describe, option, read
 from robot_rl.cli.table import print_table
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment.outputs import BENCH, CURVES, check_output, check_outputs
-from robot_rl.experiment.run_dir import git_state
-from robot_rl.experiment.settings import change, default_tree, resolve
 from robot_rl.files import write_atomic
 from robot_rl.machine import machine_facts, package_versions
+from robot_rl.runs.outputs import BENCH, CURVES, check_output, check_outputs
+from robot_rl.runs.run_dir import git_state
+from robot_rl.runs.settings import change, default_tree, resolve
 from robot_rl.settings.schema import from_text
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from robot_rl.bench.result import facts, in_turn, make_result, median_ratio, seconds, spread
 from robot_rl.cli.bench import numbers, say, show
 from robot_rl.cli.options import describe, read
-from robot_rl.experiment.outputs import BENCH, check_outputs
 from robot_rl.files import write_json
+from robot_rl.performance.result import facts, in_turn, make_result, median_ratio, seconds, spread
+from robot_rl.runs.outputs import BENCH, check_outputs
 
 __all__ = ["facts", "in_turn", "make_result", "median_ratio", "numbers", "say", "seconds", "show", "spread"]
 

@@ -23,7 +23,7 @@ from words import run_script
 
 from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, option
 from robot_rl.errors import UserError
-from robot_rl.experiment.settings import change, default_tree, resolve
+from robot_rl.runs.settings import change, default_tree, resolve
 from robot_rl.sources.isaaclab.lab import hushed
 from robot_rl.sources.registry import source_of
 

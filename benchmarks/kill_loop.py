@@ -34,13 +34,13 @@ from robot_rl.cli.main import main as command_line
 from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
 from robot_rl.drill.process import last_row
 from robot_rl.errors import UserError
-from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import (
     good_checkpoint,
     latest_checkpoint,
     list_checkpoints,
     verify_checkpoint,
 )
+from robot_rl.runs.run_dir import RunDir
 
 SAVE_INTERVAL = 5
 KNOWN = {"kills": "200", "seed": "1", "out": "benchmarks/kill_loop.json"}

@@ -30,12 +30,12 @@ from robot_rl.cli.options import MAX_ENVS, MAX_SEED, option, parse_value
 from robot_rl.cli.table import print_table
 from robot_rl.errors import Interrupted, UserError
 from robot_rl.evaluate import evaluate_run
-from robot_rl.experiment.inputs import resolve_inputs
-from robot_rl.experiment.settings import change, default_tree, resolve
 from robot_rl.files import read_json, write_json
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.runners import make_runner
 from robot_rl.learn.threads import use_threads
+from robot_rl.runs.inputs import resolve_inputs
+from robot_rl.runs.settings import change, default_tree, resolve
 
 FAILURES = 0.02
 """Share of worlds that may fail, if no other is given."""
@@ -154,7 +154,7 @@ class Watch:
 
 
 def train(cfg: Any, goal: Goal, say: Callable[[str], None]) -> list[Point]:
-    """Train a run (`robot_rl.experiment.settings.TrainCfg`) once, and return the policies that were looked at."""
+    """Train a run (`robot_rl.runs.settings.TrainCfg`) once, and return the policies that were looked at."""
     use_threads(cfg.learner_threads, cfg.device)
     watch = Watch(cfg, goal, say)
     with contextlib.closing(cfg.make_env()) as env, tempfile.TemporaryDirectory(prefix="robot-rl-") as scratch:

@@ -27,12 +27,12 @@ from words import run_script
 
 from robot_rl.cli.options import MAX_SEED, option
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment import training
-from robot_rl.experiment.outputs import CURVES, MARK, check_output
-from robot_rl.experiment.settings import change, default_tree, resolve
 from robot_rl.files import write_atomic
 from robot_rl.learn.policy import make_policy
 from robot_rl.report.plot import BLUE, FAINT, GRID, INK, ORANGE, Axis, path, ticks
+from robot_rl.runs import training
+from robot_rl.runs.outputs import CURVES, MARK, check_output
+from robot_rl.runs.settings import change, default_tree, resolve
 
 PUBLISHED: dict[str, float] = {"Ant-4x2": 5800.0, "HalfCheetah-2x3": 6800.0, "Walker2d-2x3": 5000.0}
 """Return of HARL's MAPPO after `PUBLISHED_STEPS`, read from the curves of arXiv 2304.09870."""
@@ -60,7 +60,7 @@ class Options:
 
 
 def plan(name: str, changes: Mapping[str, Any], *, steps: int, seed: int) -> Any:
-    """Return the settings of a training, a `robot_rl.experiment.settings.TrainCfg`.
+    """Return the settings of a training, a `robot_rl.runs.settings.TrainCfg`.
 
     Args:
         name: Of the divided robot, such as "Ant-4x2".

@@ -33,7 +33,7 @@ LEARN = ("tests/unit/learn", "tests/unit/resume")
 PHYSICS = ("tests/unit/envs", "tests/unit/actuation")
 ROBOT = ("tests/deploy/core", "tests/deploy/safety", "tests/deploy/backends")
 SAVED = ("tests/unit/learn/test_checkpoint.py", "tests/unit/learn/test_saving.py", "tests/unit/fuzz")
-LAUNCH = ("tests/unit/manifests", "tests/unit/experiment", "tests/unit/cli/test_launching.py")
+LAUNCH = ("tests/unit/cluster/manifests", "tests/unit/runs", "tests/unit/cli/test_launching.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +120,10 @@ MUTATIONS: dict[str, Mutation] = {
         ROBOT,
     ),
     "Slurm: a lost process is no reason to requeue": Mutation(
-        "robot_rl/manifests/targets/sbatch.py", "-lt {MOST_RETRIES} ]'", "-lt 0 ]'", LAUNCH
+        "robot_rl/cluster/manifests/targets/sbatch.py", "-lt {MOST_RETRIES} ]'", "-lt 0 ]'", LAUNCH
     ),
     "launcher: exit code of several processes": Mutation(
-        "robot_rl/experiment/launchers/exit_codes.py", "else max([*others, *known, 0])", "else 0", LAUNCH
+        "robot_rl/cluster/launchers/exit_codes.py", "else max([*others, *known, 0])", "else 0", LAUNCH
     ),
     "checkpoint: checksum not compared": Mutation(
         "robot_rl/learn/checkpoints/checkpoint.py",

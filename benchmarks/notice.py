@@ -22,8 +22,8 @@ from words import read_words, run_script
 
 from robot_rl.drill.process import Training, last_row, name_code
 from robot_rl.errors import ExitCode
-from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
+from robot_rl.runs.run_dir import RunDir
 
 PATIENCE_S = 900.0
 ENDLESS = 10**6

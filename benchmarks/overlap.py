@@ -21,13 +21,13 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from words import run_script
 
-from robot_rl.bench.learner import DIMS, SIZES, networks
 from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, option
 from robot_rl.cli.table import print_table
-from robot_rl.experiment.settings import change, default_tree, resolve
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.runners import make_runner
 from robot_rl.metrics.iteration import overlap_efficiency
+from robot_rl.performance.learner import DIMS, SIZES, networks
+from robot_rl.runs.settings import change, default_tree, resolve
 from robot_rl.settings import LearnerCfg
 
 SIMULATORS = (1, 2, 4)
@@ -91,7 +91,7 @@ def bench_overlap(options: Options, dotted: dict[str, Any]) -> dict[str, Any]:
     """Time trainings with and without overlap.
 
     Returns:
-        The result in the form of :func:`robot_rl.bench.result.make_result`, in iterations a second, and
+        The result in the form of :func:`robot_rl.performance.result.make_result`, in iterations a second, and
         ``comparisons``: for each kind of worlds T_sim, T_learn, an iteration without and with overlap (medians [s]),
         "ratio" (with / without), "efficiency" (`robot_rl.metrics.iteration.overlap_efficiency`) and its quartile
         distance over the repeats.

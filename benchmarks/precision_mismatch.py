@@ -38,13 +38,13 @@ from robot_rl.evaluate import EVALUATION_SEED, evaluation_task
 from robot_rl.evaluate.controllers import Tracer
 from robot_rl.evaluate.meter import summarize
 from robot_rl.evaluate.rollout import measure
-from robot_rl.experiment.export import no_precision
-from robot_rl.experiment.policies import PolicySource, find_policy
 from robot_rl.files import write_json
 from robot_rl.learn.policy import Policy
 from robot_rl.learn.precision.conversion import in_precision, layers_of
 from robot_rl.learn.precision.kernels import describe
 from robot_rl.machine import machine_facts, package_versions
+from robot_rl.runs.export import no_precision
+from robot_rl.runs.policies import PolicySource, find_policy
 from robot_rl.settings.precision import PRECISIONS, PrecisionCfg
 
 KNOWN = {"run": "latest", "root": "runs", "episodes": "100", "seconds": "10", "sensitivity": "", "out": ""}

@@ -22,17 +22,17 @@ import torch
 from harness import facts, in_turn, median_ratio, run_bench, seconds, spread
 from words import run_script
 
-from robot_rl.bench.learner import DIMS, networks
 from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, option, parse_value
 from robot_rl.cli.table import print_table
 from robot_rl.errors import UserError
-from robot_rl.experiment.settings import resolve_device
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_networks
 from robot_rl.learn.graphs import CudaRecorder
 from robot_rl.learn.precision.formats import get_format
 from robot_rl.learn.precision.kernels import describe
 from robot_rl.learn.rollout import Rollout, make_rollout
+from robot_rl.performance.learner import DIMS, networks
+from robot_rl.runs.settings import resolve_device
 from robot_rl.settings import NetworkCfg, PrecisionCfg, from_dict
 from robot_rl.settings.checks import check_choice
 from robot_rl.settings.precision import PRECISIONS

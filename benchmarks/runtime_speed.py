@@ -28,7 +28,7 @@ from words import run_script
 
 from robot_rl.cli.options import MAX_COUNT, option
 from robot_rl.errors import PeerError, UserError
-from robot_rl.experiment.policies import find_bundle
+from robot_rl.runs.policies import find_bundle
 from robot_rl.sim2sim.binary import Binary, load_runtime, runtime_environment
 from robot_rl.sim2sim.link import LOOPBACK, Link, free_ports
 

@@ -24,7 +24,7 @@ from typing import Any
 from harness import facts, write
 from words import read_words, run_script
 
-from robot_rl.experiment.settings import default_tree, resolve
+from robot_rl.runs.settings import default_tree, resolve
 
 KNOWN = {"task": "go2_flat", "num_envs": "512", "iterations": "20", "out": "benchmarks/scaling.json"}
 SIZES = (1_024, 16_384, 65_536, 262_144)

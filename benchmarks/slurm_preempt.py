@@ -21,8 +21,8 @@ from words import read_words, run_script
 
 from robot_rl.drill.process import last_row
 from robot_rl.errors import UserError
-from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
+from robot_rl.runs.run_dir import RunDir
 from tests.cluster.slurm import SETTINGS, SlurmCluster, missing
 
 PATIENCE_S = 600.0

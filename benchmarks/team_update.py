@@ -21,15 +21,15 @@ from harness import make_result, numbers, run_bench, say
 from torch import Tensor, nn
 from words import run_script
 
-from robot_rl.bench.learner import compare_updates, networks
 from robot_rl.cli.bench import show_learner
 from robot_rl.cli.options import MAX_COUNT, option, parse_value
 from robot_rl.errors import UserError
-from robot_rl.experiment.settings import resolve_device
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_networks
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.rollout import make_rollout
+from robot_rl.performance.learner import compare_updates, networks
+from robot_rl.runs.settings import resolve_device
 from robot_rl.settings import NetworkCfg, from_dict
 
 SEEN, OWN, ACTIONS = 48, 64, 12
@@ -226,7 +226,7 @@ def skrl_settings(cfg: MAPPOLearnerCfg, folder: str) -> dict[str, Any]:
 
 
 def bench_team(options: Options, _: dict[str, Any]) -> dict[str, Any]:
-    """Time the update of a team; the result is that of `robot_rl.bench.learner.bench_learner`."""
+    """Time the update of a team; the result is that of `robot_rl.performance.learner.bench_learner`."""
     agents, steps, device = options.agents, options.num_steps, resolve_device(options.device)
     hidden = from_dict(NetworkCfg, {"hidden": parse_value(options.hidden, "hidden")}).hidden
 

@@ -35,7 +35,7 @@ from robot_rl_envs.terrain import (
 from robot_rl_tasks.registry import get_task
 from words import read_words, run_script
 
-from robot_rl.bench.env import BareBatch
+from robot_rl.performance.env import BareBatch
 
 BLOCK_STEPS, SETTLE_STEPS, TARGET_RAD = 20, 25, 0.25
 KNOWN = {"num_envs": "256", "rounds": "7", "out": ""}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment.outputs import Kind, check_output, has_keys
+from robot_rl.runs.outputs import Kind, check_output, has_keys
 
 IMAGE = Kind(what="a PNG image", is_ours=lambda path: path.read_bytes().startswith(b"\x89PNG"), endings=(".png",))
 

@@ -12,10 +12,10 @@ import numpy as np
 from robot_rl.board.curves import AXES, Curve, MetricsReader, make_curve
 from robot_rl.board.table import ListedRun, RunTable, created
 from robot_rl.errors import UserError
-from robot_rl.experiment.run_dir import RunDir
-from robot_rl.experiment.run_index import differences
 from robot_rl.files import read_json
 from robot_rl.metrics.intervals import interquartile_mean, interval
+from robot_rl.runs.run_dir import RunDir
+from robot_rl.runs.run_index import differences
 
 GOAL = "goal"
 """Stands for the metric that the run's task is solved by, else the return."""
@@ -97,7 +97,7 @@ class Board:
         return found
 
     def diff(self, one: str, other: str) -> dict[str, Any]:
-        """Return what differs between two runs, see `robot_rl.experiment.run_index.differences`."""
+        """Return what differs between two runs, see `robot_rl.runs.run_index.differences`."""
         return dict(differences(self.table.get(one).row, self.table.get(other).row))
 
 

@@ -1,6 +1,6 @@
 """The runs below a root, kept in memory and read again where their files have changed.
 
-The settings come from the index of `robot_rl.experiment.run_index`. Those of runs that are not in it take milliseconds
+The settings come from the index of `robot_rl.runs.run_index`. Those of runs that are not in it take milliseconds
 each: these runs are listed at once with what metrics.jsonl says, and their settings follow.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError
-from robot_rl.experiment.run_index import (
+from robot_rl.runs.run_index import (
     PLACE,
     RUNNING,
     RunRow,

@@ -47,7 +47,7 @@ class Options(PolicyOptions):
 
 def kinds() -> str:
     """Return a line for each plant."""
-    from robot_rl.adapt.plants import KINDS
+    from robot_rl.sim2sim.adapt.plants import KINDS
 
     return two_columns(list(KINDS.items()))
 
@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.cli.sim2sim import read_settings
 
     options, changes = read(Options, arguments)
-    from robot_rl.adapt.plants import PlantCfg
+    from robot_rl.sim2sim.adapt.plants import PlantCfg
 
     plant = PlantCfg(
         name=options.plant, payload=options.payload, payload_at=_point(options.payload_at), speed=options.speed
@@ -68,7 +68,7 @@ def run(arguments: Sequence[str]) -> int:
     options.refuse_unsupported("sim2sim")
     settings = read_settings(options.settings)
     source = options.find_policy({**changes, "device": "cpu", "engine": "mujoco"})
-    from robot_rl.adapt.adapt import Adaptation, AdaptCfg
+    from robot_rl.sim2sim.adapt.adapt import Adaptation, AdaptCfg
     from robot_rl.sim2sim.binary import load_runtime
 
     load_runtime()

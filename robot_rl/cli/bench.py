@@ -24,7 +24,7 @@ from typing import Any
 from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, option, parse_value, read, read_all, split_bare
 from robot_rl.cli.table import print_table
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment.outputs import BENCH, check_outputs
+from robot_rl.runs.outputs import BENCH, check_outputs
 
 
 @dataclass(kw_only=True, slots=True)
@@ -92,14 +92,14 @@ def run(arguments: Sequence[str]) -> int:
 
 def bench_env(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Measure the environment; return the result and where to write it."""
-    from robot_rl.experiment.settings import change, default_tree, resolve
+    from robot_rl.runs.settings import change, default_tree, resolve
     from robot_rl.sources.registry import refuse_unsupported
 
     options, dotted = read(EnvOptions, arguments)
     refuse_unsupported(options.task, "bench env")
     given = {key: getattr(options, key) for key in ("num_envs", "engine", "seed")}
     cfg = resolve(change(default_tree(options.task, options.device), {**given, **dotted}))
-    from robot_rl.bench import env
+    from robot_rl.performance import env
 
     result = env.bench_env(cfg.make_env, repeats=options.repeats, seed=options.seed, profile=options.profile)
     return result, options.out
@@ -107,7 +107,7 @@ def bench_env(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
 
 def bench_learner(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Measure the learner's update; return the result and where to write it."""
-    from robot_rl.experiment.settings import resolve_device
+    from robot_rl.runs.settings import resolve_device
     from robot_rl.settings import NetworkCfg, from_dict
 
     options = read_all(LearnerOptions, arguments)
@@ -115,7 +115,7 @@ def bench_learner(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     given |= {"num_envs": numbers("num_envs", options.num_envs), "device": resolve_device(options.device)}
     if options.hidden:
         given["sizes"] = [from_dict(NetworkCfg, {"hidden": parse_value(options.hidden, "hidden")}).hidden]
-    from robot_rl.bench import learner
+    from robot_rl.performance import learner
 
     return learner.bench_learner(**given), options.out
 

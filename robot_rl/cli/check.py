@@ -32,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl_assets.registry import get_robot
     from robot_rl_envs.entity.robot_checks import describe_robot
 
-    from robot_rl.experiment.robot_facts import find_all
+    from robot_rl.runs.robot_facts import find_all
 
     with as_user_error():
         robot = get_robot(options.robot)

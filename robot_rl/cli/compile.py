@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 
 from robot_rl.cli.options import option, read
 from robot_rl.cli.table import print_table
-from robot_rl.experiment.outputs import check_folder
+from robot_rl.runs.outputs import check_folder
 
 if TYPE_CHECKING:
-    from robot_rl.gpu.compiled import Resources
+    from robot_rl.performance.compiled import Resources
 
 WORLDS = 16
 """Worlds that are built to find the kernels; a kernel does not depend on how many there are."""
@@ -42,9 +42,9 @@ class Options:
 def run(arguments: Sequence[str]) -> int:
     """Compile, print the table, and write the cache's description."""
     from robot_rl.cli.compose import missing_task
-    from robot_rl.experiment.inputs import resolve_inputs
-    from robot_rl.experiment.settings import resolve_for_gpu
-    from robot_rl.gpu.chips import read_archs
+    from robot_rl.performance.chips import read_archs
+    from robot_rl.runs.inputs import resolve_inputs
+    from robot_rl.runs.settings import resolve_for_gpu
 
     options, changes = read(Options, arguments, every=True)
     chips = read_archs(options.arch)
@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
     if "task" not in changes:
         raise missing_task()
     cfg = resolve_inputs(resolve_for_gpu(changes, "compile", num_envs=WORLDS))
-    from robot_rl.gpu.cache import compile_run
+    from robot_rl.performance.cache import compile_run
 
     with nullcontext(str(folder)) if folder else tempfile.TemporaryDirectory() as name:
         results, seconds = compile_run(

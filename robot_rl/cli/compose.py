@@ -1,6 +1,6 @@
 """Read the words of `robot-rl train` by Hydra's grammar, and compose the settings of each run that they start.
 
-Each task has its whole tree of settings (`robot_rl.experiment.settings`); words change it, several values of a word
+Each task has its whole tree of settings (`robot_rl.runs.settings`); words change it, several values of a word
 sweep, and a value may name another setting as ${key}. Everything is checked before the first run starts, the last run
 of a sweep, too, and refused is what would be read in another way than it was meant: a setting that is given twice, a
 name that is read as a number.
@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment.run_dir import check_run_id
-from robot_rl.experiment.settings import default_tree, refuse_other_learners, resolve
+from robot_rl.runs.run_dir import check_run_id
+from robot_rl.runs.settings import default_tree, refuse_other_learners, resolve
 from robot_rl.settings import tree as trees
 from robot_rl.settings.words import LEFT_OUT, leaf_names, parse_word, refuse_addition, refuse_twice
 from robot_rl.sources.registry import list_sources, source_of

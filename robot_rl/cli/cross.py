@@ -19,7 +19,9 @@ from pathlib import Path
 
 from robot_rl.cli.options import option, read_all, split_bare
 from robot_rl.cli.table import print_table
-from robot_rl.cross.table import (
+from robot_rl.errors import UserError
+from robot_rl.runs.outputs import CROSS, IMAGE, check_optional, check_output, save_image
+from robot_rl.sim2sim.cross.table import (
     METRIC_LOSS,
     SURVIVAL_LOSS,
     Table,
@@ -30,8 +32,6 @@ from robot_rl.cross.table import (
     to_json,
     words,
 )
-from robot_rl.errors import UserError
-from robot_rl.experiment.outputs import CROSS, IMAGE, check_optional, check_output, save_image
 
 
 @dataclass(kw_only=True, slots=True)
@@ -67,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def files(words: Sequence[str], root: str) -> list[Path]:
     """Return the files that words name: a file itself, for a run all its evaluations."""
-    from robot_rl.experiment.run_dir import RunDir
+    from robot_rl.runs.run_dir import RunDir
 
     found: list[Path] = []
     for word in words:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from robot_rl.cli.options import PolicyOptions, option, read_all
 from robot_rl.errors import UserError
-from robot_rl.experiment.outputs import check_folder
+from robot_rl.runs.outputs import check_folder
 
 
 @dataclass(kw_only=True, slots=True)
@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl_deploy.bundle import read_bundle
     from robot_rl_deploy.tarball import Packing, write_tarball
 
-    from robot_rl.experiment.robot_facts import check_robot
+    from robot_rl.runs.robot_facts import check_robot
 
     options = read_all(Options, arguments)
     packing = Packing(

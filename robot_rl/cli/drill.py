@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING
 
 from robot_rl.cli.options import TaskRunOptions, option, read_all
 from robot_rl.errors import ExitCode, UserError, suggest
-from robot_rl.experiment.outputs import DRILL, check_optional
+from robot_rl.runs.outputs import DRILL, check_optional
 
 if TYPE_CHECKING:
     from robot_rl.drill.copies import Outcome, RunCopies
-    from robot_rl.experiment.run_dir import RunDir
+    from robot_rl.runs.run_dir import RunDir
 
 MIN_ITERATIONS = 15
 NAN = "nan_world"
@@ -61,9 +61,9 @@ def run(arguments: Sequence[str]) -> int:
     names = _names(options.fault)
     from robot_rl.drill.drill import drill, has_worlds, make_copies
     from robot_rl.drill.process import DrillError
-    from robot_rl.experiment.settings import load
     from robot_rl.files import write_json
     from robot_rl.learn.checkpoints.checkpoint import good_checkpoint
+    from robot_rl.runs.settings import load
 
     device, checkpoint = load(run_dir, trust=options.trust).device, good_checkpoint(run_dir.path)
     if NAN in names and not has_worlds(checkpoint):

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, PolicyOptions, option, read
 from robot_rl.cli.table import print_table
 from robot_rl.errors import UserError
-from robot_rl.experiment.outputs import EVALUATION, check_output
+from robot_rl.runs.outputs import EVALUATION, check_output
 
 if TYPE_CHECKING:
-    from robot_rl.experiment.policies import PolicySource
+    from robot_rl.runs.policies import PolicySource
 
 
 @dataclass(kw_only=True, slots=True)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from robot_rl.cli.options import TaskRunOptions, option, read_all
-from robot_rl.experiment.outputs import check_bundle
+from robot_rl.runs.outputs import check_bundle
 
 
 @dataclass(kw_only=True, slots=True)
@@ -28,7 +28,7 @@ class Options(TaskRunOptions):
 
 def run(arguments: Sequence[str]) -> int:
     """Export the newest checkpoint."""
-    from robot_rl.experiment.export import export_run
+    from robot_rl.runs.export import export_run
 
     options = read_all(Options, arguments)
     run_dir = options.find_run()

@@ -37,8 +37,8 @@ from robot_rl.cli.table import print_table, two_columns
 from robot_rl.errors import ExitCode, UserError, suggest
 
 if TYPE_CHECKING:
-    from robot_rl.flow.dag import Flow, FlowCfg
-    from robot_rl.flow.local import Ending, Executor
+    from robot_rl.cluster.flow.dag import Flow, FlowCfg
+    from robot_rl.cluster.flow.local import Ending, Executor
 
 
 @dataclass(kw_only=True, slots=True)
@@ -64,7 +64,7 @@ TARGETS = ("local", "osmo")
 
 def flows() -> str:
     """Return a line for each flow that comes with the project."""
-    from robot_rl.flow.load import list_flows
+    from robot_rl.cluster.flow.load import list_flows
 
     return two_columns(list_flows())
 
@@ -83,7 +83,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError(f"flow {first}: name a flow first; {suggest('', _known())}")
     options, parts = _read(rest)
     if options.copy:
-        from robot_rl.flow.load import copy_flow
+        from robot_rl.cluster.flow.load import copy_flow
 
         print(copy_flow(first, options.copy))
         return 0
@@ -91,7 +91,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _known() -> Sequence[str]:
-    from robot_rl.flow.load import FLOWS
+    from robot_rl.cluster.flow.load import FLOWS
 
     return FLOWS
 
@@ -106,7 +106,7 @@ class Parts:
 
 
 def _read(words: Sequence[str]) -> tuple[Options, Parts]:
-    from robot_rl.flow.gates import read_bound
+    from robot_rl.cluster.flow.gates import read_bound
 
     own, train = [], []
     gates: dict[str, float] = {}
@@ -131,9 +131,9 @@ def _read(words: Sequence[str]) -> tuple[Options, Parts]:
 
 def _begin(source: str, words: Sequence[str], options: Options, parts: Parts) -> int:
     """Run a flow here, or write its workflow."""
-    from robot_rl.experiment.run_dir import check_run_id
-    from robot_rl.flow.dag import FlowCfg
-    from robot_rl.flow.load import find_maker, make, new_id
+    from robot_rl.cluster.flow.dag import FlowCfg
+    from robot_rl.cluster.flow.load import find_maker, make, new_id
+    from robot_rl.runs.run_dir import check_run_id
 
     if options.target in ("slurm", "ray"):
         right = f"run robot-rl flow itself in a job of the cluster, and trainings by launcher={options.target}"
@@ -175,9 +175,9 @@ def _is_kept(word: str) -> bool:
 
 
 def _write(flow: "Flow", options: Options, parts: Parts, made_by: str) -> int:
-    from robot_rl.experiment.outputs import WORKFLOW, check_output
+    from robot_rl.cluster.flow.osmo import render
     from robot_rl.files import write_atomic
-    from robot_rl.flow.osmo import render
+    from robot_rl.runs.outputs import WORKFLOW, check_output
 
     out = check_output("out", options.out or f"flows/{flow.id}.yaml", WORKFLOW)
     write_atomic(out, render(flow, options.image, parts.platforms, made_by))
@@ -188,12 +188,12 @@ def _write(flow: "Flow", options: Options, parts: Parts, made_by: str) -> int:
 
 
 def _run_here(flow: "Flow", cfg: "FlowCfg", jobs: int, about: dict[str, Any]) -> int:
-    from robot_rl.experiment.outputs import check_folder
-    from robot_rl.experiment.trust import seal_code
-    from robot_rl.flow.load import named_code
-    from robot_rl.flow.local import Executor
-    from robot_rl.flow.show import Progress
-    from robot_rl.flow.state import FlowState, flow_folder
+    from robot_rl.cluster.flow.load import named_code
+    from robot_rl.cluster.flow.local import Executor
+    from robot_rl.cluster.flow.show import Progress
+    from robot_rl.cluster.flow.state import FlowState, flow_folder
+    from robot_rl.runs.outputs import check_folder
+    from robot_rl.runs.trust import seal_code
 
     check_folder("root", cfg.root)
     _check_tools(flow, cfg)
@@ -236,7 +236,7 @@ def _check_tools(flow: "Flow", cfg: "FlowCfg") -> None:
 
 def _report(executor: "Executor", ending: "Ending") -> int:
     """Print the table and write the results; return the exit code."""
-    from robot_rl.flow.figures import HEAD, table_rows, write_results
+    from robot_rl.cluster.flow.figures import HEAD, table_rows, write_results
 
     rows = table_rows(executor.flow, executor.state)
     print_table(HEAD, rows, right=(3,), least=100)
@@ -263,10 +263,10 @@ class ResumeOptions:
 
 def _resume(words: Sequence[str]) -> int:
     """Go on with a flow; bounds of gates and settings of the training can be changed."""
-    from robot_rl.experiment.run_dir import check_run_id
-    from robot_rl.experiment.trust import is_sealed
-    from robot_rl.flow.load import named_code
-    from robot_rl.flow.state import FlowState, flow_folder
+    from robot_rl.cluster.flow.load import named_code
+    from robot_rl.cluster.flow.state import FlowState, flow_folder
+    from robot_rl.runs.run_dir import check_run_id
+    from robot_rl.runs.trust import is_sealed
 
     def is_own(word: str) -> bool:
         return "=" not in word or word.partition("=")[0] in ("id", "root", "jobs", "trust")
@@ -289,7 +289,7 @@ def _resume(words: Sequence[str]) -> int:
 
 def _gate(words: Sequence[str]) -> int:
     """Check gates; print a line for each, those that failed last and on stderr as one."""
-    from robot_rl.flow.gates import FORM, judge_file, read_word
+    from robot_rl.cluster.flow.gates import FORM, judge_file, read_word
 
     if len(words) < 2:
         raise UserError(f"flow gate: give a JSON file and at least one gate: {FORM}")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import option, read_all
 from robot_rl.errors import UserError
-from robot_rl.experiment.outputs import check_bundle, check_output
+from robot_rl.runs.outputs import check_bundle, check_output
 
 if TYPE_CHECKING:
     from robot_rl_deploy.mjlab import Metadata

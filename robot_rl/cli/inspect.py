@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from robot_rl.cli.options import option, read_all, split_bare
 from robot_rl.errors import UserError
-from robot_rl.experiment.outputs import IMAGE, PAGE, check_output, save_image
+from robot_rl.runs.outputs import IMAGE, PAGE, check_output, save_image
 
 if TYPE_CHECKING:
     from robot_rl.inspect.record import Record

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from robot_rl.cli.options import option, read_all
 from robot_rl.errors import UserError
-from robot_rl.experiment.outputs import IMAGE, LATENCY, check_output, save_image
+from robot_rl.runs.outputs import IMAGE, LATENCY, check_output, save_image
 
 
 @dataclass(kw_only=True, slots=True)
@@ -35,8 +35,8 @@ def run(arguments: Sequence[str]) -> int:
     import json
 
     from robot_rl.files import write_atomic
-    from robot_rl.latency.measure import STAGES, draw_latency, measure
     from robot_rl.report.plot import microseconds
+    from robot_rl.sim2sim.latency.measure import STAGES, draw_latency, measure
 
     source = Path(options.source)
     plot, file = paths(source, options.out)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.errors import UserError, suggest
 
 if TYPE_CHECKING:
-    from robot_rl.experiment.launchers.launcher import Launcher
-    from robot_rl.experiment.search import SearchCfg
+    from robot_rl.cluster.launchers.launcher import Launcher
+    from robot_rl.cluster.search import SearchCfg
 
 LAUNCHER, SWEEPER, ROLES = "launcher", "sweeper", "roles"
 
@@ -21,7 +21,7 @@ def read_launcher_words(arguments: Sequence[str]) -> tuple[list[str], Launcher |
     Raises:
         UserError: There is no such launcher or setting, one is given twice, or a value is invalid.
     """
-    from robot_rl.experiment.launchers import REGISTRY, read_launcher
+    from robot_rl.cluster.launchers import REGISTRY, read_launcher
 
     mine = [word for word in arguments if word.lstrip("+~").partition("=")[0].partition(".")[0] == ROLES]
     words = [word for word in arguments if word not in mine]
@@ -57,7 +57,7 @@ def _read_roles(words: Sequence[str]) -> dict[str, tuple[str, Any]]:
 
 def _places() -> dict[str, str]:
     """Return the settings of roles, and those of launcher=ray that they are."""
-    from robot_rl.experiment.launchers.ray import Ray
+    from robot_rl.cluster.launchers.ray import Ray
 
     found = {each.metadata["called"]: each.name for each in fields(Ray) if each.metadata.get("called")}
     return {**found, "roles.learner.gpus": "gpus", "roles.learner.cpus": "cpus"}
@@ -80,7 +80,7 @@ def read_sweeper_words(arguments: Sequence[str]) -> tuple[list[str], SearchCfg |
         return rest, None
     if "-m" not in rest and "--multirun" not in rest:
         raise UserError(f"{SWEEPER}={name}: is for a sweep, which needs -m")
-    from robot_rl.experiment.search import SearchCfg, check_installed
+    from robot_rl.cluster.search import SearchCfg, check_installed
     from robot_rl.settings import from_dict
 
     check_installed()

@@ -27,8 +27,8 @@ def run(arguments: Sequence[str]) -> int:
     """Print the lists."""
     from robot_rl_assets import registry as robots
 
+    from robot_rl.cluster import launchers
     from robot_rl.errors import UserError, suggest
-    from robot_rl.experiment import launchers
     from robot_rl.learn import algorithms
 
     options = read_all(Options, arguments, first="what")
@@ -80,6 +80,6 @@ def engine_rows() -> Rows:
 
 def policy_rows() -> Rows:
     """Return the trained policies that come with the project."""
-    from robot_rl.experiment.policies import list_policies
+    from robot_rl.runs.policies import list_policies
 
     return [(name, str(path)) for name, path in list_policies().items()]

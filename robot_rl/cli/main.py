@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from robot_rl.cli.process import LenientStreams, cache_variables, open_missing
 from robot_rl.errors import ExitCode, GiveUpError, Interrupted, PeerError, UserError, suggest
-from robot_rl.experiment.signals import TRAININGS, ending
+from robot_rl.runs.signals import TRAININGS, ending
 
 GL_BACKENDS = (
     *("", "egl", "osmesa", "glfw", "glx", "cgl", "wgl"),
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with LenientStreams() if words[:1] and words[0] in TRAININGS else contextlib.nullcontext():
             code = _main(words)
     if words[:1] == ["worker"]:
-        from robot_rl.experiment.launchers import exit_codes
+        from robot_rl.cluster.launchers import exit_codes
 
         return exit_codes.end(code)
     return code
@@ -180,8 +180,8 @@ def _say(line: str, code: int) -> int:
 def _interrupted(stop: Interrupted) -> int:
     if stop.checkpoint is None:
         return _say(str(stop), stop.exit_code)
-    from robot_rl.experiment.launchers.launcher import launcher_words
-    from robot_rl.experiment.run_dir import RunDir
+    from robot_rl.cluster.launchers.launcher import launcher_words
+    from robot_rl.runs.run_dir import RunDir
 
     kept = "the state is saved" if stop.saved else f"the state of iteration {int(stop.checkpoint.name)} is saved"
     run, launcher = RunDir(stop.checkpoint.parent.parent), ""

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import option, read_all
+from robot_rl.cluster.manifests.targets import describe_targets
 from robot_rl.errors import ExitCode, UserError
-from robot_rl.manifests.targets import describe_targets
 
 if TYPE_CHECKING:
-    from robot_rl.experiment.run_dir import RunDir
-    from robot_rl.manifests.job import ClusterJob
+    from robot_rl.cluster.manifests.job import ClusterJob
+    from robot_rl.runs.run_dir import RunDir
 
 __all__ = ["describe_targets"]
 MAX_FILE = 2**20
@@ -64,10 +64,10 @@ class Options:
 
 def run(arguments: Sequence[str]) -> int:
     """Write or validate a manifest."""
-    from robot_rl.experiment.outputs import MANIFEST, check_optional
-    from robot_rl.experiment.run_dir import RunDir
+    from robot_rl.cluster.manifests.targets import REGISTRY
     from robot_rl.files import write_atomic
-    from robot_rl.manifests.targets import REGISTRY
+    from robot_rl.runs.outputs import MANIFEST, check_optional
+    from robot_rl.runs.run_dir import RunDir
 
     options = read_all(Options, arguments, first="run")
     if options.check:
@@ -96,8 +96,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _check(path: Path) -> int:
     """Validate a user's file: one line an error."""
+    from robot_rl.cluster.manifests.validate import can_validate, validate
     from robot_rl.files import read_plain
-    from robot_rl.manifests.validate import can_validate, validate
 
     if not can_validate():
         raise UserError(f"check={path}: needs the extra kubernetes; pip install 'robot-rl[kubernetes]'")
@@ -118,7 +118,7 @@ def _check(path: Path) -> int:
 
 def _validated(text: str) -> list[str]:
     """Return a note where the extra is missing; raise RuntimeError where what was rendered is not valid."""
-    from robot_rl.manifests.validate import can_validate, validate
+    from robot_rl.cluster.manifests.validate import can_validate, validate
 
     if not can_validate():
         return ["not validated: that needs the extra kubernetes (pip install 'robot-rl[kubernetes]')"]
@@ -131,9 +131,9 @@ def _read_job(
     options: Options, run_dir: "RunDir", made_by: str, used: frozenset[str]
 ) -> tuple["ClusterJob", list[str]]:
     """Return the job of a run and these options, and notes on it."""
-    from robot_rl.experiment.agreement import check_settings
-    from robot_rl.experiment.trust import named_code
-    from robot_rl.manifests.job import ClusterJob
+    from robot_rl.cluster.manifests.job import ClusterJob
+    from robot_rl.runs.agreement import check_settings
+    from robot_rl.runs.trust import named_code
 
     record = run_dir.read_config()
     check_settings(run_dir, record)

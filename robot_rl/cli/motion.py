@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from robot_rl.cli.options import option, read_all
 from robot_rl.errors import UserError, as_user_error
-from robot_rl.experiment.outputs import CLIP, IMAGE, check_output, save_image
+from robot_rl.runs.outputs import CLIP, IMAGE, check_output, save_image
 
 
 @dataclass(kw_only=True, slots=True)

@@ -123,10 +123,10 @@ def _refuse_unused(kind: str, options: Options) -> None:
 
 def _draft_robot(name: str, options: Options, place: Place) -> int:
     """Write a robot that is drafted from its own model, check it, and say what was guessed."""
-    from robot_rl.experiment.outputs import IMAGE, check_optional
     from robot_rl.robots.draft import Gains
     from robot_rl.robots.source import BASES, require_choice
     from robot_rl.robots.writing import draft_robot, draw, listening, make_robot, robot_text
+    from robot_rl.runs.outputs import IMAGE, check_optional
 
     require_choice("base", options.base, BASES)
     image = check_optional("image", options.image, IMAGE)
@@ -165,7 +165,7 @@ def _draft_robot(name: str, options: Options, place: Place) -> int:
 
 def _say_findings(robot: "Robot") -> int:
     """Print what is wrong with or unusual about a robot; return the number of problems."""
-    from robot_rl.experiment.robot_facts import find_all
+    from robot_rl.runs.robot_facts import find_all
 
     findings = find_all(robot)
     for finding in findings:

@@ -13,8 +13,8 @@ from robot_rl.settings.schema import setting as option
 from robot_rl.settings.words import MAX_COUNT, MAX_ENVS, MAX_SEED, parse_value, read_changes, refuse_twice
 
 if TYPE_CHECKING:
-    from robot_rl.experiment.policies import PolicySource
-    from robot_rl.experiment.run_dir import RunDir
+    from robot_rl.runs.policies import PolicySource
+    from robot_rl.runs.run_dir import RunDir
 
 __all__ = ["MAX_COUNT", "MAX_ENVS", "MAX_SEED", "check_between", "option", "parse_value"]
 
@@ -34,7 +34,7 @@ class RunOptions:
 
     def find_run(self) -> "RunDir":
         """Return the run's directory; raise UserError where there is no such run."""
-        from robot_rl.experiment.run_dir import RunDir
+        from robot_rl.runs.run_dir import RunDir
 
         return RunDir.find(self.run, self.root)
 
@@ -56,16 +56,16 @@ class PolicyOptions:
     trust: bool = option(False, "import the module that the policy's task names, where it was not made here")
 
     def find_policy(self, changes: dict[str, Any]) -> "PolicySource":
-        """Return the policy, with changes of its task's settings; see `robot_rl.experiment.policies.find_policy`."""
-        from robot_rl.experiment.policies import find_policy
+        """Return the policy, with changes of its task's settings; see `robot_rl.runs.policies.find_policy`."""
+        from robot_rl.runs.policies import find_policy
 
         return find_policy(self.run, self.policy, self.root, changes, trust=self.trust)
 
     def find_bundle(self) -> Any:
         """Return the directory of one bundle, exported now where a run has none."""
-        from robot_rl.experiment.export import exported
-        from robot_rl.experiment.policies import find_bundle, one_bundle
-        from robot_rl.experiment.run_dir import RunDir
+        from robot_rl.runs.export import exported
+        from robot_rl.runs.policies import find_bundle, one_bundle
+        from robot_rl.runs.run_dir import RunDir
 
         if self.policy and self.run:
             raise UserError(f"run={self.run} and policy={self.policy}: name one of the two")
@@ -75,7 +75,7 @@ class PolicyOptions:
 
     def refuse_unsupported(self, command: str) -> None:
         """Raise UserError with the reason where the policy's task does not support a command."""
-        from robot_rl.experiment.policies import find_task_name
+        from robot_rl.runs.policies import find_task_name
         from robot_rl.sources.registry import refuse_unsupported
 
         refuse_unsupported(find_task_name(self.run, self.policy, self.root), command)

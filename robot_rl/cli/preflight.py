@@ -45,9 +45,9 @@ def run(arguments: Sequence[str]) -> int:
         return _probe(root, options.token)
     if options.token:
         raise UserError(f"token={options.token}: is for probe=true; leave it out")
-    from robot_rl.experiment.launchers import read_launcher
-    from robot_rl.preflight.finding import FAIL, WARN
-    from robot_rl.preflight.preflight import preflight
+    from robot_rl.cluster.launchers import read_launcher
+    from robot_rl.cluster.preflight.finding import FAIL, WARN
+    from robot_rl.cluster.preflight.preflight import preflight
 
     findings = list(preflight(launcher or read_launcher("local", {}), root))
     rows = [(name, finding.status, finding.found, finding.right) for name, finding in findings]
@@ -58,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _probe(root: Path, token: str) -> int:
-    from robot_rl.preflight.probe import probe, serve
+    from robot_rl.cluster.preflight.probe import probe, serve
 
     if token and not token.isalnum():
         raise UserError(f"token={token}: must be of letters and digits")

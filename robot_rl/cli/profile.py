@@ -26,7 +26,7 @@ from typing import Any
 from robot_rl.cli.options import option, read
 from robot_rl.cli.table import print_table
 from robot_rl.errors import as_user_error
-from robot_rl.experiment.outputs import PROFILE, TRACE, check_optional
+from robot_rl.runs.outputs import PROFILE, TRACE, check_optional
 
 CHECKED_WORLDS = 64
 """Worlds of check=capture."""
@@ -50,9 +50,9 @@ def run(arguments: Sequence[str]) -> int:
     """Train for a few iterations, print the table and the advice, and write the figures."""
     from robot_rl.cli.compose import missing_task
     from robot_rl.errors import UserError
-    from robot_rl.experiment.inputs import resolve_inputs
-    from robot_rl.experiment.settings import change, default_tree, resolve
     from robot_rl.files import write_json
+    from robot_rl.runs.inputs import resolve_inputs
+    from robot_rl.runs.settings import change, default_tree, resolve
 
     options, changes = read(Options, arguments, every=True)
     out = check_optional("out", options.out, PROFILE, makes_folder=False)
@@ -68,8 +68,8 @@ def run(arguments: Sequence[str]) -> int:
     cfg = resolve_inputs(resolve(change(tree, changes)))
     env = cfg.make_env()
     try:
-        from robot_rl.bench.iteration import profile_iterations
         from robot_rl.learn.runners import make_runner
+        from robot_rl.performance.iteration import profile_iterations
 
         with as_user_error():
             result = profile_iterations(
@@ -93,9 +93,9 @@ def _check(what: str, changes: Mapping[str, Any], out: Path | None) -> int:
     if what == "gradients":
         return _check_gradients(changes, out)
     from robot_rl.errors import UserError
-    from robot_rl.experiment.inputs import resolve_inputs
-    from robot_rl.experiment.settings import resolve_for_gpu
-    from robot_rl.gpu.capture import check_run
+    from robot_rl.performance.capture import check_run
+    from robot_rl.runs.inputs import resolve_inputs
+    from robot_rl.runs.settings import resolve_for_gpu
 
     if what != "capture":
         raise UserError(f"check={what}: must be capture or gradients")
@@ -115,9 +115,9 @@ def _check_gradients(changes: Mapping[str, Any], out: Path | None) -> int:
     from robot_rl_envs.imagination.check import check_gradients
 
     from robot_rl.errors import UserError
-    from robot_rl.experiment.inputs import resolve_inputs
-    from robot_rl.experiment.settings import change, default_tree, resolve
     from robot_rl.files import write_json
+    from robot_rl.runs.inputs import resolve_inputs
+    from robot_rl.runs.settings import change, default_tree, resolve
 
     tree = default_tree(str(changes["task"]), str(changes.get("device", "cpu")), str(changes.get("learner", "")))
     cfg = resolve_inputs(resolve(change(tree, {"num_envs": CHECKED_WORLDS, **changes})))
@@ -169,7 +169,7 @@ def advise(result: Mapping[str, Any], tree: Mapping[str, Any]) -> str:
     """Return a line about the setting that would change what limits an iteration.
 
     Args:
-        result: The return value of `robot_rl.bench.iteration.profile_iterations`.
+        result: The return value of `robot_rl.performance.iteration.profile_iterations`.
         tree: The settings, by name.
     """
     from robot_rl.metrics.iteration import ADVICE

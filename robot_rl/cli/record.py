@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import MAX_SEED, PolicyOptions, option, read
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment.outputs import MOTION, check_output
+from robot_rl.runs.outputs import MOTION, check_output
 
 if TYPE_CHECKING:
     from robot_rl.evaluate.controllers import Controller
-    from robot_rl.experiment.policies import PolicySource
+    from robot_rl.runs.policies import PolicySource
 
 
 @dataclass(kw_only=True, slots=True)

@@ -21,8 +21,8 @@ from robot_rl.cli.options import TaskRunOptions, option, read
 from robot_rl.errors import UserError
 
 if TYPE_CHECKING:
-    from robot_rl.experiment.launchers.launcher import Launcher
-    from robot_rl.experiment.run_dir import RunDir
+    from robot_rl.cluster.launchers.launcher import Launcher
+    from robot_rl.runs.run_dir import RunDir
 
 
 @dataclass(kw_only=True, slots=True)
@@ -47,11 +47,11 @@ def run(arguments: Sequence[str]) -> int:
     for key in ("task", "seed", "init_from", "run_id"):
         if key in changes:
             raise UserError(f"{key}={changes[key]}: cannot be changed in a run; start a new run with init_from=")
-    from robot_rl.experiment.inputs import resolve_inputs
-    from robot_rl.experiment.run_lock import is_trained
-    from robot_rl.experiment.settings import load
-    from robot_rl.experiment.training import go_on
     from robot_rl.learn.ranks import make_ranks
+    from robot_rl.runs.inputs import resolve_inputs
+    from robot_rl.runs.run_lock import is_trained
+    from robot_rl.runs.settings import load
+    from robot_rl.runs.training import go_on
 
     if launcher is not None and not launcher.is_this_process:
         return _launch(run_dir, changes, options, launcher)
@@ -66,7 +66,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _launch(run_dir: "RunDir", changes: dict[str, Any], options: Options, launcher: "Launcher") -> int:
     """Let a launcher start the processes that go on with a run."""
-    from robot_rl.experiment.frozen import resume_with
+    from robot_rl.cluster.frozen import resume_with
 
     names = ("allow_resize", "fresh_worlds", "trust")
     words = [f"{name}=true" for name in names if getattr(options, name)]

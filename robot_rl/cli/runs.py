@@ -25,7 +25,7 @@ from robot_rl.cli.table import print_table
 from robot_rl.errors import UserError
 
 if TYPE_CHECKING:
-    from robot_rl.experiment.run_index import RunRow
+    from robot_rl.runs.run_index import RunRow
 
 
 @dataclass(kw_only=True, slots=True)
@@ -50,7 +50,7 @@ class DiffOptions:
 
 def run(arguments: Sequence[str]) -> int:
     """Print the table, or the differences."""
-    from robot_rl.experiment.run_index import (
+    from robot_rl.runs.run_index import (
         DAMAGED,
         DONE,
         EMPTY,
@@ -117,7 +117,7 @@ def _refuse_unknown_task(options: Options) -> None:
 
 
 def _show(rows: Sequence["RunRow"], columns: Sequence[str]) -> None:
-    from robot_rl.experiment.run_index import value_of
+    from robot_rl.runs.run_index import value_of
 
     head = ("run", "task", "learner", "seed", "state", "iterations", "goal", "", "changed", *columns)
     table = []
@@ -152,8 +152,8 @@ def ago(seconds: float) -> str:
 
 def _show_groups(rows: Sequence["RunRow"], names: Sequence[str]) -> None:
     """Print the goal of the runs with the same values of some settings."""
-    from robot_rl.experiment.run_index import value_of
     from robot_rl.metrics.intervals import interquartile_mean, interval
+    from robot_rl.runs.run_index import value_of
 
     groups: dict[tuple[str, ...], dict[str, list[float]]] = {}
     for row in rows:
@@ -176,8 +176,8 @@ def _show_groups(rows: Sequence["RunRow"], names: Sequence[str]) -> None:
 def _diff(arguments: Sequence[str]) -> int:
     """Print what differs between two runs."""
     from robot_rl.cli.options import split_bare
-    from robot_rl.experiment.run_dir import RunDir
-    from robot_rl.experiment.run_index import differences, read_run
+    from robot_rl.runs.run_dir import RunDir
+    from robot_rl.runs.run_index import differences, read_run
 
     names, words = split_bare(arguments)
     options = read_all(DiffOptions, words)

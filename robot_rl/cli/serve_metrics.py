@@ -25,7 +25,7 @@ from robot_rl.cli.options import option, read_all
 from robot_rl.errors import UserError
 
 if TYPE_CHECKING:
-    from robot_rl.experiment.outputs import Kind
+    from robot_rl.runs.outputs import Kind
 
 
 @dataclass(kw_only=True, slots=True)
@@ -46,9 +46,8 @@ class Options:
 
 def run(arguments: Sequence[str]) -> int:
     """Serve, or write what was requested."""
-    from robot_rl.experiment.outputs import check_output
-    from robot_rl.prometheus.collector import RunsCollector, RunSource
-    from robot_rl.prometheus.serve import (
+    from robot_rl.cluster.prometheus.collector import RunsCollector, RunSource
+    from robot_rl.cluster.prometheus.serve import (
         ALERTS,
         DASHBOARD,
         TEXTFILE,
@@ -58,6 +57,7 @@ def run(arguments: Sequence[str]) -> int:
         start_server,
         write_textfile,
     )
+    from robot_rl.runs.outputs import check_output
 
     options = read_all(Options, arguments, first="run")
     if options.every and not options.textfile:
@@ -90,9 +90,9 @@ def run(arguments: Sequence[str]) -> int:
 
 def _write_packaged(key: str, name: str, content: str, kind: "Kind") -> None:
     """Write a file that comes with the package to where the user wants it; "-" is standard output, "" nowhere."""
-    from robot_rl.experiment.outputs import check_output
+    from robot_rl.cluster.prometheus.serve import packaged
     from robot_rl.files import write_atomic
-    from robot_rl.prometheus.serve import packaged
+    from robot_rl.runs.outputs import check_output
 
     if name == "-":
         print(packaged(content), end="")

@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     from robot_rl_deploy.bundle import sign_bundle
 
-    from robot_rl.experiment.robot_facts import check_robot
+    from robot_rl.runs.robot_facts import check_robot
 
     sign(b"", Path(options.key))  # a key that cannot be used is found before the work
     directory = options.find_bundle()

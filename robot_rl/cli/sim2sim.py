@@ -28,11 +28,11 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.cli.options import MAX_ENVS, MAX_SEED, PolicyOptions, option, parse_value, read
 from robot_rl.cli.table import two_columns
 from robot_rl.errors import UserError
-from robot_rl.experiment.outputs import SESSION, check_optional
+from robot_rl.runs.outputs import SESSION, check_optional
 from robot_rl.settings.checks import to_float
 
 if TYPE_CHECKING:
-    from robot_rl.experiment.policies import PolicySource
+    from robot_rl.runs.policies import PolicySource
     from robot_rl.sim2sim.faults import Fault
     from robot_rl.sim2sim.team import Kill
 

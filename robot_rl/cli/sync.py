@@ -19,7 +19,7 @@ from robot_rl.cli.options import RunOptions, option, read
 from robot_rl.errors import UserError, suggest
 
 if TYPE_CHECKING:
-    from robot_rl.experiment.run_dir import RunDir
+    from robot_rl.runs.run_dir import RunDir
 
 TARGETS = ("tensorboard", "wandb")
 MODES = ("offline", "online")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.cli.options import MAX_SEED, option, read
 from robot_rl.cli.table import two_columns
 from robot_rl.errors import UserError, as_user_error, suggest
-from robot_rl.experiment.outputs import IMAGE, check_output, save_image
+from robot_rl.runs.outputs import IMAGE, check_output, save_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image

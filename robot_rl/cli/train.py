@@ -87,7 +87,7 @@ from robot_rl.sources.protocol import TaskSource
 from robot_rl.sources.registry import list_sources
 
 if TYPE_CHECKING:
-    from robot_rl.experiment.search import SearchCfg, Space
+    from robot_rl.cluster.search import SearchCfg, Space
 
 
 def tasks() -> str:
@@ -107,7 +107,7 @@ def source_settings() -> str:
 
 def launchers() -> str:
     """Return a line for each launcher."""
-    from robot_rl.experiment.launchers import REGISTRY
+    from robot_rl.cluster.launchers import REGISTRY
 
     return two_columns([(f"launcher={name}", text) for name, text in REGISTRY.describe().items()])
 
@@ -129,8 +129,8 @@ def run(arguments: Sequence[str]) -> int:
     if launcher is None or launcher.is_this_process:
         launch(words, job)
         return 0
-    from robot_rl.experiment.frozen import check_fits, launch_all
-    from robot_rl.experiment.settings import resolve
+    from robot_rl.cluster.frozen import check_fits, launch_all
+    from robot_rl.runs.settings import resolve
 
     if "--cfg" not in words and "-c" not in words:
         launcher.prepare()
@@ -151,9 +151,9 @@ def _search(cfg: "SearchCfg", arguments: Sequence[str]) -> int:
     """Let Optuna choose the values of the settings that are swept, a run for each trial."""
     from robot_rl.cli.compose import check_words
     from robot_rl.cli.launching import read_launcher_words
-    from robot_rl.experiment.search import Search
-    from robot_rl.experiment.settings import resolve
-    from robot_rl.experiment.signals import UNWIND, ending
+    from robot_rl.cluster.search import Search
+    from robot_rl.runs.settings import resolve
+    from robot_rl.runs.signals import UNWIND, ending
     from robot_rl.settings import tree as trees
 
     words, launcher = read_launcher_words(arguments)
@@ -181,7 +181,7 @@ def _search(cfg: "SearchCfg", arguments: Sequence[str]) -> int:
 
 def _space(override: Any) -> "Space":
     """Return what a swept setting is searched in."""
-    from robot_rl.experiment.search import Space
+    from robot_rl.cluster.search import Space
 
     value, key = override.value(), override.key_or_group
     if override.is_choice_sweep():
@@ -197,9 +197,9 @@ def _say(line: str) -> None:
 
 def job(tree: dict[str, Any]) -> None:
     """Train with the settings of one resolved tree."""
-    from robot_rl.experiment.settings import resolve
+    from robot_rl.runs.settings import resolve
 
     cfg = resolve(tree)
-    from robot_rl.experiment import training
+    from robot_rl.runs import training
 
     training.train(cfg)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from robot_rl.cli.options import option, read_all
 from robot_rl.errors import UserError
-from robot_rl.experiment.outputs import USD, check_output
+from robot_rl.runs.outputs import USD, check_output
 
 
 @dataclass(kw_only=True, slots=True)

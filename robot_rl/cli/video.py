@@ -19,7 +19,7 @@ from typing import Any
 
 from robot_rl.cli.options import MAX_SEED, PolicyOptions, option, read
 from robot_rl.errors import UserError
-from robot_rl.experiment.outputs import FILM, check_output
+from robot_rl.runs.outputs import FILM, check_output
 
 
 @dataclass(kw_only=True, slots=True)

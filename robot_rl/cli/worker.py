@@ -37,10 +37,10 @@ def run(arguments: Sequence[str]) -> int:
     path = Path(options.run)
     if not (path / "run.yaml").is_file():
         raise UserError(f"run={options.run}: has no run.yaml; robot-rl train ... launcher= makes a run")
-    from robot_rl.experiment.launchers import exit_codes
-    from robot_rl.experiment.run_dir import RunDir
-    from robot_rl.experiment.training import train_frozen
+    from robot_rl.cluster.launchers import exit_codes
     from robot_rl.metrics.rows import to_stderr
+    from robot_rl.runs.run_dir import RunDir
+    from robot_rl.runs.training import train_frozen
 
     exit_codes.begin()
     restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")

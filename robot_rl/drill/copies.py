@@ -12,8 +12,8 @@ from typing import Any
 from robot_rl.drill.compare import differing_rows, differing_tensors, read_lines, rows_of
 from robot_rl.drill.process import DrillError, First, Training, name_code
 from robot_rl.errors import UserError
-from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, list_checkpoints, verify_checkpoint
+from robot_rl.runs.run_dir import RunDir
 
 START_S = 180.0
 """Time limit for the start of a process [s]."""

@@ -15,9 +15,9 @@ from robot_rl.drill.copies import SHOWN, Outcome, RunCopies, note_start, recover
 from robot_rl.drill.full_disk import full_disk
 from robot_rl.drill.process import DrillError, name_code
 from robot_rl.errors import ExitCode
-from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import list_checkpoints, load_checkpoint, load_worlds, save_checkpoint
 from robot_rl.learn.checkpoints.worlds import ENV
+from robot_rl.runs.run_dir import RunDir
 
 WANTED_S = 6.0
 """Default duration of a copy's training without the start of its processes [s]."""

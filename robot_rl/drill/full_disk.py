@@ -22,8 +22,8 @@ from robot_rl.drill.compare import rows_of
 from robot_rl.drill.copies import Outcome, RunCopies, recover
 from robot_rl.drill.process import DrillError, name_code
 from robot_rl.errors import ExitCode
-from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
+from robot_rl.runs.run_dir import RunDir
 
 APART = ("unshare", "--user", "--map-root-user", "--mount")
 """Runs a command in its own namespaces, where it may mount; needs no privileges on most systems."""

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from robot_rl.experiment.run_dir import RunDir
 from robot_rl.metrics.rows import read_row
+from robot_rl.runs.run_dir import RunDir
 
 POLL_S = 0.003
 TAIL_BYTES = 1 << 16

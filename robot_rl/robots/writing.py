@@ -179,7 +179,7 @@ def draw(path: Path, robot: Robot, draft: Draft, source: Path) -> str:
     from robot_rl_envs.render import NoGLError, Renderer
     from robot_rl_envs.task import Actions, Sim
 
-    from robot_rl.experiment.outputs import save_image
+    from robot_rl.runs.outputs import save_image
 
     scene = Scene(robot, Sim(), Actions())
     views, missing = [(scene.render_model, scene.default_qpos)], ""

@@ -79,7 +79,7 @@ class NativeSource(TaskSource):
 
         start_warp()
         if worlds.kernels is not None:
-            from robot_rl.gpu.cache import use_cache
+            from robot_rl.performance.cache import use_cache
 
             use_cache(worlds.kernels, worlds.device)
         with as_user_error():
@@ -93,7 +93,7 @@ class NativeSource(TaskSource):
                 world_offset=worlds.first,
             )
         if worlds.kernels is not None:
-            from robot_rl.gpu.cache import check_cache
+            from robot_rl.performance.cache import check_cache
 
             check_cache(worlds.kernels, env)
         return env

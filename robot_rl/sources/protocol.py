@@ -170,7 +170,7 @@ class TaskSource(ABC):
         return set()
 
     def named_code(self, tree: Mapping[str, Any]) -> list[str]:
-        """Return the code that settings, of unchecked types, would import or run; see `robot_rl.experiment.trust`."""
+        """Return the code that settings, of unchecked types, would import or run; see `robot_rl.runs.trust`."""
         return []
 
     def with_motion(self, task: Any) -> Any:
@@ -207,7 +207,7 @@ class TaskSource(ABC):
         Args:
             task: `Resolved.task`.
             worlds: The training's worlds, of which there are at most as many.
-            policy: A `robot_rl.experiment.policies.PolicySource`.
+            policy: A `robot_rl.runs.policies.PolicySource`.
             cfg: The settings.
 
         Returns:

@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from robot_rl.experiment.run_dir import RunDir
+from robot_rl.cluster.manifests import processes
+from robot_rl.cluster.manifests.job import ClusterJob
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
-from robot_rl.manifests import processes
-from robot_rl.manifests.job import ClusterJob
+from robot_rl.runs.run_dir import RunDir
 
 pytestmark = pytest.mark.long
 

@@ -7,7 +7,7 @@ from robot_rl_tasks.registry import get_task
 
 from robot_rl.evaluate import evaluation_task
 from robot_rl.evaluate.controllers import BundleController
-from robot_rl.experiment.policies import find_bundle
+from robot_rl.runs.policies import find_bundle
 
 WORLDS, SETTLE, STEPS = 16, 50, 100
 

@@ -6,7 +6,7 @@ from robot_rl_tasks.registry import get_task
 
 from robot_rl.evaluate import evaluate, evaluation_task
 from robot_rl.evaluate.controllers import BundleController
-from robot_rl.experiment.policies import find_bundle
+from robot_rl.runs.policies import find_bundle
 from tests.covering import chosen
 
 ROBOTS = 80

@@ -11,7 +11,7 @@ import pytest
 from robot_rl_envs.actuation.latency import read_latency
 
 from robot_rl.cli.main import main
-from robot_rl.latency.measure import histogram, split, stage
+from robot_rl.sim2sim.latency.measure import histogram, split, stage
 from robot_rl.sim2sim.link import free_ports
 
 

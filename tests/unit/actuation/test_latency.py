@@ -10,7 +10,7 @@ from robot_rl_envs.actuation.latency import QUANTILES, quantiles, read_latency
 
 from robot_rl.cli.main import main
 from robot_rl.errors import UserError
-from robot_rl.experiment.settings import default_tree, resolve
+from robot_rl.runs.settings import default_tree, resolve
 from robot_rl.settings.tree import override
 
 DT = 0.005

@@ -6,9 +6,9 @@ import pytest
 
 from robot_rl.cli.main import main
 from robot_rl.errors import UserError
-from robot_rl.experiment.policies import find_policy
 from robot_rl.learn.precision.formats import FP32, get_format
 from robot_rl.learn.precision.layer import QuantizedLayer
+from robot_rl.runs.policies import find_policy
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 
 from robot_rl.board.table import RunTable, created
 from robot_rl.errors import UserError
-from robot_rl.experiment.run_index import RunRow
 from robot_rl.metrics.rows import lock
+from robot_rl.runs.run_index import RunRow
 
 
 def states(table):

@@ -5,11 +5,11 @@ import json
 import pytest
 import yaml
 
-from robot_rl.experiment.frozen import launch_all
-from robot_rl.experiment.launchers import REGISTRY, read_launcher
-from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher, launcher_words, read_job, write_job
-from robot_rl.experiment.run_dir import RunDir, config_hash
-from robot_rl.experiment.settings import default_tree, resolve
+from robot_rl.cluster.frozen import launch_all
+from robot_rl.cluster.launchers import REGISTRY, read_launcher
+from robot_rl.cluster.launchers.launcher import FrozenRun, Launcher, launcher_words, read_job, write_job
+from robot_rl.runs.run_dir import RunDir, config_hash
+from robot_rl.runs.settings import default_tree, resolve
 from robot_rl.settings.tree import override
 
 
@@ -176,7 +176,7 @@ def test_where_nothing_can_be_started_no_run_is_left(in_tmp, recorder):
 
 
 def test_a_sweep_freezes_each_of_its_runs(run, in_tmp, monkeypatch):
-    monkeypatch.setattr("robot_rl.experiment.launchers.get_launcher", lambda name: Recorder)
+    monkeypatch.setattr("robot_rl.cluster.launchers.get_launcher", lambda name: Recorder)
     Recorder.seen, Recorder.code = [], 0
     words = ["task=cartpole", "num_envs=4", "seed=1,2", "run_id=s${seed}", "launcher=recorder"]
     code, _, errors = run("train", "-m", *words)
@@ -230,7 +230,7 @@ def test_a_worker_without_a_run_is_one_line(words, line, run, in_tmp):
 def test_resuming_with_a_launcher_notes_what_was_changed(run, in_tmp, recorder, monkeypatch):
     launch_all([settings()], recorder)
     run("worker", "runs/cartpole/mine")
-    monkeypatch.setattr("robot_rl.experiment.launchers.get_launcher", lambda name: Recorder)
+    monkeypatch.setattr("robot_rl.cluster.launchers.get_launcher", lambda name: Recorder)
     Recorder.seen = []
     code, _, errors = run("resume", "mine", "max_iterations=3", "allow_resize=true", "launcher=recorder")
     assert (code, errors) == (0, "")
@@ -255,7 +255,7 @@ def test_another_number_of_worlds_is_refused_before_anything_is_written(
     launch_all([settings()], recorder)
     run("worker", "runs/cartpole/mine")
     before = (in_tmp / "runs/cartpole/mine/run.yaml").read_bytes()
-    monkeypatch.setattr("robot_rl.experiment.launchers.get_launcher", lambda name: Recorder)
+    monkeypatch.setattr("robot_rl.cluster.launchers.get_launcher", lambda name: Recorder)
     code, _, errors = run(*words, "launcher=recorder")
     assert (code, errors.count("\n")) == (2, 1)
     assert line in errors
@@ -266,7 +266,7 @@ def test_what_a_launcher_refuses_late_is_taken_back(run, in_tmp, recorder, monke
     launch_all([settings()], recorder)
     run("worker", "runs/cartpole/mine")
     before = (in_tmp / "runs/cartpole/mine/run.yaml").read_bytes()
-    monkeypatch.setattr("robot_rl.experiment.launchers.get_launcher", lambda name: Recorder)
+    monkeypatch.setattr("robot_rl.cluster.launchers.get_launcher", lambda name: Recorder)
     Recorder.code = 2
     assert run("resume", "mine", "max_iterations=9", "launcher=recorder")[0] == 2
     assert (in_tmp / "runs/cartpole/mine/run.yaml").read_bytes() == before
@@ -276,7 +276,7 @@ def test_a_frozen_run_that_has_not_begun_says_how_it_begins(run, in_tmp, recorde
     launch_all([settings()], recorder)
     code, _, errors = run("resume", "mine")
     assert (code, "robot-rl worker runs/cartpole/mine begins it" in errors) == (2, True)
-    monkeypatch.setattr("robot_rl.experiment.watch.PATIENCE_S", -1.0)
+    monkeypatch.setattr("robot_rl.cluster.watch.PATIENCE_S", -1.0)
     code, output, _ = run("watch", "mine")
     assert (code, "not begun yet; robot-rl worker runs/cartpole/mine begins it" in output) == (0, True)
 
@@ -292,7 +292,7 @@ def test_the_hint_names_the_launcher_of_several_processes():
 
 def test_a_launcher_without_launch_is_one_line(run, in_tmp):
     (in_tmp / "launchless.py").write_text(
-        "from robot_rl.experiment.launchers.launcher import Launcher\nclass Bad(Launcher):\n    name = 'bad'\n"
+        "from robot_rl.cluster.launchers.launcher import Launcher\nclass Bad(Launcher):\n    name = 'bad'\n"
     )
     code, _, errors = run("train", "task=cartpole", "num_envs=4", "launcher=launchless:Bad")
     assert code == 2

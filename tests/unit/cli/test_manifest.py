@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from robot_rl.experiment.run_dir import RunDir
-from robot_rl.manifests import validate
+from robot_rl.cluster.manifests import validate
+from robot_rl.runs.run_dir import RunDir
 
 LAUNCHER = {"name": "slurm", "nodes": 2, "ranks": 2, "gpus": 0, "cpus": 4, "time": "04:00:00", "partition": "gpu"}
 

@@ -6,9 +6,9 @@ import time
 import pytest
 import torch
 
-from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, list_checkpoints, load_checkpoint, load_worlds
 from robot_rl.metrics.rows import lock
+from robot_rl.runs.run_dir import RunDir
 
 
 def untimed(run_dir):

@@ -10,8 +10,8 @@ from robot_rl_envs import render
 
 from robot_rl.cli import eval as eval_command
 from robot_rl.cli.main import main
-from robot_rl.experiment.export import exported
-from robot_rl.experiment.run_dir import RunDir
+from robot_rl.runs.export import exported
+from robot_rl.runs.run_dir import RunDir
 
 
 @pytest.fixture(scope="module")

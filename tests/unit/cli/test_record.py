@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file
 
 from robot_rl.evaluate.rollout import record_motion
-from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.auxiliaries.motions import read_motion
+from robot_rl.runs.run_dir import RunDir
 
 
 @pytest.fixture(scope="module")

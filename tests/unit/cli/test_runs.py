@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from robot_rl.experiment.run_index import index_file, read_runs
 from robot_rl.metrics.rows import lock
+from robot_rl.runs.run_index import index_file, read_runs
 
 
 @pytest.fixture

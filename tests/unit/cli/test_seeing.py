@@ -2,8 +2,8 @@
 
 import pytest
 
-from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
+from robot_rl.runs.run_dir import RunDir
 
 SMALL = ("num_envs=2", "num_steps=4", "max_iterations=1", "actor.hidden=[8]", "critic.hidden=[8]", "num_threads=1")
 BAD = [

@@ -10,10 +10,10 @@ import pytest
 import torch
 import yaml
 
-from robot_rl.experiment import run_dir as run_dir_module
-from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
 from robot_rl.learn.session import Session
+from robot_rl.runs import run_dir as run_dir_module
+from robot_rl.runs.run_dir import RunDir
 
 
 def rows(path):

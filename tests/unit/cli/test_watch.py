@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
-from robot_rl.experiment.run_dir import RunDir
-from robot_rl.experiment.watch import NewRows, follow
+from robot_rl.cluster.watch import NewRows, follow
 from robot_rl.metrics.rows import lock
+from robot_rl.runs.run_dir import RunDir
 from tests.unit.conftest import TINY
 
 
@@ -84,7 +84,7 @@ def test_a_run_that_nobody_trains_is_over_after_a_while_and_one_that_somebody_tr
 
 
 def test_what_is_shown_of_a_run_that_stopped(run, run_dir, monkeypatch):
-    from robot_rl.experiment import watch
+    from robot_rl.cluster import watch
 
     monkeypatch.setattr(watch, "PATIENCE_S", 0.0)
     monkeypatch.setattr(watch, "PATIENCE_ROWS", 0.0)

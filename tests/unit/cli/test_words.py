@@ -9,7 +9,7 @@ import torch
 
 from robot_rl.cli.process import VARIABLES, cache_variables
 from robot_rl.errors import UserError
-from robot_rl.experiment import training
+from robot_rl.runs import training
 from robot_rl.settings.tree import override
 from robot_rl.settings.words import parse_value
 

@@ -11,8 +11,8 @@ import torch
 from robot_rl.drill.copies import SAME, Outcome, RunCopies, check_end, compare, note_start
 from robot_rl.drill.drill import STATE, poison
 from robot_rl.drill.process import DrillError, First, Training, last_row, name_code
-from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import load_worlds, save_checkpoint, verify_checkpoint
+from robot_rl.runs.run_dir import RunDir
 
 TOTAL = 6
 

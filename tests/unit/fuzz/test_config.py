@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from robot_rl.cli.compose import launch
 from robot_rl.errors import UserError
-from robot_rl.experiment import settings
-from robot_rl.experiment.run_dir import RunDir
 from robot_rl.files import read_yaml
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.runs import settings
+from robot_rl.runs.run_dir import RunDir
 from robot_rl.settings import apply_overrides, from_dict, to_dict
 from robot_rl.settings import tree as trees
 from robot_rl.settings import words as grammar

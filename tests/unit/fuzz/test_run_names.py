@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from robot_rl.errors import UserError
-from robot_rl.experiment.run_dir import RUN_ID, RunDir, check_run_id
+from robot_rl.runs.run_dir import RUN_ID, RunDir, check_run_id
 
 INSIDE, OUTSIDE, LINKED = "20260101-100000-1-aaaa", "20260102-100000-1-bbbb", "20260103-100000-1-cccc"
 

@@ -7,7 +7,6 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from robot_rl.bench.learner import EqualPair
 from robot_rl.errors import Interrupted, UserError
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.algorithms.rsl_rl.config import RslRlLearnerCfg
@@ -17,6 +16,7 @@ from robot_rl.learn.policy import make_policy
 from robot_rl.learn.runner import Runner
 from robot_rl.learn.runners import make_runner
 from robot_rl.metrics.writers import read_metrics
+from robot_rl.performance.learner import EqualPair
 from robot_rl.settings import NetworkCfg
 
 

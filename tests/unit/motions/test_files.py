@@ -9,7 +9,7 @@ from robot_rl_envs.motions import Motion, read_motion
 from robot_rl_envs.motions.files import library
 
 from robot_rl.errors import UserError
-from robot_rl.experiment.settings import change, default_tree, resolve
+from robot_rl.runs.settings import change, default_tree, resolve
 
 G1 = get_robot("unitree_g1")
 JOINTS = len(G1.joint_names)

@@ -7,7 +7,7 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.panda_lift_vision import CUBE_TERMS, WRIST
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.experiment.settings import default_tree
+from robot_rl.runs.settings import default_tree
 
 
 def test_the_actor_is_not_told_where_the_cube_is():

@@ -1,1 +1,0 @@
-"""Benchmarks: ours and the rival in turn, several repeats, medians and spreads."""

@@ -1,0 +1,116 @@
+"""Find the file of a flow by name, path or module, make its graph, copy it, and check what the user gave."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from robot_rl.cluster.flow.dag import Flow, FlowCfg
+from robot_rl.errors import UserError, suggest
+from robot_rl.plugins import first_line
+
+FLOWS = ("three_computers",)
+"""The flows that come with the project: modules of this package."""
+
+
+def list_flows() -> list[tuple[str, str]]:
+    """Return the flows that come with the project, and what each does."""
+    return [(name, first_line(flow_file(name))) for name in FLOWS]
+
+
+def flow_file(name: str) -> Path:
+    """Return the file of a flow that comes with the project."""
+    return Path(__file__).parent / f"{name}.py"
+
+
+def find_maker(source: str) -> Callable[[FlowCfg], Any]:
+    """Return the function that makes a flow.
+
+    Args:
+        source: A flow that comes with the project, a file.py with `make_flow`, or <module>:<function>.
+
+    Raises:
+        UserError: There is none, or it cannot be imported.
+    """
+    if source in FLOWS:
+        return importlib.import_module(f"robot_rl.cluster.flow.{source}").make_flow
+    module, colon, name = source.rpartition(":")
+    if colon:
+        return _function(_import(source, module), name, source)
+    if source.endswith(".py"):
+        return _function(_load(source, Path(source)), "make_flow", source)
+    raise UserError(f"flow {source}: is none; {suggest(source, FLOWS)}, or give a file.py or <module>:<function>")
+
+
+def _import(source: str, module: str) -> ModuleType:
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UserError(f"flow {source}: {error}; name a module that can be imported") from None
+
+
+def _load(source: str, path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UserError(f"flow {source}: there is no such file; robot-rl flow three_computers copy={source} makes one")
+    spec = importlib.util.spec_from_file_location(f"flow_of_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise UserError(f"flow {source}: is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (SyntaxError, ImportError) as error:
+        raise UserError(f"flow {source}: {error}; correct the file") from None
+    return module
+
+
+def _function(module: ModuleType, name: str, source: str) -> Callable[[FlowCfg], Any]:
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise UserError(f"flow {source}: has no function {name}; it makes the Flow of a FlowCfg")
+    return found
+
+
+def named_code(source: str) -> list[str]:
+    """Return the code that a flow would run: a file's absolute path, or a module; empty for the project's own."""
+    if source in FLOWS:
+        return []
+    return [str(Path(source).resolve()) if source.endswith(".py") else source]
+
+
+def make(source: str, cfg: FlowCfg) -> Flow:
+    """Return the graph of a flow; raise UserError where its file makes none."""
+    flow = find_maker(source)(cfg)
+    if not isinstance(flow, Flow):
+        raise UserError(f"flow {source}: its function returns {type(flow).__name__}, must be a Flow")
+    return flow
+
+
+def new_id() -> str:
+    """Return a new id, which begins with a letter: it is the training's run id, too."""
+    return f"flow-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+
+
+def copy_flow(source: str, to: str) -> Path:
+    """Copy the file of a flow that comes with the project; raise UserError where something is there already."""
+    from robot_rl.files import write_atomic
+
+    if source not in FLOWS:
+        raise UserError(f"flow {source}: only a flow that comes with the project is copied; {suggest(source, FLOWS)}")
+    path = Path(to)
+    if path.suffix != ".py":
+        raise UserError(f"copy={to}: must end in .py")
+    if path.exists() or path.is_symlink():
+        raise UserError(f"copy={to}: is there already; name a new file")
+    if not path.parent.is_dir():
+        raise UserError(f"copy={to}: there is no folder {path.parent}")
+    write_atomic(path, flow_file(source).read_text())
+    return path

@@ -1,0 +1,404 @@
+"""A Ray cluster, or jobs of one: lost processes and machines are replaced, notices heeded."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from robot_rl.cluster.launchers import exit_codes
+from robot_rl.cluster.launchers.launcher import MOST_RANKS, FrozenRun, Launcher, write_job
+from robot_rl.cluster.ray_runs import jobs
+from robot_rl.cluster.ray_runs.cluster import (
+    SEGMENTS_BYTES,
+    STORE_BYTES,
+    Node,
+    connect,
+    count,
+    disconnect,
+    list_nodes,
+    room,
+)
+from robot_rl.cluster.ray_runs.evaluator import EPISODES, MAX_EPISODES, EvaluatorCfg
+from robot_rl.cluster.ray_runs.group import GroupCfg, train_run
+from robot_rl.cluster.ray_runs.rank import STOP
+from robot_rl.cluster.ray_runs.simulators import SimulatorsCfg
+from robot_rl.errors import ExitCode, UserError
+from robot_rl.metrics.rows import to_stderr
+from robot_rl.settings.schema import setting
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+POLL_S = 0.2
+SERVICES = ("reference", "teacher")
+"""Frozen policies that a run may have evaluated by a process of their own."""
+LEARNER = "learner"
+PLACES = (LEARNER, "apart")
+"""Where a service is: with the learner, or a process of its own."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Ray(Launcher):
+    """Groups of Ray Train's workers.
+
+    Attributes:
+        gpus: GPUs of each machine, or a part of one for one process: simulators may have the rest.
+        min_nodes: Machines at least; with fewer than `nodes` the run goes on with those that are left; 0: all.
+        address: host:port of the cluster; auto: the one on this machine, else one that lasts as long as the command;
+            http://host:port of a dashboard: submit a job and return.
+        max_failures: How often processes of a run may be lost.
+        sims: Simulators apart from the learner (`roles.sim.count=`); 0: it simulates its worlds itself.
+        sim_cpus: Cores of each simulator (`roles.sim.cpus=`); 0: one that is not reserved.
+        sim_gpus: GPUs of each simulator (`roles.sim.gpus=`), parts of one, too.
+        sim_least: How many simulators have to be there before a training begins (`roles.sim.least=`); 0: all.
+        sim_engines: What the simulators simulate with, in turn (`roles.sim.engines=`); none: all with `engine=`.
+        at_once: Most runs of a sweep that are trained at the same time; 0: as many as there is room for.
+        eval_every: Iterations between two evaluations while it trains (`roles.eval.every=`); 0: none.
+        eval_episodes: Episodes of each (`roles.eval.episodes=`).
+        eval_cpus: Cores of what evaluates (`roles.eval.cpus=`); 0: one that is not reserved.
+        reference: "learner" evaluates the reference policy, or a process "apart" (`roles.reference=`).
+        reference_cpus: Cores of that process (`roles.reference.cpus=`); 0: one that is not reserved.
+        reference_gpus: GPUs of it, parts of one, too.
+        teacher: The same of the teacher (`roles.teacher=`).
+        teacher_cpus: The same.
+        teacher_gpus: The same.
+        prior: "learner" has the motion prior (`roles.prior=`); it cannot be apart.
+    """
+
+    gpus: float = setting(0, least=0, most=MOST_RANKS)  # pyright: ignore[reportIncompatibleVariableOverride]
+    min_nodes: int = 0
+    address: str = "auto"
+    max_failures: int = setting(3, least=0, most=1000)
+    sims: int = setting(0, least=0, most=100_000, called="roles.sim.count")
+    sim_cpus: int = setting(0, least=0, most=4096, called="roles.sim.cpus")
+    sim_gpus: float = setting(0.0, least=0, most=1024, called="roles.sim.gpus")
+    sim_least: int = field(default=0, metadata={"called": "roles.sim.least"})
+    sim_engines: list[str] = field(default_factory=list, metadata={"called": "roles.sim.engines"})
+    at_once: int = setting(0, least=0, most=100_000)
+    eval_every: int = setting(0, least=0, most=100_000_000, called="roles.eval.every")
+    eval_episodes: int = setting(EPISODES, least=1, most=MAX_EPISODES, called="roles.eval.episodes")
+    eval_cpus: int = setting(0, least=0, most=4096, called="roles.eval.cpus")
+    reference: str = field(default=LEARNER, metadata={"called": "roles.reference"})
+    reference_cpus: int = setting(0, least=0, most=4096, called="roles.reference.cpus")
+    reference_gpus: float = setting(0.0, least=0, most=1024, called="roles.reference.gpus")
+    teacher: str = field(default=LEARNER, metadata={"called": "roles.teacher"})
+    teacher_cpus: int = setting(0, least=0, most=4096, called="roles.teacher.cpus")
+    teacher_gpus: float = setting(0.0, least=0, most=1024, called="roles.teacher.gpus")
+    prior: str = field(default=LEARNER, metadata={"called": "roles.prior"})
+
+    name: ClassVar[str] = "ray"
+    unused: ClassVar[tuple[str, ...]] = ("time", "partition")
+    is_elsewhere: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Raise UserError where a setting is out of range."""
+        Launcher.__post_init__(self)
+        if self.gpus > 1 and self.gpus % 1:
+            raise UserError(f"launcher.gpus={self.gpus}: must be a whole number, or a part of one GPU")
+        if self.gpus == int(self.gpus):
+            self.gpus = int(self.gpus)
+        if not 0 <= self.min_nodes <= self.nodes:
+            raise UserError(
+                f"launcher.min_nodes={self.min_nodes}: must be at least 1 and at most launcher.nodes={self.nodes}"
+            )
+        self._check_simulators()
+        self._check_services()
+        for name, value, default in (("episodes", self.eval_episodes, EPISODES), ("cpus", self.eval_cpus, 0)):
+            if value != default and not self.eval_every:
+                raise UserError(f"roles.eval.{name}={value}: nothing is evaluated; give roles.eval.every=<iterations>")
+        if not self.address:
+            raise UserError("launcher.address=: must be auto, host:port, or http://host:port of a dashboard")
+
+    def _check_simulators(self) -> None:
+        """Raise UserError where the settings of simulators do not fit each other."""
+        if self.sim_least and not 1 <= self.sim_least <= self.sims:
+            raise UserError(
+                f"roles.sim.least={self.sim_least}: must be at least 1 and at most roles.sim.count={self.sims}"
+            )
+        if self.sims % self.size:
+            raise UserError(
+                f"roles.sim.count={self.sims}: must be a multiple of the {self.size} processes that learn "
+                "(launcher.nodes= times launcher.ranks=)"
+            )
+        if self.sims and self.is_elastic:
+            raise UserError(
+                f"launcher.min_nodes={self.min_nodes}: of launcher.nodes={self.nodes} none may be missing with "
+                "roles.sim.count=; leave it out, for roles.sim.least= lets simulators be missing"
+            )
+        engines = len(self.sim_engines)
+        if engines and (not self.sims or self.sims % engines):
+            raise UserError(
+                f"roles.sim.engines={_listed(self.sim_engines)}: has {engines} engines, which the simulators take in "
+                f"turn; roles.sim.count={self.sims} must be a multiple of them"
+            )
+
+    def _check_services(self) -> None:
+        """Raise UserError where a service is placed where it cannot be."""
+        for name in (*SERVICES, "prior"):
+            place = getattr(self, name)
+            if place not in PLACES:
+                raise UserError(f"roles.{name}={place}: must be {' or '.join(PLACES)}")
+        if self.prior != LEARNER:
+            raise UserError(
+                f"roles.prior={self.prior}: its discriminator learns from each rollout, with the policy; leave it at "
+                "the learner"
+            )
+        for name in SERVICES:
+            for kind in ("cpus", "gpus"):
+                value = getattr(self, f"{name}_{kind}")
+                if value and getattr(self, name) == LEARNER:
+                    raise UserError(f"roles.{name}.{kind}={value:g}: is for roles.{name}=apart; add it")
+
+    def _services(self) -> dict[str, dict[str, float]]:
+        """Return what the processes of the services that are apart need, by Ray's names."""
+        found = {}
+        for name in SERVICES:
+            if getattr(self, name) != LEARNER:
+                gpus, cpus = (float(getattr(self, f"{name}_{kind}")) for kind in ("gpus", "cpus"))
+                found[name] = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})
+        return found
+
+    @property
+    def is_elastic(self) -> bool:
+        """Return whether a run may go on with fewer machines than it has."""
+        return 0 < self.min_nodes < self.nodes
+
+    @property
+    def simulators(self) -> int:
+        """Return the simulators of a run."""
+        return self.sims
+
+    @property
+    def engines(self) -> Sequence[str]:
+        """Return the engines that simulators have in the place of the run's own."""
+        return self.sim_engines
+
+    def check_settings(self, tree: Mapping[str, Any]) -> None:
+        """Raise UserError where a run has no policy of a service that is apart, or one that acts."""
+        from robot_rl.learn.auxiliaries.frozen import ACTS
+
+        for name in self._services():
+            if name not in tree:
+                raise UserError(f"roles.{name}=apart: learner={tree.get('learner')} has none; leave it out")
+            settings = tree[name] or {}
+            if not (settings.get("run") or settings.get("policy")):
+                raise UserError(f"roles.{name}=apart: the run has none; give {name}.run=<run>, or leave this out")
+            if settings.get("mix") or settings.get("takeover"):
+                raise UserError(f"roles.{name}=apart: {ACTS}")
+
+    def check(self) -> None:
+        """Connect to the cluster; raise UserError where there is none, or it has too few GPUs or cores."""
+        if "RANK" in os.environ:
+            raise UserError("launcher=ray: this is one of several processes already; leave launcher= out")
+        if jobs.is_job_address(self.address):
+            jobs.client(self.address)
+            return
+        found = connect(self.address, SEGMENTS_BYTES if self.sims else STORE_BYTES)
+        try:
+            nodes = list_nodes()
+            self._check_room(nodes)
+        except BaseException:
+            disconnect()
+            raise
+        where = "a Ray of this command on this machine" if found == "local" else f"the Ray cluster at {found}"
+        to_stderr(f"{self.size} process{'es' * (self.size > 1)} on {where}, {_machines(nodes)}")
+
+    def launch(self, runs: Sequence[FrozenRun], folder: Path) -> int:
+        """Train the runs and return the exit code; or submit jobs, and return when they are submitted."""
+        if jobs.is_job_address(self.address):
+            return self._submit(runs)
+        cfg = self._group(folder)
+        connect(self.address)
+        try:
+            with _stopping(runs) as stop:
+                codes = _train_all(runs, cfg, stop, self.at_once or len(runs))
+        finally:
+            disconnect()
+        if stop.signal == signal.SIGINT and ExitCode.REQUEUE in codes:
+            codes.append(int(ExitCode.INTERRUPTED))
+        return exit_codes.combine(codes)
+
+    def _group(self, folder: Path) -> GroupCfg:
+        return GroupCfg(
+            nodes=self.nodes,
+            min_nodes=self.min_nodes or self.nodes,
+            ranks=self.ranks_a_node,
+            cpus=self.cpus or 1,
+            gpus=self.gpus / self.ranks_a_node,
+            max_failures=self.max_failures,
+            sims=SimulatorsCfg(
+                count=self.sims,
+                cpus=self.sim_cpus,
+                gpus=self.sim_gpus,
+                least=self.sim_least,
+                engines=tuple(self.sim_engines),
+            ),
+            evaluator=EvaluatorCfg(every=self.eval_every, episodes=self.eval_episodes, cpus=self.eval_cpus),
+            services=self._services(),
+            folder=folder / f"ray-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}",
+        )
+
+    def _check_room(self, nodes: list[Node]) -> None:
+        """Raise UserError where the cluster, with nothing else on it, has no room for the least group."""
+        cfg = self._group(Path())
+        least = cfg.min_nodes * cfg.ranks
+        if room(nodes, cfg.need, total=True) >= least:
+            self._check_roles(nodes, cfg)
+            return
+        for key, name in (("gpus", "GPU"), ("cpus", "CPU")):
+            if name in cfg.need and sum(count(node.total, {name: cfg.need[name]}) for node in nodes) < least:
+                has = sum(node.total.get(name, 0.0) for node in nodes)
+                value = self.gpus if key == "gpus" else cfg.cpus
+                processes = "a process" if least == 1 else f"each of {least} processes"
+                raise UserError(
+                    f"launcher.{key}={value:g}: {processes} needs {cfg.need[name]:g} {name}, the cluster has {has:g}; "
+                    "give fewer, or launcher.nodes="
+                )
+        raise UserError(f"launcher.nodes={self.nodes}: the cluster has no room for {least} processes; give fewer")
+
+    def _check_roles(self, nodes: list[Node], cfg: GroupCfg) -> None:
+        """Raise UserError where all roles together need more than the cluster has."""
+        size = cfg.min_nodes * cfg.ranks
+        extra = {"eval.cpus": ("CPU", float(self.eval_cpus))}
+        for name, need in cfg.services.items():
+            extra |= {f"{name}.{'cpus' if key == 'CPU' else 'gpus'}": (key, size * n) for key, n in need.items()}
+        for name, (key, amount) in extra.items():
+            need = cfg.need.get(key, 0.0) * size + amount
+            has = sum(node.total.get(key, 0.0) for node in nodes)
+            if amount and need > has:
+                raise UserError(
+                    f"roles.{name}={amount / (1 if name == 'eval.cpus' else size):g}: with it the run needs {need:g} "
+                    f"{key}, the cluster has {has:g}; give fewer"
+                )
+        learners = "the learner" if self.size == 1 else f"{self.size} learners"
+        learners += ", services and evaluation" if extra and cfg.services else ""
+        for key, (need, has) in roles_room(nodes, cfg).items():
+            if self.sims and need > has:
+                sims, name = cfg.sims.fewest, "least" if self.sim_least else "count"
+                raise UserError(
+                    f"roles.sim.{name}={sims}: {learners} and {sims} simulators need {need:g} {key}, the cluster has "
+                    f"{has:g}; give fewer"
+                )
+
+    def _submit(self, runs: Sequence[FrozenRun]) -> int:
+        used = {
+            key: value for key, value in self.settings().items() if key not in ("name", "address", "at_once", "prior")
+        }
+        used["sim_engines"] = _listed(self.sim_engines)
+        for run in runs:
+            job = jobs.submit(self.address, run, used)
+            write_job(run.run_dir, self.name, f"{self.address.partition('//')[2].strip('/')}:{job}")
+            sys.stdout.write(f"job {job}: {run.run_dir.path}\n")
+        sys.stdout.write(f"follow it: robot-rl watch {runs[0].run_dir.words}\n")
+        return 0
+
+    @classmethod
+    def is_alive(cls, job: str) -> bool:
+        """Return whether a job waits or runs, as far as its dashboard answers."""
+        address, _, name = job.rpartition(":")
+        return jobs.is_alive(f"http://{address}", name)
+
+    @classmethod
+    def cancel(cls, job: str) -> None:
+        """End a job, whose processes save and exit."""
+        address, _, name = job.rpartition(":")
+        jobs.stop(f"http://{address}", name)
+
+
+class Stop:
+    """What the user's signals ask for.
+
+    Attributes:
+        signal: The first signal; 0 before.
+    """
+
+    def __init__(self) -> None:
+        self.signal = 0
+
+    def is_requested(self) -> bool:
+        """Return whether a signal came."""
+        return self.signal != 0
+
+
+@contextlib.contextmanager
+def _stopping(runs: Sequence[FrozenRun]) -> Iterator[Stop]:
+    """Let a first signal ask the runs' processes to save and end, by a file in each directory; a second one kills."""
+    stop, files = Stop(), [run.run_dir.path / STOP for run in runs]
+
+    def handle(number: int, _: object) -> None:
+        if stop.signal:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        stop.signal = number
+        for file in files:
+            with contextlib.suppress(OSError):
+                file.touch()
+
+    for file in files:
+        file.unlink(missing_ok=True)
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, handle) for number in SIGNALS} if is_main else {}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        for file in files:
+            file.unlink(missing_ok=True)
+
+
+def _train_all(runs: Sequence[FrozenRun], cfg: GroupCfg, stop: Stop, most: int) -> list[int]:
+    """Train runs, as many at once as there is room for and at most so many, and return their exit codes."""
+    if len(runs) > 1 and cfg.size == 1 and not cfg.sims.count and not cfg.evaluator.every and not cfg.services:
+        from robot_rl.cluster.ray_runs.sweep import train_each
+
+        return train_each(runs, cfg, stop.is_requested, most)
+    at_once = min(most, runs_at_once(list_nodes(), cfg))
+    # In threads: the main one has to take signals.
+    with ThreadPoolExecutor(max_workers=min(at_once, len(runs))) as pool:
+        futures = [pool.submit(train_run, run, cfg, stop.is_requested) for run in runs]
+        while not all(future.done() for future in futures):
+            time.sleep(POLL_S)
+        return [future.result() for future in futures]
+
+
+def roles_room(nodes: list[Node], cfg: GroupCfg, *, whole: bool = False) -> dict[str, tuple[float, float]]:
+    """Return by resource how much the roles of a run need, and how much a cluster has if nothing else ran on it.
+
+    Args:
+        nodes: The cluster's machines.
+        cfg: The run's processes.
+        whole: With all simulators, not only as many as a training needs to begin.
+    """
+    sims = cfg.sims.count if whole else cfg.sims.fewest
+    own = {"CPU": float(cfg.evaluator.cpus) if cfg.evaluator.every else 0.0}
+    found = {}
+    for key in ("CPU", "GPU"):
+        services = sum(need.get(key, 0.0) for need in cfg.services.values())
+        need = cfg.size * (cfg.need.get(key, 0.0) + services) + sims * cfg.sims.need.get(key, 0.0) + own.get(key, 0.0)
+        found[key] = (need, sum(node.total.get(key, 0.0) for node in nodes))
+    return found
+
+
+def runs_at_once(nodes: list[Node], cfg: GroupCfg) -> int:
+    """Return for how many runs at once a cluster has room, with all that belongs to them; at least 1."""
+    if not cfg.sims.count and not cfg.services and not cfg.evaluator.cpus:
+        return max(1, room(nodes, cfg.need, total=True) // cfg.size)
+    found = [int(has // need) for need, has in roles_room(nodes, cfg, whole=True).values() if need]
+    return max(1, min(found))
+
+
+def _listed(words: Sequence[str]) -> str:
+    return f"[{','.join(words)}]"
+
+
+def _machines(nodes: list[Node]) -> str:
+    cores, gpus = (sum(node.total.get(name, 0.0) for node in nodes) for name in ("CPU", "GPU"))
+    return f"{len(nodes)} machine{'s' * (len(nodes) > 1)} with {cores:g} cores and {gpus:g} GPUs"

@@ -1,0 +1,88 @@
+"""Probes as tasks on each node of a Ray cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from robot_rl.cluster.preflight.facts import NodeFacts
+from robot_rl.cluster.preflight.finding import Cluster
+from robot_rl.cluster.preflight.probe import ANSWER_S, probe, without_slurm
+from robot_rl.cluster.ray_runs.cluster import answers, find_running
+
+
+def ask_ray(cluster: Cluster, token: str) -> bool:
+    """Ask as many nodes as a run would have, those with its GPUs and cores first; return False without a cluster."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ModuleNotFoundError:
+        cluster.error = "ray is not installed here (pip install 'robot-rl[ray]')"
+        return True
+    if ray.is_initialized():  # The launcher's own check may have connected.
+        _ask(ray, cluster, token)
+        return True
+    address = getattr(cluster.launcher, "address", "auto")
+    if "://" in address:
+        cluster.error = f"launcher.address={address}: preflight needs host:port of the cluster itself"
+        return True
+    found = find_running() if address == "auto" else address
+    if not found:
+        return False
+    if not answers(found):
+        cluster.error = f"launcher.address={address}: nothing answers at {found}"
+        return True
+    try:
+        ray.init(address=found, log_to_driver=False, logging_level=logging.ERROR)
+        _ask(ray, cluster, token)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        cluster.error = " ".join(str(error).split())[:200]
+    finally:
+        ray.shutdown()
+    return True
+
+
+def _ask(ray: Any, cluster: Cluster, token: str) -> None:
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    gpus = cluster.launcher.gpus
+    alive = [node for node in ray.nodes() if node["Alive"]]
+    cores = max(1, cluster.launcher.cpus * cluster.launcher.ranks_a_node)
+    alive.sort(key=lambda node: _has(node["Resources"], {"GPU": gpus, "CPU": cores}), reverse=True)
+    facts, now = ray.remote(num_cpus=0, max_retries=0)(_facts), ray.remote(num_cpus=0, max_retries=0)(_now)
+    asked = []
+    for node in alive[: cluster.wanted]:
+        place = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)}
+        options = {**place, "num_gpus": gpus} if gpus else place
+        name = f"{node['NodeManagerAddress']} ({node['NodeID'][:8]})"
+        asked.append((place, facts.options(**options).remote(str(cluster.root), token, name)))
+    for place, answer in asked:
+        try:
+            node = NodeFacts(**ray.get(answer, timeout=ANSWER_S))
+            sent = time.time()
+            seconds = ray.get(now.options(**place).remote(), timeout=ANSWER_S)
+        except ray.exceptions.RayError as error:
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            cluster.error = lines[-1].strip()[:200] if lines else type(error).__name__
+            continue
+        cluster.nodes.append(node)
+        cluster.offsets_s[node.name] = (seconds - time.time(), seconds - sent)
+
+
+def _has(resources: Mapping[str, float], wanted: Mapping[str, float]) -> bool:
+    """Return whether a node has so much: a head may have no cores to give."""
+    return all(resources.get(name, 0) >= amount for name, amount in wanted.items())
+
+
+def _now() -> float:
+    return time.time()
+
+
+def _facts(root: str, token: str, name: str) -> dict[str, Any]:
+    """Return the facts of the node on which this task runs."""
+    return dataclasses.asdict(probe(Path(root), token, without_slurm(), name))

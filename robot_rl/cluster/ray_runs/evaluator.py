@@ -1,0 +1,151 @@
+"""What evaluates a run's policy while it is trained: an actor of Ray with worlds of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from robot_rl.cluster.ray_runs.simulators import SHARED_CPU, to_arrays, to_tensors
+from robot_rl.runs.evaluations import Evaluator, EvaluatorLostError, Request
+
+EPISODES, MAX_EPISODES = 100, 65_536
+"""Episodes of an evaluation by default, and at most."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluatorCfg:
+    """The evaluations of a run.
+
+    Attributes:
+        every: Iterations between two; 0: there are none.
+        episodes: Episodes of each.
+        cpus: Cores; 0: one that is not reserved.
+    """
+
+    every: int = 0
+    episodes: int = EPISODES
+    cpus: int = 0
+
+
+@dataclass(kw_only=True, slots=True)
+class LivePolicy:
+    """A policy of weights that were sent, as `robot_rl.runs.policies.PolicySource` has a run's.
+
+    Attributes:
+        cfg: The run's settings.
+        run_dir: The run.
+        policy: The torch policy.
+    """
+
+    cfg: Any
+    run_dir: Any
+    policy: Any
+    bundle: None = None
+    is_run: bool = True
+
+    @property
+    def name(self) -> str:
+        """Return the run's id."""
+        return self.run_dir.run_id
+
+    def load(self, env: Any) -> Any:
+        """Return the policy for an environment."""
+        return self.policy
+
+    def torch_policy(self, device: str | None = None) -> Any:
+        """Return the torch policy."""
+        return self.policy
+
+
+class EvaluatorProcess:
+    """Evaluates policies in a process of its own; its methods are called by the learner through Ray."""
+
+    def __init__(self, run: str, episodes: int, cpus: int, *, trust: bool) -> None:
+        """Read the settings of a run."""
+        import torch
+
+        from robot_rl.runs.run_dir import RunDir
+        from robot_rl.runs.settings import load
+
+        torch.set_num_threads(cpus)
+        self._run_dir = RunDir(Path(run))
+        self._cfg = dataclasses.replace(
+            load(self._run_dir, {"device": "cpu", "engine": "auto"}, trust=trust), num_threads=cpus
+        )
+        self._episodes = episodes
+
+    def evaluate(self, weights: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> dict[str, float]:
+        """Return the mean of each metric over the episodes, as `robot-rl eval` finds it for the torch policy."""
+        from robot_rl.evaluate import EVALUATION_SEED
+        from robot_rl.learn.policy import build_policy
+        from robot_rl.sources.protocol import EvaluationCfg
+
+        cfg = self._cfg
+        state = {name: tensor.clone() for name, tensor in to_tensors(weights).items()}
+        policy = build_policy(cfg.learner, dict(meta), state, self._run_dir.path, cfg.device)
+        how = EvaluationCfg(episodes=self._episodes, seed=EVALUATION_SEED, form="torch")
+        live = LivePolicy(cfg=cfg, run_dir=self._run_dir, policy=policy)
+        found = cfg.source.evaluate(cfg.task, cfg.worlds(), live, how)
+        return {name: value["mean"] for name, value in found["torch"].items() if value is not None}
+
+
+class RayEvaluator(Evaluator):
+    """An evaluator that is an actor. It ends with the learner that started it."""
+
+    def __init__(self, cfg: EvaluatorCfg, run: str, *, trust: bool) -> None:
+        """Start it, wherever there is room; nothing is waited for.
+
+        Args:
+            cfg: How many episodes, and what it needs.
+            run: The run's directory, which its machine sees, too.
+            trust: Whether the code that the settings name may be imported.
+        """
+        self._cfg, self._run, self._trust = cfg, run, trust
+        self._ref: Any = None
+        self._actor = self._start()
+
+    def _start(self) -> Any:
+        import ray
+
+        cpus = max(1, self._cfg.cpus)
+        actor = ray.remote(EvaluatorProcess).options(
+            num_cpus=self._cfg.cpus or SHARED_CPU,
+            runtime_env={"env_vars": {"OMP_NUM_THREADS": str(cpus)}},
+            scheduling_strategy="SPREAD",
+        )
+        return actor.remote(self._run, self._cfg.episodes, cpus, trust=self._trust)
+
+    def begin(self, request: Request) -> None:
+        """Begin an evaluation."""
+        self._ref = self._actor.evaluate.remote(to_arrays(request.weights), dict(request.meta))
+
+    def poll(self) -> dict[str, float] | None:
+        """Return the means of the metrics; None while it runs."""
+        import ray
+        from ray import exceptions
+
+        if not ray.wait([self._ref], timeout=0.0)[0]:
+            return None
+        try:
+            return ray.get(self._ref)
+        except exceptions.RayTaskError as error:
+            raise error.as_instanceof_cause() from None
+        except exceptions.RayError as error:
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            has_reason = getattr(error, "actor_init_failed", False) and lines
+            raise EvaluatorLostError(lines[-1] if has_reason else type(error).__name__) from None
+
+    def replace(self) -> None:
+        """Start another one."""
+        self._actor = self._start()
+
+    def close(self) -> None:
+        """End the process."""
+        import ray
+
+        ray.kill(self._actor)

@@ -1,0 +1,162 @@
+"""Trained policies: a run's, those that come with the project, and bundles in a folder."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robot_rl.errors import UserError, suggest
+from robot_rl.evaluate.bundle_folders import policies_in
+from robot_rl.runs.export import exported
+from robot_rl.runs.run_dir import RunDir
+from robot_rl.runs.settings import TrainCfg, change, default_tree, load, resolve, resolve_device
+from robot_rl.runs.trust import named_code, require_trust
+
+
+@dataclass(kw_only=True, slots=True)
+class PolicySource:
+    """A policy, and the task it is for.
+
+    Attributes:
+        cfg: The settings it was trained with, or the task's defaults for a bundle.
+        run_dir: The run; None for a bundle.
+        bundle: The bundle's directory; None for a run.
+        trust: Whether the user trusts the code that its task names.
+    """
+
+    cfg: TrainCfg
+    run_dir: RunDir | None
+    bundle: Path | None
+    trust: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the run's id or the bundle's directory."""
+        return self.run_dir.run_id if self.run_dir is not None else str(self.bundle)
+
+    @property
+    def is_run(self) -> bool:
+        """Return whether it is a run's, so that there is a torch policy."""
+        return self.run_dir is not None
+
+    @property
+    def run_id(self) -> str:
+        """Return the id of the run that it comes from, for a bundle from its contract."""
+        if self.run_dir is not None:
+            return self.run_dir.run_id
+        assert self.bundle is not None
+        return _training_of(self.bundle).run_id or str(self.bundle)
+
+    def load(self, env: Any) -> Any:
+        """Return the policy for an environment: of a run a function of observations, of a bundle a `BundlePolicy`.
+
+        Raises:
+            UserError: The checkpoint is missing or damaged.
+            ContractError: The bundle is damaged.
+        """
+        if self.run_dir is not None:
+            return self.torch_policy(env.device)
+        from robot_rl_deploy.policy import BundlePolicy
+
+        assert self.bundle is not None
+        names = [joint.name for joint in self.cfg.task.robot.joints]
+        return BundlePolicy(one_bundle(self.bundle), env.num_envs, joint_names=names)
+
+    def torch_policy(self, device: str | None = None) -> Any:
+        """Return the torch policy on a device, by default that of the settings; None for a bundle."""
+        if self.run_dir is None:
+            return None
+        from robot_rl.learn.policy import make_policy
+
+        return make_policy(self.run_dir.path, device=device or self.cfg.device, code=named_code(self.cfg.tree))
+
+    def find_bundle(self) -> Path:
+        """Return the bundle's directory; of a run its newest checkpoint's, exported now where it is missing."""
+        if self.bundle is not None:
+            return self.bundle
+        assert self.run_dir is not None
+        return exported(self.run_dir, trust=self.trust)
+
+
+def one_bundle(bundle: Path) -> Path:
+    """Return the directory of a bundle.
+
+    Raises:
+        UserError: It has a bundle for each policy of a team.
+    """
+    if names := policies_in(bundle):
+        raise UserError(
+            f"policy={bundle}: has a bundle for each policy of the team; name one: policy={bundle / names[0]}"
+        )
+    return bundle
+
+
+def list_policies() -> dict[str, Path]:
+    """Return the directories of the committed bundles by the names of their tasks."""
+    from robot_rl_tasks import registry
+
+    folder = Path(registry.__file__).parent
+    return {path.parent.parent.name: path.parent for path in sorted(folder.glob("*/policy/contract.json"))}
+
+
+def find_bundle(name: str) -> Path:
+    """Return the directory of a bundle by the name of a committed one or by its path."""
+    known = list_policies()
+    if name in known:
+        return known[name]
+    if Path(name).is_dir():
+        return Path(name)
+    raise UserError(f"policy={name}: no such bundle, and no directory of that name; {suggest(name, known)}")
+
+
+def find_policy(
+    run: str, policy: str, root: str, changes: Mapping[str, Any] | None = None, *, trust: bool = False
+) -> PolicySource:
+    """Return the policy that a user names, with changes of its task's settings applied.
+
+    Args:
+        run: A run, as `RunDir.find` takes it; the newest where both are empty.
+        policy: The name or directory of a bundle, instead of a run.
+        root: The directory of all runs.
+        changes: By dotted name. Without them a run of a GPU that is missing here runs on what there is.
+        trust: Whether the user trusts the code that its task names.
+
+    Raises:
+        UserError: There is no such run or bundle, both are named, or a change does not fit.
+        ContractError: The bundle is damaged.
+    """
+    if not policy:
+        run_dir = RunDir.find(run or "latest", root)
+        own = {**_here(run_dir), **(changes or {})}
+        return PolicySource(cfg=load(run_dir, own, trust=trust), run_dir=run_dir, bundle=None, trust=trust)
+    if run:
+        raise UserError(f"run={run} and policy={policy}: name one of the two")
+    name = find_task_name(run, policy, root)
+    require_trust({"task": name}, None, f"policy {policy}", trust=trust)
+    cfg = resolve(change(default_tree(name), changes or {}))
+    return PolicySource(cfg=cfg, run_dir=None, bundle=find_bundle(policy), trust=trust)
+
+
+def _here(run_dir: RunDir) -> dict[str, str]:
+    """Return the settings by which this machine runs what was trained on a GPU that it has not."""
+    device = str(run_dir.read_config()["config"].get("device", "auto"))
+    try:
+        resolve_device(device)
+    except UserError:
+        return {"device": "auto", "engine": "auto"} if device.startswith("cuda") else {}
+    return {}
+
+
+def find_task_name(run: str, policy: str, root: str) -> str:
+    """Return the name of the task that a policy is for, installed here or not; see `find_policy`."""
+    if not policy:
+        return str(RunDir.find(run or "latest", root).read_config()["config"].get("task"))
+    return str(_training_of(find_bundle(policy)).task)
+
+
+def _training_of(bundle: Path) -> Any:
+    """Return what a bundle, or the first one of a team's policies, says about its training."""
+    from robot_rl_deploy.bundle import read_bundle
+
+    names = policies_in(bundle)
+    return read_bundle(bundle / names[0] if names else bundle).contract.training

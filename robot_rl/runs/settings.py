@@ -1,0 +1,326 @@
+"""The settings of a training run, as one tree of plain values, and the typed objects built from it.
+
+The tree has the front keys (task, seed, num_envs, ...), the learner's settings (max_iterations, ppo.*, actor.*) and
+those of the task (rewards.*, sim.*) on one level, so that everything is overridden by one short name. run.yaml contains
+it. The task's part belongs to its source (`robot_rl.sources.protocol`).
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.errors import UserError, suggest
+from robot_rl.runs.agreement import check_settings
+from robot_rl.runs.run_dir import RunDir, check_run_id
+from robot_rl.runs.trust import require_trust
+from robot_rl.learn.algorithms import get_learner, owners_of, preset_learner, read_learner
+from robot_rl.metrics.writers import WANDB_MODES
+from robot_rl.settings import LearnerCfg, to_dict
+from robot_rl.settings import tree as trees
+from robot_rl.settings.words import LEFT_OUT, MAX_ENVS, MAX_SEED
+from robot_rl.sources.protocol import TaskSource, Worlds, require_keys
+from robot_rl.sources.registry import source_of
+
+if TYPE_CHECKING:
+    from robot_rl.learn.ranks import Ranks
+
+FRONT = ("task", "seed", "num_envs", "device", "engine", "learner", "init_from", "root", "num_threads")
+OPTIONAL = {"run_id": None, "learner_threads": 0, "kernels": ""}
+"""Further front keys, which runs of earlier versions do not have, and their values there."""
+MAX_THREADS = 4096
+
+
+@dataclass(kw_only=True, slots=True)
+class TrainCfg:
+    """A training run, resolved.
+
+    Attributes:
+        source: The source of the task.
+        task: The task with the overrides applied, of the source's own type.
+        num_envs: Number of worlds, of all processes together.
+        device: "cpu" or "cuda:<index>"; of several processes on a machine each has a GPU of its own.
+        engine: The simulator of the task, such as "mujoco" or "mujoco_warp".
+        num_threads: Threads of the CPU engine; 0 takes all cores.
+        learner_threads: Threads of the learner on a CPU; 0 takes OMP_NUM_THREADS, or half of the cores.
+        kernels: The folder of compiled kernels that a GPU takes (`robot_rl.performance.cache`); None: Warp's own cache.
+        init_from: The run with the initial weights; None for new ones.
+        run_id: The run's id, given by hand: an existing run of that id is continued. None generates one.
+        root: The directory of all runs.
+        wandb: "off", "offline" or "online".
+        tree: All of this as plain nested values.
+    """
+
+    source: TaskSource
+    task: Any
+    learner: LearnerCfg
+    seed: int
+    num_envs: int
+    device: str
+    engine: str
+    num_threads: int
+    learner_threads: int
+    kernels: Path | None
+    init_from: RunDir | None
+    run_id: str | None
+    root: Path
+    wandb: str
+    tree: dict[str, Any]
+
+    @property
+    def reference(self) -> str:
+        """Return the name by which the task is found: its own, or `module:name`."""
+        return str(self.tree["task"])
+
+    def worlds(self, num_envs: int | None = None, seed: int | None = None, ranks: "Ranks | None" = None) -> Worlds:
+        """Return the worlds of the environment.
+
+        Args:
+            num_envs: Another number of worlds than training's.
+            seed: Another seed than training's.
+            ranks: The processes that the worlds are divided among; None: all are this one's.
+        """
+        count, first, threads = num_envs or self.num_envs, 0, self.num_threads
+        if ranks is not None and ranks.size > 1:
+            count = ranks.share(count, "num_envs")
+            first, threads = ranks.rank * count, threads or _own_cores()
+        return Worlds(
+            num_envs=count,
+            seed=self.seed if seed is None else seed,
+            device=self.device,
+            engine=self.engine,
+            num_threads=threads,
+            first=first,
+            kernels=self.kernels,
+        )
+
+    def make_env(self, num_envs: int | None = None, seed: int | None = None, ranks: "Ranks | None" = None) -> Any:
+        """Build the environment of `worlds`; raise UserError where task, robot, engine or learner do not fit."""
+        env = self.source.make_env(self.task, self.worlds(num_envs, seed, ranks))
+        try:
+            self.source.check_learner(env, self.task, self.learner)
+        except UserError:
+            env.close()
+            raise
+        return env
+
+
+def default_tree(name: str, device: str = "auto", learner: str = "", gpus: int | None = None) -> dict[str, Any]:
+    """Return the tree of a task before anything is overridden.
+
+    Args:
+        name: The task's name.
+        device: As the user gives it; on a CPU the task's preset for CPUs applies.
+        learner: The learner, the task's own where empty; its settings join the task's.
+        gpus: GPUs of the machine that trains, where that is another one.
+    """
+    return _tree(name, device, resolve_device(device, gpus), learner)
+
+
+def _tree(name: str, device: str, resolved: str, learner: str) -> dict[str, Any]:
+    """Return the tree of a task with a device as the user gives it, and the presets of a resolved one."""
+    found = source_of(name).defaults(name, resolved)
+    learner = learner or found.learner
+    own, parts = to_dict(preset_learner(learner, found.presets)), dict(found.settings)
+    front = {
+        "task": name,
+        "seed": 1,
+        "num_envs": found.num_envs,
+        "max_iterations": own.pop("max_iterations"),
+        "device": device,
+        "engine": "auto",
+        "learner": own.pop("name"),
+        "init_from": None,
+        "root": "runs",
+        "num_threads": 0,
+        **OPTIONAL,
+    }
+    metrics = {"wandb": "off", **parts.pop("metrics", {})}
+    twice = (set(front) & set(parts)) | (set(front) & set(own)) | (set(parts) & set(own))
+    if twice:
+        names = ", ".join(sorted(twice))
+        raise UserError(f"learner={learner}: has settings that every run or task has ({names}); rename them there")
+    return {**front, "metrics": metrics, **own, **parts}
+
+
+def change(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a tree with settings changed, and left out where the task can be without them.
+
+    Args:
+        tree: From `default_tree`.
+        changes: By dotted name, from `robot_rl.settings.words.read_changes`.
+
+    Raises:
+        UserError: There is no such setting (the nearest is offered), or it cannot be left out.
+    """
+    source, task = source_of(tree.get("task")), str(tree.get("task"))
+    for key in changes:
+        refuse_other_learners(tree, key)
+    optional = source.optional_keys(task) if LEFT_OUT in changes.values() else ()
+    return trees.override(source.admit(tree, list(changes)), changes, optional)
+
+
+def refuse_other_learners(tree: Mapping[str, Any], key: str) -> None:
+    """Raise UserError for a setting that the tree lacks because it is another learner's."""
+    if key.partition(".")[0] not in tree and (owners := owners_of(key)):
+        names = " or ".join(owners)
+        raise UserError(f"{key}: is for learner={names}, this is learner={tree['learner']}; leave one of them out")
+
+
+def resolve(tree: Mapping[str, Any], gpus: int | None = None) -> TrainCfg:
+    """Return the typed objects of a tree, checked; `gpus` are those of the machine that trains, if it is another."""
+    require_keys(tree, (*FRONT, *OPTIONAL, "metrics"))
+    if not isinstance(tree["metrics"], Mapping):
+        raise UserError(f"metrics={tree['metrics']!r}: is a group; set metrics.wandb")
+    source, device = source_of(tree["task"]), resolve_device(tree["device"], gpus)
+    found = source.resolve(tree, device)
+    wandb = tree["metrics"].get("wandb", "off")
+    wandb = "off" if wandb is False else str(wandb)  # YAML and Hydra read a bare off as the flag false.
+    if wandb not in WANDB_MODES:
+        raise UserError(f"metrics.wandb={wandb}: must be one of {', '.join(WANDB_MODES)}")
+    known = (*FRONT, *OPTIONAL, *found.keys, "metrics")
+    learner = {key: value for key, value in tree.items() if key not in known}
+    root = _root(tree["root"])
+    return TrainCfg(
+        source=source,
+        task=found.task,
+        learner=read_learner({"name": str(tree["learner"]), **learner}),
+        seed=_whole("seed", tree["seed"], 0, MAX_SEED),
+        num_envs=_whole("num_envs", tree["num_envs"], 1, MAX_ENVS),
+        device=device,
+        engine=found.engine,
+        num_threads=_whole("num_threads", tree["num_threads"], 0, MAX_THREADS),
+        learner_threads=_whole("learner_threads", tree["learner_threads"], 0, MAX_THREADS),
+        kernels=_kernels(tree["kernels"], source),
+        init_from=RunDir.find(str(tree["init_from"]), root, key="init_from") if tree["init_from"] is not None else None,
+        run_id=None if tree["run_id"] is None else check_run_id(tree["run_id"]),
+        root=root,
+        wandb=wandb,
+        tree={**tree, **found.recorded, "device": device, "engine": found.engine},
+    )
+
+
+def resolve_for_gpu(changes: Mapping[str, Any], why: str, **front: Any) -> TrainCfg:
+    """Return a run of our own tasks with the presets and the engine of GPUs, but on the CPU, to look at what they do.
+
+    Args:
+        changes: Changed settings, by dotted name, the task among them.
+        why: What looks at it, for errors.
+        front: Front keys that the run has in any case.
+
+    Raises:
+        UserError: The task is of another source, or a setting is given that has no effect here.
+    """
+    rest = dict(changes)
+    task = str(rest.pop("task"))
+    if (source := source_of(task)).name != "robot-rl":
+        raise UserError(f"task={task}: {why} is for robot-rl's own tasks, this one is of {source.name}")
+    fixed = {"device": "cpu", "engine": "mujoco_warp", **front}
+    for key in rest.keys() & fixed.keys():
+        raise UserError(f"{key}={rest[key]}: has no effect on {why}; leave it out")
+    tree = _tree(task, "cpu", "cuda:0", str(rest.get("learner", "")))
+    return resolve(change(tree, {**rest, **fixed}))
+
+
+def load(run_dir: RunDir, changes: Mapping[str, Any] | None = None, *, trust: bool = False) -> TrainCfg:
+    """Return the settings of an existing run, from its run.yaml.
+
+    Args:
+        run_dir: The run.
+        changes: Changed settings, by dotted name.
+        trust: Import the code that the run's settings name, although it was not made here.
+
+    Raises:
+        UserError: run.yaml is missing, damaged or not that of the run's checkpoints, a value does not fit, or the
+            run's settings name code of a run that was not made here.
+    """
+    record = run_dir.read_config()
+    tree = record["config"]
+    check_settings(run_dir, record)
+    require_trust(tree, record.get("seal"), f"run {run_dir.run_id}", trust=trust)
+    missing = [key for key in (*FRONT, "metrics") if key not in tree]
+    if missing:
+        raise UserError(f"{run_dir.config_file}: damaged, 'config' lacks {', '.join(missing)}")
+    root = str(run_dir.path.parent.parent)
+    learner = to_dict(get_learner(str(tree["learner"]))())
+    since = {**OPTIONAL, **{key: value for key, value in learner.items() if key != "name"}}
+    here = {"root": root, "init_from": None, "kernels": ""}
+    return resolve(change({**since, **tree, **here}, changes or {}))
+
+
+def resolve_device(device: Any, gpus: int | None = None) -> str:
+    """Return the device of "auto", "cpu", "cuda" or "cuda:<index>"; raise UserError otherwise.
+
+    Args:
+        device: As the user gives it.
+        gpus: GPUs of the machine that trains; None: those of this one.
+    """
+    name = str(device)
+    count = _count_gpus() if gpus is None else gpus
+    if name == "auto":
+        return _own_gpu(name, 0, count) if count else "cpu"
+    if name == "cpu":
+        return name
+    kind, colon, index = name.partition(":")
+    if kind != "cuda" or (colon and not (index.isascii() and index.isdecimal())):
+        near = suggest(name, ("auto", "cpu", "cuda"))
+        raise UserError(f"device={name}: must be auto, cpu, cuda or cuda:<index>; {near}")
+    if int(index or 0) >= count:
+        found = f"{count} GPU{'s' * (count != 1)} found" if count else "torch finds no GPU here"
+        if gpus is not None:
+            found = f"launcher.gpus={gpus}"
+        raise UserError(f"device={name}: {found}; use device=cpu, or auto")
+    return _own_gpu(name, int(index or 0), count)
+
+
+GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/nvgpu", "/dev/nvhost-gpu")
+"""Without any of these files Linux has no GPU that PyTorch drives: NVIDIA's, AMD's, those of WSL and of a Jetson."""
+
+
+def _count_gpus() -> int:
+    if sys.platform == "linux" and "torch" not in sys.modules and not any(map(os.path.exists, GPU_DEVICES)):
+        return 0  # A second of import is spared whoever mistypes a setting.
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def _own_gpu(name: str, index: int, count: int) -> str:
+    """Return the GPU of that index; where torchrun started several processes here, the one of this process."""
+    from robot_rl.learn.ranks import find_local_rank
+
+    local, processes = find_local_rank()
+    if processes == 1:
+        return f"cuda:{index}"
+    if processes > count:
+        raise UserError(f"device={name}: {processes} processes on this machine, {count} GPUs; start as many as GPUs")
+    return f"cuda:{local}"
+
+
+def _own_cores() -> int:
+    """Return the cores of this process where torchrun started several on this machine."""
+    from robot_rl.learn.ranks import find_local_rank
+
+    return max(1, (os.cpu_count() or 1) // find_local_rank()[1])
+
+
+def _root(value: Any) -> Path:
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or not str(value).strip():
+        raise UserError(f"root={value}: must name the directory of all runs, such as root=runs")
+    return Path(str(value))
+
+
+def _kernels(value: Any, source: TaskSource) -> Path | None:
+    if value in ("", None):
+        return None
+    if source.name != "robot-rl":
+        raise UserError(f"kernels={value}: is for robot-rl's own tasks; leave it out")
+    return Path(str(value))
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise UserError(f"{name}={value}: must be a whole number of at least {least} and at most {most}")
+    return value

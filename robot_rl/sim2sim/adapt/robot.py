@@ -1,0 +1,231 @@
+"""The robot of an adaptation, a process of its own: it runs in real time, and waits for nobody.
+
+The robot's binary commands the plant at 500 Hz and takes newer bundles between two control steps. For each control step
+a line of JSON goes to standard output, with what no robot's log has: the reward, and what the critic sees, as a
+laboratory would measure it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from robot_rl.errors import PeerError, UserError
+from robot_rl.learn.dims import make_dims
+from robot_rl.processes import tied
+from robot_rl.sim2sim.adapt.plants import PlantCfg, make_plant
+from robot_rl.sim2sim.binary import DAY_S, end_process
+from robot_rl.sim2sim.commands import ActionReader
+from robot_rl.sim2sim.session import Session, SessionCfg
+
+if TYPE_CHECKING:
+    from robot_rl_envs.task import Task
+
+    from robot_rl.settings import LearnerCfg
+
+PIPE_BYTES = 1 << 20
+"""Of the pipe to the learner: eight seconds of rows, so that a robot does not wait for a learner that is busy."""
+KEPT_NOTES = 1000
+"""So many notes of commands are kept: hours of them would fill the memory."""
+
+
+@dataclass(kw_only=True, slots=True)
+class RobotCfg:
+    """What a robot is built from; plain values, for another process.
+
+    Attributes:
+        run: Directory of the run that has the settings of task and learner.
+        plant: Fields of a `PlantCfg`.
+        bundle: The bundle to begin with.
+        folder: Directory for the binary's report and the plant's model.
+        seconds: Time under the policy [s].
+        follow: Folder in which newer bundles are announced; empty: none.
+        log: File of the binary's log; empty: none.
+        explore: Standard deviation of the exploration, of the raw action; 0: none.
+        settings: Further settings of the binary.
+    """
+
+    run: str
+    plant: dict[str, Any] = field(default_factory=dict)
+    bundle: str
+    folder: str
+    seconds: float
+    seed: int = 0
+    follow: str = ""
+    log: str = ""
+    explore: float = 0.0
+    settings: dict[str, float] = field(default_factory=dict)
+
+
+class Observed(Session):
+    """A session that reports each control step."""
+
+    def __init__(self, task: Task, bundle: Path, cfg: SessionCfg, folder: Path, *, learner: LearnerCfg) -> None:
+        """Build the world and start the binary; see `Session`. The critic that sees it is the learner's."""
+        super().__init__(task, bundle, cfg, folder)
+        from robot_rl_deploy.bundle import read_bundle
+
+        self._layout = make_dims(self.plant.env, learner).critic_layout
+
+        self._reader = ActionReader(read_bundle(bundle).contract, self.plant.joint_names)
+        self._ticks = self.plant.env.cfg.sim.decimation
+        self._first, self._before = 0, (self._error_sum.copy(), self._error_steps)
+        self._phase_before, self._critic = "", self._seen(self.plant.env.get_observations())
+        self.plant.on_period = self._act
+        self.on_step = self._report
+
+    def _steer(self) -> None:
+        """Send the operator's message, and begin the control step where the policy begins its own."""
+        super()._steer()
+        self._align()
+        self._first = int(self.link.low.sequence) + 1
+        self._before, self._phase_before = (self._error_sum.copy(), self._error_steps), self.link.phase
+
+    def _align(self) -> None:
+        """Run ticks until the policy is due at the next state."""
+        answered = [note.state_sequence for note in reversed(self.link.notes[-100:]) if note.from_policy]
+        past = (int(self.link.low.sequence) + 1 - answered[0]) % self._ticks if answered else 0
+        if past:
+            self.plant.advance(self._ticks - past)
+        del self.link.notes[:-KEPT_NOTES]
+
+    def _act(self) -> None:
+        """Let the environment know what the joints were commanded to do, for the rewards."""
+        command, state = self.plant.command, self.plant.env.state
+        if command is None:
+            return
+        operator = state.command[0].cpu().numpy() if self._info is not None else None
+        state.action[0] = torch.from_numpy(self._reader.read(command.q, command.dq, command.tau, operator))
+
+    def _seen(self, obs: Any) -> list[float]:
+        """Return what the critic sees (C,)."""
+        return self._layout.gather(obs, torch.empty(1, self._layout.size))[0].tolist()
+
+    def _report(self) -> None:
+        obs, reward, done, extras = self.stepped
+        ended, critic = bool(done[0]), self._critic
+        self._critic = self._seen(obs)
+        sums, steps = self._before
+        errors = {}
+        if self._error_steps > steps:
+            linear, yaw = (self._error_sum - sums).tolist()
+            errors = {"lin_vel_error": linear, "yaw_vel_error": yaw}
+        row = {
+            "sequence": self._first,
+            "phase": self.phase if self.phase == self._phase_before else "",
+            "critic": critic,
+            "after": self._seen(extras["final_obs"]) if ended else self._critic,
+            "reward": float(reward[0]),
+            "ended": ended,
+            "timed_out": bool(extras["time_outs"][0]),
+            "valid": bool(extras["valid"][0]) if "valid" in extras else True,
+            "errors": errors,
+        }
+        _write(row)
+
+
+def make_session(cfg: RobotCfg) -> Observed:
+    """Build the session of a robot; see `Session` for what it raises."""
+    from robot_rl.runs.run_dir import RunDir
+    from robot_rl.runs.settings import load
+
+    train = load(RunDir(Path(cfg.run)), trust=True)
+    task = dataclasses.replace(train.task, episode_length_s=DAY_S)
+    task, _ = make_plant(task, PlantCfg(**cfg.plant), Path(cfg.folder))
+    settings = dict(cfg.settings)
+    if cfg.explore:
+        settings |= {"explore_std": cfg.explore, "explore_seed": float(cfg.seed)}
+    session = SessionCfg(
+        seconds=cfg.seconds,
+        seed=cfg.seed,
+        settings=settings,
+        log=cfg.log,
+        arguments=("--follow", cfg.follow) if cfg.follow else (),
+    )
+    return Observed(task, Path(cfg.bundle), session, Path(cfg.folder), learner=train.learner)
+
+
+class RobotProcess:
+    """A robot that runs; read `rows` until they end, then `report`."""
+
+    def __init__(self, cfg: RobotCfg) -> None:
+        """Start the process."""
+        words = [sys.executable, "-m", "robot_rl.sim2sim.adapt.robot", json.dumps(asdict(cfg))]
+        # In a session of its own: Ctrl-C is the learner's, which ends the robot in order.
+        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
+        self._process = subprocess.Popen(tied(words), start_new_session=True, pipesize=PIPE_BYTES, **how)
+        self.report: dict[str, Any] = {}
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the row of each control step, as they come.
+
+        Raises:
+            UserError: It could not be built, or the binary ended.
+        """
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if not line.startswith("{"):  # Of a library.
+                continue
+            row = json.loads(line)
+            if "problem" in row:
+                raise UserError(row["problem"])
+            if "report" in row:
+                self.report = row["report"]
+                return
+            yield row
+        raise UserError(f"the robot's process ended with {self._process.wait()}; its last line is above")
+
+    def request_stop(self) -> None:
+        """Let the robot damp and end; the report follows the rows."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def close(self) -> None:
+        """End the process."""
+        end_process(self._process)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the process: its settings as JSON."""
+    cfg, stop = RobotCfg(**json.loads(words[0])), []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.append(True))
+    torch.set_num_threads(1)
+    try:
+        with contextlib.closing(make_session(cfg)) as session:
+            gc.collect()
+            gc.freeze()  # A collection that looks at everything takes longer than a state may be late.
+            session.run(lambda: bool(stop))
+            _write({"report": session.report()})
+            gc.unfreeze()
+    except (UserError, PeerError, ValueError) as error:
+        _write({"problem": " ".join(str(error).split())})
+        return 1
+    return 0
+
+
+def _write(row: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(row, default=_plain) + "\n")
+    sys.stdout.flush()
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,69 @@
+"""The bar and the lines of a training."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from robot_rl.runs.progress import Progress, facts
+
+ROW = {
+    "iteration": 3,
+    "perf/steps_per_s": 20123.4,
+    "episode/return": 12.345,
+    "episode/length_s": 19.96,
+    "tracking/lin_vel_error": 0.231,
+}
+
+
+METRICS = {"lin_vel_error": {"unit": "m/s"}, "yaw_vel_error": {"unit": "rad/s"}}
+
+
+def test_the_figures_worth_watching():
+    shown = "20,123 steps/s  return 12.35  length 20.0 s"
+    assert facts(ROW) == shown
+    assert facts(ROW, METRICS) == f"{shown}  lin vel error 0.23 m/s"
+    assert facts(ROW | {"tracking/upright": 0.5}, {"upright": {"unit": "1"}}) == f"{shown}  upright 0.50"
+    assert facts({"iteration": 1, "perf/steps_per_s": 7.0}) == "7 steps/s"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_lines_in_a_log_and_a_bar_in_a_terminal(monkeypatch, terminal):
+    screen = io.StringIO()
+    progress = Progress(12, metrics=METRICS)
+    progress._console = Console(file=screen, force_terminal=terminal, width=150)
+    with progress:
+        for iteration in range(3, 13):
+            progress({**ROW, "iteration": iteration})
+    text = screen.getvalue()
+    assert "lin vel error 0.23 m/s" in text
+    if terminal:
+        assert "12/12" in text
+    else:
+        assert [line.split()[1] for line in text.splitlines()] == ["3/12", "12/12"]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_the_last_line_shows_where_the_time_went(terminal):
+    screen = io.StringIO()
+    progress = Progress(2)
+    progress._console = Console(file=screen, force_terminal=terminal, width=150)
+    with progress:
+        for iteration, learn in ((1, 0.1), (2, 0.5)):
+            times = {"perf/simulate_s": 1.0, "perf/infer_s": 0.2, "perf/learn_s": learn, "perf/other_s": 0.1}
+            progress({**ROW, **times, "iteration": iteration})
+    summary = "time: simulate 62%, infer 12%, learn 19%, other 6%; limited by simulate; a perfect overlap"
+    assert summary in screen.getvalue().splitlines()[-1]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_notice_of_the_environment_is_a_line_of_its_own(monkeypatch, terminal):
+    """A quarantined world is named once, with the counts of the iteration; brackets are no markup."""
+    screen, lines = io.StringIO(), [["world 3: [b] is nan; robot-rl inspect x.npz"], []]
+    progress = Progress(5, lambda: lines.pop(0))
+    progress._console = Console(file=screen, force_terminal=terminal, width=150)
+    with progress:
+        for iteration in (4, 5):
+            progress({**ROW, "iteration": iteration, "quarantined": 2.0, "quarantined/state": 2.0})
+    text = screen.getvalue()
+    assert text.count("iteration 4 (2 state): world 3: [b] is nan; robot-rl inspect x.npz") == 1
