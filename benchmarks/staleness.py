@@ -35,7 +35,7 @@ from robot_rl.errors import UserError
 from robot_rl.evaluate import evaluate_run
 from robot_rl.files import write_atomic
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
-from robot_rl.learn.overlap import Ahead, OverlappedRunner
+from robot_rl.learn.overlap import OverlappedRunner, PrefetchedRollout
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.runner import Runner
 from robot_rl.learn.simulators.weights import pack, unpack
@@ -55,7 +55,7 @@ COLORS = ("#1f77b4", "#aec7e8", "#ff7f0e", "#ffbb78", "#2ca02c", "#98df8a", "#d6
 KNOWN = {"kinds": "0,1,1:none,4,4:none,16,16:none", "seeds": "1,2,3", "iterations": "240", "jobs": "1", "out": ""}
 
 
-class LaggedAhead(Ahead):
+class LaggedAhead(PrefetchedRollout):
     """A policy that acts so many versions behind."""
 
     def __init__(self, collector: Any, actor: Any, lag: int) -> None:

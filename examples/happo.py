@@ -119,7 +119,7 @@ class HAPPO(PPO):
             factor = factor * ratio
         total[0] = self._fit_critic(batch)
         self.update_normalizers(rollout, batch.returns)
-        self.measure_grids(rollout)
+        self.calibrate_quantizers(rollout)
         statistics = dict(zip(self.statistics, total.unbind(), strict=True))
         statistics["policy/learning_rate"] = self.optimizer.learning_rate
         statistics["policy/factor"] = factor.mean()

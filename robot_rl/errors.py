@@ -59,7 +59,7 @@ def as_user_error() -> Iterator[None]:
         raise UserError(error) from error
 
 
-class GiveUpError(UserError):
+class NotRetryableError(UserError):
     """An error that would repeat however often the command is tried, such as a run without an intact checkpoint.
 
     The command line prints the line and exits with status 86.

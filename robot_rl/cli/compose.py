@@ -17,7 +17,7 @@ from robot_rl.errors import UserError, suggest
 from robot_rl.runs.run_dir import check_run_id
 from robot_rl.runs.settings import default_tree, refuse_other_learners, resolve
 from robot_rl.settings import tree as trees
-from robot_rl.settings.words import LEFT_OUT, leaf_names, parse_word, refuse_addition, refuse_twice
+from robot_rl.settings.words import REMOVED, leaf_names, parse_word, refuse_addition, refuse_twice
 from robot_rl.sources.registry import list_sources, source_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any], gpus:
             raise UserError(f"'{override.input_line}': an interval is for sweeper=optuna; write key=a,b,c")
     for changes in _jobs(overrides):
         name = str(changes.pop("task"))
-        optional = source_of(name).optional_keys(name) if LEFT_OUT in changes.values() else ()
+        optional = source_of(name).optional_keys(name) if REMOVED in changes.values() else ()
         try:
             cfg = _compose(nodes[name], changes, optional)
             if "--cfg" in flags:
@@ -82,7 +82,7 @@ def check_words(
             refuse_other_learners(tree, override.key_or_group)
             trees.require_key(tree, override.key_or_group)
             if override.is_delete():
-                trees.refuse_left_out(override.key_or_group, optional)
+                trees.require_removable(override.key_or_group, optional)
         _check_values(tree, mine, gpus)
     return flags, overrides, nodes
 
@@ -97,7 +97,7 @@ def _values(override: Any) -> list[Any]:
     from hydra.errors import HydraException
 
     if override.is_delete():
-        return [LEFT_OUT]
+        return [REMOVED]
     if not override.is_sweep_override():
         return [override.value()]
     if override.is_interval_sweep():  # Only a search goes through it.

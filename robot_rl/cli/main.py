@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from robot_rl.cli.process import LenientStreams, cache_variables, open_missing
-from robot_rl.errors import ExitCode, GiveUpError, Interrupted, PeerError, UserError, suggest
+from robot_rl.errors import ExitCode, Interrupted, NotRetryableError, PeerError, UserError, suggest
 from robot_rl.runs.signals import TRAININGS, ending
 
 GL_BACKENDS = (
@@ -157,7 +157,7 @@ def guarded(command: Callable[[], int]) -> int:
     except Exception as error:
         if _disk_full(error):
             return _say(f"the disk is full: {error}", ExitCode.DISK_FULL)
-        if isinstance(error, GiveUpError | FloatingPointError):
+        if isinstance(error, NotRetryableError | FloatingPointError):
             return _say(str(error), ExitCode.GIVE_UP)
         if isinstance(error, _user_errors()):
             return _say(str(error), ExitCode.USER)

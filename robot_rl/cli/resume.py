@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.runs.inputs import resolve_inputs
     from robot_rl.runs.run_lock import is_trained
     from robot_rl.runs.settings import load
-    from robot_rl.runs.training import go_on
+    from robot_rl.runs.training import resume
 
     if launcher is not None and not launcher.is_this_process:
         return _launch(run_dir, changes, options, launcher)
@@ -60,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError(f"run={run_dir.run_id}: has no checkpoint to go on from; {right}")
     cfg = resolve_inputs(load(run_dir, changes, trust=options.trust))
     ranks = make_ranks(cfg.device)
-    go_on(run_dir, cfg, ranks, allow_resize=options.allow_resize, fresh_worlds=options.fresh_worlds)
+    resume(run_dir, cfg, ranks, allow_resize=options.allow_resize, fresh_worlds=options.fresh_worlds)
     return 0
 
 

@@ -21,7 +21,7 @@ from robot_rl.runs.inputs import resolve_inputs
 from robot_rl.runs.run_dir import RunDir, config_hash, task_folder
 from robot_rl.runs.run_lock import RunLock, is_trained
 from robot_rl.runs.settings import TrainCfg, load, resolve
-from robot_rl.runs.training import find_begun, free_changes, show_done
+from robot_rl.runs.training import find_existing_run, free_changes, show_done
 from robot_rl.runs.trust import named_code
 
 LAUNCHER = "launcher"
@@ -61,7 +61,7 @@ def freeze(cfg: TrainCfg, launcher: Launcher, undo: contextlib.ExitStack) -> Fro
     """
     cfg = resolve_inputs(cfg)
     options = _options(cfg)
-    if begun := find_begun(cfg):
+    if begun := find_existing_run(cfg):
         run_dir = RunDir(Path(begun))
         refuse_locked(run_dir.metrics_file)
         kept = load(run_dir, free_changes(run_dir, cfg), trust=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from robot_rl.errors import GiveUpError
+from robot_rl.errors import NotRetryableError
 
 PATIENCE = 5
 """Iterations in a row with too many quarantined samples that end a training."""
@@ -28,7 +28,7 @@ class QuarantineLimit:
     def check(self, row: Mapping[str, float], samples: int) -> None:
         """Count the row "quarantined" (and "quarantined/<reason>") of an iteration of so many samples.
 
-        Raises GiveUpError if it is one too many; the message names the most frequent reason and the setting.
+        Raises NotRetryableError if it is one too many; the message names the most frequent reason and the setting.
         """
         self._seen += 1
         bad = row.get("quarantined", 0.0)
@@ -41,12 +41,12 @@ class QuarantineLimit:
             {key.partition("/")[2]: int(n) for key, n in row.items() if key.startswith("quarantined/")}
         )
         if self._streak == PATIENCE:
-            raise GiveUpError(self._line(int(row["iteration"])))
+            raise NotRetryableError(self._line(int(row["iteration"])))
 
     def finish(self, iteration: int) -> None:
-        """Raise GiveUpError if each iteration of a finished training had too many quarantined samples."""
+        """Raise NotRetryableError if each iteration of a finished training had too many quarantined samples."""
         if self._streak and self._streak == self._seen:
-            raise GiveUpError(self._line(iteration))
+            raise NotRetryableError(self._line(iteration))
 
     def _line(self, last: int) -> str:
         when = f"iteration {last}" if self._streak == 1 else f"iterations {last - self._streak + 1} to {last}"
@@ -60,11 +60,11 @@ class QuarantineLimit:
 
 
 def check_finite(tensors: Mapping[str, Tensor]) -> None:
-    """Raise GiveUpError, with the tensor's name, if a checkpoint's tensors in the CPU's memory are not all finite."""
+    """Raise NotRetryableError, with the tensor's name, if a checkpoint's tensors on the CPU are not all finite."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             count = int(tensor.numel() - tensor.isfinite().sum())
-            raise GiveUpError(
+            raise NotRetryableError(
                 f"no checkpoint is written: '{name}' holds {count} of {tensor.numel()} numbers that are not finite; "
                 "look for a setting that makes observations, rewards or steps too large"
             )

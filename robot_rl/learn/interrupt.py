@@ -22,7 +22,7 @@ ECHO_S, ECHO_IN_A_JOB_S = 0.1, 2.0
 process and to its group, a scheduler to every process of a job, of which torchrun and srun send it once more."""
 
 
-class GivenUp(BaseException):
+class IterationCancelled(BaseException):
     """The current iteration did not end in time after a signal; the state it left is incomplete."""
 
 
@@ -31,12 +31,12 @@ class StopRequest:
 
     A third ends the process. SIGHUP never counts as the second: a vanishing terminal, or systemd, sends it after or
     before another. If it is ignored, as under nohup, it stays ignored. Outside the main thread, where Python allows no
-    signal handlers, nothing is handled. `patience_s` after the first signal [s] `GivenUp` is raised, if it may be; 0:
-    never.
+    signal handlers, nothing is handled. `patience_s` after the first signal [s] `IterationCancelled` is raised, if it
+    may be; 0: never.
 
     Attributes:
         signal: the signal that requested the end; 0 before.
-        may_give_up: whether `GivenUp` may be raised now.
+        may_give_up: whether `IterationCancelled` may be raised now.
     """
 
     def __init__(self, processes: int = 1, patience_s: float = 0.0) -> None:
@@ -86,4 +86,4 @@ class StopRequest:
     def _give_up(self, number: int, frame: FrameType | None) -> None:
         if self.may_give_up:
             self.may_give_up = False
-            raise GivenUp
+            raise IterationCancelled

@@ -39,11 +39,11 @@ MEASURED, MEASURED_EVERY = (1, 2), 64
 """Iterations of a process, and each of so many, in which simulation and learning are timed apart."""
 
 
-class GivenUpError(RuntimeError):
+class RolloutCancelled(RuntimeError):
     """The rollout is no longer needed."""
 
 
-class Flight(Protocol):
+class PendingWork(Protocol):
     """Work that was submitted."""
 
     def result(self) -> float:
@@ -58,7 +58,7 @@ class Flight(Protocol):
 class Executor(Protocol):
     """Runs work that reports its seconds while its caller goes on; `concurrent.futures` has others."""
 
-    def submit(self, work: Callable[[], float], /) -> Flight:
+    def submit(self, work: Callable[[], float], /) -> PendingWork:
         """Begin work."""
         ...
 
@@ -70,14 +70,14 @@ class Executor(Protocol):
 class StreamExecutor:
     """Launches work on a CUDA stream of its own, at once; the device runs it while the caller goes on.
 
-    The work sees what the caller's stream was given before. Its caller sees what it did after `Flight.result`.
+    The work sees what the caller's stream was given before. Its caller sees what it did after `PendingWork.result`.
     """
 
     def __init__(self, device: torch.device, is_ready: Callable[[], bool]) -> None:
         """Take a device; while `is_ready` returns False, work runs on the caller's stream."""
         self._stream, self._is_ready = torch.cuda.Stream(device, priority=FIRST), is_ready
 
-    def submit(self, work: Callable[[], float], /) -> Flight:
+    def submit(self, work: Callable[[], float], /) -> PendingWork:
         """Launch work; what it raises while it is launched is raised here."""
         current = torch.cuda.current_stream(self._stream.device)
         stream = self._stream if self._is_ready() else current
@@ -109,7 +109,7 @@ class _Launched:
         self.end.synchronize()
 
 
-class Ahead:
+class PrefetchedRollout:
     """A rollout that is simulated while its caller goes on, by a policy of its own.
 
     Attributes:
@@ -124,7 +124,7 @@ class Ahead:
         self.actor = copy.deepcopy(actor).requires_grad_(False)
         self.version = torch.full((), -1, dtype=torch.int64)
         self.rollout = copy.deepcopy(collector.rollout)
-        self._flight: Flight | None = None
+        self._flight: PendingWork | None = None
         self._is_unwanted = threading.Event()
         self._can_end_early = executor is None
         self._executor: Executor = executor or self._make_thread(getattr(collector.env, "uses_cores", True))
@@ -166,7 +166,7 @@ class Ahead:
     def _while_wanted(self, act: Callable[..., Tensor]) -> Callable[..., Tensor]:
         def act_while_wanted(*arguments: Any) -> Tensor:
             if self._is_unwanted.is_set():
-                raise GivenUpError
+                raise RolloutCancelled
             return act(*arguments)
 
         return act_while_wanted
@@ -191,7 +191,7 @@ class Ahead:
         if self._flight is None:
             return False
         self._is_unwanted.set()
-        is_given_up = isinstance(self._flight.exception(), GivenUpError)  # Waits.
+        is_given_up = isinstance(self._flight.exception(), RolloutCancelled)  # Waits.
         self._is_unwanted.clear()
         if is_given_up:
             self.forget()
@@ -232,7 +232,7 @@ class OverlappedRunner(Runner):
                 f"overlap: true, but an auxiliary objective of learner={cfg.name} acts in rollouts with what it learns"
             )
         self._learn_watch = Stopwatch(self.device)
-        self._ahead = Ahead(self.collector, self.algorithm.actor, self._make_executor())
+        self._ahead = PrefetchedRollout(self.collector, self.algorithm.actor, self._make_executor())
         self._rest: dict[str, Tensor] = {}
         self._is_noted = False
         self._apart = (0.0, 0.0)

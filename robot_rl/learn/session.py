@@ -23,7 +23,7 @@ from robot_rl.learn.checkpoints.saving import Package, Saver
 from robot_rl.learn.dims import Dims, checked_mirrors, env_mirrors, make_dims, mirrors_to_meta
 from robot_rl.learn.episodes import EpisodeTracker
 from robot_rl.learn.health import QuarantineLimit
-from robot_rl.learn.interrupt import SIGNALS, GivenUp, StopRequest
+from robot_rl.learn.interrupt import SIGNALS, IterationCancelled, StopRequest
 from robot_rl.learn.precision.loading import check_precision, with_grids
 from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.machine import package_versions
@@ -34,7 +34,7 @@ from robot_rl.settings import LearnerCfg, to_dict
 
 Observer = Callable[[dict[str, float]], bool | None]
 """Called once an iteration with the row of metrics; returning True ends the training."""
-Attendant = Callable[["Session"], Mapping[str, float]]
+OnIterationEnd = Callable[["Session"], Mapping[str, float]]
 """Called after each iteration, with the session; returns what the iteration's row gets in addition."""
 
 
@@ -55,7 +55,7 @@ class Session(ABC):
         settings: the resolved configuration of the run as plain values, kept with every checkpoint.
         metrics_mark: position of this run's metrics in the loaded checkpoint (`MetricsWriter`, `resume`).
         counts_ranks: whether a row has the number of processes, of their worlds and of their samples.
-        attendant: may look at the session after each iteration; of several processes the first one's counts.
+        on_iteration_end: may look at the session after each iteration; of several processes the first one's counts.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Session(ABC):
         self.settings: Mapping[str, Any] = {}
         self.metrics_mark: dict[str, int] | None = None
         self.counts_ranks = ranks.size > 1
-        self.attendant: Attendant | None = None
+        self.on_iteration_end: OnIterationEnd | None = None
         self.dims: Dims = make_dims(env, cfg)
         self.mirrors = checked_mirrors(cfg, self.dims, env_mirrors(env, cfg))
         own_metrics = getattr(env, "pop_metrics", None)
@@ -114,7 +114,7 @@ class Session(ABC):
             Interrupted: one of SIGNALS arrived in a process. The iteration was finished, or given up if it takes longer
                 than cfg.notice_s, and a checkpoint written. A second signal does not wait for that.
             FloatingPointError: the loss is not finite.
-            GiveUpError: too many samples are quarantined, or a checkpoint would hold a number that is not finite.
+            NotRetryableError: too many samples are quarantined, or a checkpoint would hold a number that is not finite.
         """
         last = self.cfg.max_iterations if max_iterations is None else max_iterations
         own = None
@@ -129,7 +129,7 @@ class Session(ABC):
                     row = self._run(last, self._request)
                     if not self._stopped_by:
                         self._limit.finish(self.iteration)
-                except GivenUp:
+                except IterationCancelled:
                     self._return_to_spare()
                 if self._saved != self.iteration:
                     self.save()
@@ -341,7 +341,7 @@ class Session(ABC):
 
         An iteration lasts from the end of the one before, so writing, observers and checkpoints are in "other". The row
         is that of all processes together; time in which one waits for another is in "learn". `seconds` has the time by
-        part, "simulate", "infer" and "learn" [s]. Raises FloatingPointError or GiveUpError, as `learn`.
+        part, "simulate", "infer" and "learn" [s]. Raises FloatingPointError or NotRetryableError, as `learn`.
         """
         self._request.may_give_up = False
         now = time.perf_counter()
@@ -370,8 +370,8 @@ class Session(ABC):
             count = worlds.num_worlds(self.env) * self.ranks.size
             row |= {"ranks": self.ranks.size, "num_envs": count, "batch": steps}
         row |= metrics
-        if self.attendant is not None:
-            row |= self.attendant(self)
+        if self.on_iteration_end is not None:
+            row |= self.on_iteration_end(self)
         if self.writer is not None:
             self.writer.write(self.iteration, row)
         self._saver.check()

@@ -93,7 +93,7 @@ class Evaluations:
         self._waiting: Request | None = None
         self._skipped, self._failures, self._has_begun = 0, 0, False
 
-    def attend(self, session: Any) -> dict[str, float]:
+    def on_iteration_end(self, session: Any) -> dict[str, float]:
         """Look for a result and begin what is due, after an iteration; return what the iteration's row gets.
 
         That is nothing, or of a result "eval/<metric>", "eval/iteration", that of the policy, and "eval/skipped", the

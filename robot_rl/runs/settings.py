@@ -20,7 +20,7 @@ from robot_rl.learn.algorithms import get_learner, owners_of, preset_learner, re
 from robot_rl.metrics.writers import WANDB_MODES
 from robot_rl.settings import LearnerCfg, to_dict
 from robot_rl.settings import tree as trees
-from robot_rl.settings.words import LEFT_OUT, MAX_ENVS, MAX_SEED
+from robot_rl.settings.words import REMOVED, MAX_ENVS, MAX_SEED
 from robot_rl.sources.protocol import TaskSource, Worlds, require_keys
 from robot_rl.sources.registry import source_of
 
@@ -158,7 +158,7 @@ def change(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     source, task = source_of(tree.get("task")), str(tree.get("task"))
     for key in changes:
         refuse_other_learners(tree, key)
-    optional = source.optional_keys(task) if LEFT_OUT in changes.values() else ()
+    optional = source.optional_keys(task) if REMOVED in changes.values() else ()
     return trees.override(source.admit(tree, list(changes)), changes, optional)
 
 

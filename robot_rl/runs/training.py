@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from robot_rl.errors import GiveUpError, Interrupted, UserError, as_user_error
+from robot_rl.errors import NotRetryableError, Interrupted, UserError, as_user_error
 from robot_rl.runs import signals
 from robot_rl.runs.agreement import FIXED, changes, check_settings, is_same
 from robot_rl.runs.inputs import resolve_inputs
@@ -31,14 +31,14 @@ MakeEnv = Callable[[TrainCfg, Ranks], Any]
 """Makes the worlds of a process."""
 
 
-class Attendant(Protocol):
+class Callback(Protocol):
     """What has a part in a training from outside, such as evaluations by another process."""
 
-    def equip(self, runner: Any) -> None:
+    def on_init(self, runner: Any) -> None:
         """Take part in a runner that has just been built."""
 
-    def attend(self, session: Any) -> Mapping[str, float]:
-        """Look at the runner after an iteration; return what its row gets (`robot_rl.learn.session.Attendant`)."""
+    def on_iteration_end(self, session: Any) -> Mapping[str, float]:
+        """Look at the runner after an iteration; return what its row gets (`robot_rl.learn.session.Callback`)."""
         ...
 
 
@@ -47,21 +47,21 @@ Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Surroundings:
+class TrainHooks:
     """What a launcher adds to the training of a process.
 
     Attributes:
         stop: Asked after each iteration whether the training shall stop, for a process that gets no signals.
         make_env: Makes its worlds, where they are not simulated by this process.
-        attendant: Looks at the runner after each iteration.
+        callback: Looks at the runner after each iteration.
     """
 
     stop: Stop | None = None
     make_env: MakeEnv | None = None
-    attendant: Attendant | None = None
+    callback: Callback | None = None
 
 
-NOTHING = Surroundings()
+NO_HOOKS = TrainHooks()
 COMMANDS = ("export", "eval", "video", "report", "play")
 """Commands for a run."""
 
@@ -77,8 +77,8 @@ def train(cfg: TrainCfg) -> RunDir:
     use_threads(cfg.learner_threads, cfg.device)
     cfg = resolve_inputs(cfg)
     ranks = make_ranks(cfg.device)
-    if begun := ranks.first(lambda: find_begun(cfg)):
-        return _go_on_with(RunDir(Path(begun)), cfg, ranks)
+    if existing := ranks.first(lambda: find_existing_run(cfg)):
+        return _resume_existing(RunDir(Path(existing)), cfg, ranks)
 
     def create(described: dict[str, Any]) -> RunLock:
         lock = RunLock.create(cfg.root, cfg.task.name, cfg.seed, cfg.run_id)
@@ -99,7 +99,7 @@ def train_frozen(
     allow_resize: bool = False,
     fresh_worlds: bool = False,
     is_elastic: bool = False,
-    around: Surroundings = NOTHING,
+    hooks: TrainHooks = NO_HOOKS,
 ) -> None:
     """Train a run as one of its processes, with the settings that its run.yaml has: begin it, or go on with it.
 
@@ -110,7 +110,7 @@ def train_frozen(
         fresh_worlds: Reset the worlds.
         is_elastic: The processes may be more or fewer than at first; where they do not divide the worlds evenly, as
             many of them are trained as they do.
-        around: What a launcher adds.
+        hooks: What a launcher adds.
 
     Raises:
         UserError: Something requested is not available, or run.yaml is missing or was changed by hand.
@@ -125,7 +125,7 @@ def train_frozen(
     if ranks.first(lambda: is_trained(run_dir)):
         kept = _divisible(resolve_inputs(load(run_dir, trust=trust)), ranks, is_elastic)
         options = {"allow_resize": allow_resize or is_elastic, "fresh_worlds": fresh_worlds}
-        go_on(run_dir, kept, ranks, is_requeued=True, around=around, **options)
+        resume(run_dir, kept, ranks, is_requeued=True, hooks=hooks, **options)
         return
     cfg = _divisible(resolve_inputs(cfg), ranks, is_elastic)
 
@@ -138,7 +138,7 @@ def train_frozen(
             raise
         return lock
 
-    _begin(cfg, ranks, adopt, around=around)
+    _begin(cfg, ranks, adopt, hooks=hooks)
 
 
 def _divisible(cfg: TrainCfg, ranks: Ranks, is_elastic: bool) -> TrainCfg:
@@ -154,7 +154,7 @@ def _begin(
     ranks: Ranks,
     make_lock: Callable[[dict[str, Any]], RunLock],
     *,
-    around: Surroundings = NOTHING,
+    hooks: TrainHooks = NO_HOOKS,
 ) -> RunDir:
     """Train a new run; `make_lock` locks its directory, with what describes the task in its run.yaml."""
     weights = good_checkpoint(cfg.init_from.path) if cfg.init_from else None
@@ -164,7 +164,7 @@ def _begin(
             runner.load(weights, weights_only=True)
 
     with contextlib.ExitStack() as stack:
-        env = stack.enter_context(contextlib.closing(_worlds(cfg, ranks, around.make_env)))
+        env = stack.enter_context(contextlib.closing(_worlds(cfg, ranks, hooks.make_env)))
         locks: list[RunLock] = []
 
         def begin() -> str:
@@ -173,7 +173,7 @@ def _begin(
 
         signals.ending.phase = signals.UNWIND  # A directory without results is left as it was found.
         run_dir = RunDir(Path(ranks.first(begin)))
-        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, around=around)
+        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, hooks=hooks)
     if ranks.is_first:
         _show_what_next(run_dir, cfg)
     return run_dir
@@ -191,8 +191,8 @@ def _learn(
     ranks: Ranks,
     *,
     locks: Sequence[RunLock],
-    begun: Callable[[Any], None] = lambda _: None,
-    around: Surroundings = NOTHING,
+    on_start: Callable[[Any], None] = lambda _: None,
+    hooks: TrainHooks = NO_HOOKS,
 ) -> None:
     """Run the remaining iterations; the first process shows the progress and writes the metrics."""
     from robot_rl.learn.runners import make_runner
@@ -207,13 +207,13 @@ def _learn(
             options["observer"] = stack.enter_context(progress)
         else:
             options["observer"] = print_notices(env, ranks.rank)
-        if (stop := around.stop) is not None:
+        if (stop := hooks.stop) is not None:
             options["observer"] = (options["observer"], lambda _: stop())
         with as_user_error():
             runner = make_runner(env, cfg.learner, **options)
-            if around.attendant is not None:
-                around.attendant.equip(runner)
-                runner.attendant = around.attendant.attend
+            if hooks.callback is not None:
+                hooks.callback.on_init(runner)
+                runner.on_iteration_end = hooks.callback.on_iteration_end
             prepare(runner)
         runner.settings = cfg.tree
         for lock in locks:  # Removes rows after the checkpoint.
@@ -221,7 +221,7 @@ def _learn(
             runner.writer = MetricsWriter(run_dir.path, cfg.wandb, name=name, resume=mark, file=file)
             stack.enter_context(runner.writer)
             runner.counts_ranks = ranks.size > 1 or _is_launched_wide(run_dir)
-        begun(runner)
+        on_start(runner)
         for lock in locks:
             lock.report()
             _announce(cfg, run_dir, ranks.size)
@@ -283,7 +283,7 @@ def _show_what_next(run_dir: RunDir, cfg: TrainCfg) -> None:
             print(f"  robot-rl {command} run={run_dir.words}")
 
 
-def find_begun(cfg: TrainCfg) -> str:
+def find_existing_run(cfg: TrainCfg) -> str:
     """Return the directory of the run that continues with the settings of `cfg`; empty where it has no checkpoint.
 
     Raises:
@@ -307,21 +307,21 @@ def find_begun(cfg: TrainCfg) -> str:
     return str(run_dir.path) if is_trained(run_dir) else ""
 
 
-def _go_on_with(run_dir: RunDir, cfg: TrainCfg, ranks: Ranks) -> RunDir:
+def _resume_existing(run_dir: RunDir, cfg: TrainCfg, ranks: Ranks) -> RunDir:
     """Continue a run that `train` was called for; where all iterations are done, do nothing."""
     kept = resolve_inputs(load(run_dir, free_changes(run_dir, cfg), trust=True))
-    go_on(run_dir, kept, ranks, is_requeued=True)
+    resume(run_dir, kept, ranks, is_requeued=True)
     return run_dir
 
 
 def free_changes(run_dir: RunDir, cfg: TrainCfg) -> dict[str, Any]:
-    """Return the settings that `train` may change in the begun run that it continues, by dotted name."""
+    """Return the settings that `train` may change in the existing run that it continues, by dotted name."""
     known = dict(leaves(load(run_dir, trust=True).tree))  # The command line names the same modules.
     given = dict(leaves(cfg.tree))
     return {key: value for key, value in given.items() if _is_free(key) and key in known and key != "root"}
 
 
-def go_on(
+def resume(
     run_dir: RunDir,
     cfg: TrainCfg,
     ranks: Ranks,
@@ -329,7 +329,7 @@ def go_on(
     allow_resize: bool = False,
     fresh_worlds: bool = False,
     is_requeued: bool = False,
-    around: Surroundings = NOTHING,
+    hooks: TrainHooks = NO_HOOKS,
 ) -> None:
     """Continue a run from its newest intact checkpoint.
 
@@ -340,10 +340,10 @@ def go_on(
         allow_resize: Divide the worlds again where their number or that of the processes is another.
         fresh_worlds: Reset the worlds.
         is_requeued: It is no error that all iterations are done.
-        around: What a launcher adds.
+        hooks: What a launcher adds.
 
     Raises:
-        GiveUpError: The run has no intact checkpoint.
+        NotRetryableError: The run has no intact checkpoint.
         UserError: Another process trains it, all iterations are done, or the state does not fit what was changed.
     """
     notes: list[str] = []
@@ -359,7 +359,7 @@ def go_on(
     def prepare(runner: Any) -> None:
         runner.load(checkpoint, allow_resize=allow_resize, fresh_worlds=fresh_worlds, tell=report)
 
-    def begun(runner: Any) -> None:
+    def on_start(runner: Any) -> None:
         def note() -> None:
             new = changes(run_dir.read_config()["config"], cfg.tree)
             run_dir.note_resumed(cfg.tree, sys.argv, runner.iteration, notes, new)
@@ -367,7 +367,7 @@ def go_on(
         ranks.first(note)
 
     with contextlib.ExitStack() as stack:
-        env = stack.enter_context(contextlib.closing(_worlds(cfg, ranks, around.make_env)))
+        env = stack.enter_context(contextlib.closing(_worlds(cfg, ranks, hooks.make_env)))
         locks: list[RunLock] = []
 
         def acquire() -> None:
@@ -376,7 +376,7 @@ def go_on(
                 raise UserError(f"{run_dir.path}: another process trained it meanwhile; give the same command again")
 
         ranks.first(acquire)
-        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, begun=begun, around=around)
+        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, on_start=on_start, hooks=hooks)
     if ranks.is_first:
         _show_what_next(run_dir, cfg)
 
@@ -396,7 +396,7 @@ def _choose(
     try:
         checkpoint = Path(ranks.first(lambda: str(good_checkpoint(run_dir.path, report))))
     except UserError as error:
-        raise GiveUpError(str(error)) from error
+        raise NotRetryableError(str(error)) from error
     meta = load_checkpoint(checkpoint)[1]
     last, done = cfg.learner.max_iterations, meta["iteration"]
     if done < last:
@@ -415,7 +415,7 @@ def _is_free(key: str) -> bool:
 
 
 def _is_same(key: str, before: Any, now: Any) -> bool:
-    """Return whether a setting is that of the begun run; a teacher or reference may have learned more since."""
+    """Return whether a setting is that of the existing run; a teacher or reference may have learned more since."""
     if key in ("teacher.run", "reference.run") and before and now:
         before, now = (str(Path(str(path)).parent.parent) for path in (before, now))
     return is_same(before, now)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from robot_rl.errors import UserError, suggest
 from robot_rl.settings.schema import from_dict, not_a_value, require_known, scalar, to_dict
-from robot_rl.settings.words import LEFT_OUT, leaf_names, refuse_twice
+from robot_rl.settings.words import REMOVED, leaf_names, refuse_twice
 
 T = TypeVar("T")
 # Fields of a task that say what it is, or that are read before the tree is made.
@@ -66,8 +66,8 @@ def override(tree: Mapping[str, Any], changes: Mapping[str, Any], optional: Coll
         node = result
         for part in parents:
             node = node[part]
-        if value is LEFT_OUT:
-            refuse_left_out(name, optional)
+        if value is REMOVED:
+            require_removable(name, optional)
             del node[last]
         else:
             node[last] = _merged(node[last], value, name)
@@ -82,7 +82,7 @@ def apply_overrides(cfg: T, changes: Mapping[str, Any]) -> T:
     return from_dict(type(cfg), override(to_dict(cfg), changes))
 
 
-def refuse_left_out(name: str, optional: Collection[str]) -> None:
+def require_removable(name: str, optional: Collection[str]) -> None:
     """Raise UserError where `~name` would leave out what is not in `optional`: a whole group, or a single value."""
     if name not in optional:
         inside = [part for part in sorted(optional) if part.rpartition(".")[0] == name]

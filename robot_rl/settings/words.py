@@ -18,13 +18,13 @@ MAX_SEED, MAX_ENVS, MAX_COUNT = 2**31 - 1, 2**20, 2**31 - 1
 
 
 class _LeftOut:
-    """The type of `LEFT_OUT`."""
+    """The type of `REMOVED`."""
 
     def __repr__(self) -> str:
         return "~"
 
 
-LEFT_OUT = _LeftOut()
+REMOVED = _LeftOut()
 """Stands in changes for the value of a setting that is left out (`~key`)."""
 
 
@@ -66,7 +66,7 @@ def parse_value(text: str, name: str) -> Any:
 
 
 def read_changes(words: Sequence[str]) -> dict[str, Any]:
-    """Return the values that words set, by dotted name; `LEFT_OUT` for `~key`.
+    """Return the values that words set, by dotted name; `REMOVED` for `~key`.
 
     Raises:
         UserError: A word cannot be read, adds a setting or sweeps, or one is given twice.
@@ -80,7 +80,7 @@ def read_changes(words: Sequence[str]) -> dict[str, Any]:
             raise UserError(f"'{word}': several values are a sweep, which robot-rl train -m makes")
         if override.is_delete() and "=" in word:
             raise UserError(f"'{word}': leave the value out, ~{override.key_or_group}")
-        value = LEFT_OUT if override.is_delete() else override.value()
+        value = REMOVED if override.is_delete() else override.value()
         changes[override.key_or_group] = value
         names += [(name, word) for name in leaf_names(override.key_or_group, value)]
     refuse_twice(names)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from robot_rl.errors import ExitCode, GiveUpError, Interrupted, PeerError, UserError
+from robot_rl.errors import ExitCode, Interrupted, NotRetryableError, PeerError, UserError
 
 VARIABLE = "ROBOT_RL_EXIT_CODES"
 """The environment variable with the directory of the files, one a process, called by its rank."""
@@ -66,7 +66,7 @@ def find_code(error: BaseException) -> int | None:
         return error.exit_code
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return int(ExitCode.DISK_FULL)
-    if isinstance(error, GiveUpError | FloatingPointError):
+    if isinstance(error, NotRetryableError | FloatingPointError):
         return int(ExitCode.GIVE_UP)
     if isinstance(error, UserError):
         return int(ExitCode.USER)

@@ -130,7 +130,7 @@ def train_rank(settings: Mapping[str, Any]) -> int:
 
     from robot_rl.metrics.rows import wait_for_lock
     from robot_rl.runs.run_dir import RunDir
-    from robot_rl.runs.training import Surroundings, train_frozen
+    from robot_rl.runs.training import TrainHooks, train_frozen
 
     cfg = RankCfg(**settings)
     sys.argv = ["robot-rl", "worker", cfg.run]
@@ -143,10 +143,10 @@ def train_rank(settings: Mapping[str, Any]) -> int:
         if is_first:
             wait_for_lock(run_dir.metrics_file, LOCK_S)
         make_env = _remote(cfg, watcher.is_requested) if cfg.sims else None
-        with contextlib.closing(Helpers(cfg, is_first=is_first)) as attendant:
-            around = Surroundings(make_env=make_env, attendant=attendant, stop=watcher.is_requested)
-            train_frozen(run_dir, is_elastic=cfg.is_elastic, around=around, **options)
-            attendant.finish()
+        with contextlib.closing(Helpers(cfg, is_first=is_first)) as callback:
+            hooks = TrainHooks(make_env=make_env, callback=callback, stop=watcher.is_requested)
+            train_frozen(run_dir, is_elastic=cfg.is_elastic, hooks=hooks, **options)
+            callback.finish()
 
     with output_to(Path(cfg.log)), Watcher(cfg, node_id, is_first=is_first) as watcher:
         run_as_rank(lambda: work(watcher), lambda: watcher.reason)
@@ -188,7 +188,7 @@ class Helpers:
             evaluator = RayEvaluator(own, cfg.run, trust="trust" in cfg.options)
             self._evaluations = Evaluations(evaluator, own.every, Path(cfg.run))
 
-    def equip(self, runner: Any) -> None:
+    def on_init(self, runner: Any) -> None:
         """Let the services that are apart evaluate for a runner's objectives."""
         from robot_rl.cluster.ray_runs.service import RayService
 
@@ -201,9 +201,9 @@ class Helpers:
             self._services.callback(service.close)
             objective.serve(service)
 
-    def attend(self, session: Any) -> Mapping[str, float]:
+    def on_iteration_end(self, session: Any) -> Mapping[str, float]:
         """Return what the row of an iteration gets."""
-        return {} if self._evaluations is None else self._evaluations.attend(session)
+        return {} if self._evaluations is None else self._evaluations.on_iteration_end(session)
 
     def finish(self) -> None:
         """Wait for the last evaluations."""

@@ -77,7 +77,7 @@ class SimulatorsCfg:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Order:
+class SimulatorSpec:
     """What a simulator is built from.
 
     Attributes:
@@ -119,12 +119,12 @@ class SimulatorProcess:
     """A simulator in a process of its own; each method is called by the learner through Ray."""
 
     def __init__(self, order: Mapping[str, Any]) -> None:
-        """Build the worlds of a run's settings; `order` has the fields of an `Order`."""
+        """Build the worlds of a run's settings; `order` has the fields of an `SimulatorSpec`."""
         from robot_rl.runs.inputs import resolve_inputs
         from robot_rl.runs.run_dir import RunDir
         from robot_rl.runs.settings import load
 
-        self._order = Order(**order)
+        self._order = SimulatorSpec(**order)
         self._is_free = threading.Lock()
         torch.set_num_threads(max(1, self._order.cpus))
         # Its own device: the run's is the learner's.
@@ -210,7 +210,9 @@ class SimulatorProcess:
 class RayPool(Pool):
     """Simulators that are actors; of several learners each has its own part of them."""
 
-    def __init__(self, cfg: SimulatorsCfg, order: Order, stop: Callable[[], bool] = bool, ranks: Ranks = ALONE) -> None:
+    def __init__(
+        self, cfg: SimulatorsCfg, order: SimulatorSpec, stop: Callable[[], bool] = bool, ranks: Ranks = ALONE
+    ) -> None:
         """Start simulators, for which `wait` waits.
 
         Args:
@@ -284,7 +286,7 @@ class RayPool(Pool):
                 if last is None or ray.wait([last], timeout=0)[0]:
                     self._beats[index] = actor.beat.remote()
 
-    def _order_of(self, index: int) -> Order:
+    def _order_of(self, index: int) -> SimulatorSpec:
         whole, engine = self.first + index, self.engines[index]
         return dataclasses.replace(self._order, index=whole, count=self._cfg.count, gpus=self._cfg.gpus, engine=engine)
 
@@ -518,7 +520,7 @@ def _versions() -> dict[str, Any]:
     return {name: versions.get(name) for name in CHECKED}
 
 
-def _fields(order: Order) -> dict[str, Any]:
+def _fields(order: SimulatorSpec) -> dict[str, Any]:
     """Return the fields of an order."""
     return dataclasses.asdict(order)
 
@@ -549,7 +551,7 @@ def make_worlds(
     from robot_rl.learn.simulators.runner import RemoteWorlds
     from robot_rl.runs.run_dir import config_hash
 
-    order = Order(
+    order = SimulatorSpec(
         run=run,
         index=0,
         count=sims.count,

@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import Tensor
 
-from robot_rl.errors import GiveUpError, PeerError
+from robot_rl.errors import NotRetryableError, PeerError
 from robot_rl.learn.checkpoints.checkpoint import prune, save_checkpoint, stage, tidy, worlds_file, write_tensors
 from robot_rl.learn.checkpoints.worlds import ENV, LIVE
 from robot_rl.learn.health import check_finite
@@ -97,7 +97,7 @@ class Saver:
                 try:
                     check_finite(kept)
                     check_finite(learned(own))
-                except GiveUpError:
+                except NotRetryableError:
                     shutil.rmtree(staging, ignore_errors=True)
                     raise
                 save_checkpoint(path, kept, meta, worlds=own or None, staging=staging, others=others)
@@ -123,7 +123,7 @@ class Saver:
 
         Raises:
             OSError: it could not be written.
-            GiveUpError: it held a number that is not finite; nothing was written.
+            NotRetryableError: it held a number that is not finite; nothing was written.
             PeerError: another process could not write its part.
         """
         if self._thread is None:

@@ -20,7 +20,7 @@ from robot_rl.learn.simulators.weights import unpack
 from robot_rl.settings import LearnerCfg
 
 
-class AbandonedError(RuntimeError):
+class SegmentCancelled(RuntimeError):
     """The segment is no longer needed."""
 
 
@@ -60,12 +60,12 @@ class Mailbox:
         """Return version and weights of the newest, after waiting for one that is at least `least`.
 
         Raises:
-            AbandonedError: `abandon` was called.
+            SegmentCancelled: `abandon` was called.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._is_abandoned or self._version >= max(0, least))
             if self._is_abandoned:
-                raise AbandonedError
+                raise SegmentCancelled
             return self._version, self._weights
 
 
@@ -225,7 +225,7 @@ class Simulator:
         begin = time.perf_counter()
         try:
             rollout = collector.collect(policy)
-        except AbandonedError:
+        except SegmentCancelled:
             return None
         elapsed = time.perf_counter() - begin
         return Segment(

@@ -12,7 +12,7 @@ from robot_rl_deploy.contract import ContractError
 
 from robot_rl.cli import main as main_module
 from robot_rl.cli.main import COMMANDS, guarded, main
-from robot_rl.errors import ExitCode, GiveUpError, Interrupted, PeerError, UserError
+from robot_rl.errors import ExitCode, Interrupted, NotRetryableError, PeerError, UserError
 
 
 def test_help_names_every_command(run):
@@ -71,7 +71,7 @@ def test_what_the_user_can_fix_is_one_line_and_exit_2(capsys, error):
     ("error", "code"),
     [
         (FloatingPointError("the loss is not finite"), ExitCode.GIVE_UP),
-        (GiveUpError("run=a: no checkpoint can be loaded"), ExitCode.GIVE_UP),
+        (NotRetryableError("run=a: no checkpoint can be loaded"), ExitCode.GIVE_UP),
         (PeerError("process 0 of 2 lost the others"), ExitCode.FAULT),
     ],
 )

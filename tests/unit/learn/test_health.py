@@ -2,7 +2,7 @@
 
 import pytest
 
-from robot_rl.errors import GiveUpError
+from robot_rl.errors import NotRetryableError
 from robot_rl.learn.health import PATIENCE, QuarantineLimit
 
 
@@ -15,7 +15,7 @@ def test_several_in_a_row_end_it_and_the_line_names_the_reason():
     limit.check(row(1, 3), 128)
     for iteration in range(2, PATIENCE + 1):
         limit.check(row(iteration, 100), 128)
-    with pytest.raises(GiveUpError) as caught:
+    with pytest.raises(NotRetryableError) as caught:
         limit.check(row(PATIENCE + 1, 100), 128)
     line = str(caught.value)
     assert line.startswith("max_quarantined=0.5: 500 of 640 samples of iterations 2 to 6 were quarantined")
@@ -32,7 +32,7 @@ def test_a_good_iteration_between_them_ends_nothing():
 def test_a_short_training_of_bad_iterations_alone():
     limit = QuarantineLimit(0.5)
     limit.check(row(1, 128), 128)
-    with pytest.raises(GiveUpError, match="128 of 128 samples of iteration 1 were"):
+    with pytest.raises(NotRetryableError, match="128 of 128 samples of iteration 1 were"):
         limit.finish(1)
 
 

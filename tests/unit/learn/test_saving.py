@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from robot_rl.errors import GiveUpError
+from robot_rl.errors import NotRetryableError
 from robot_rl.learn.checkpoints import saving
 from robot_rl.learn.checkpoints.checkpoint import list_checkpoints, load_checkpoint
 from robot_rl.learn.checkpoints.saving import Package, Saver
@@ -148,6 +148,6 @@ def test_no_number_that_is_not_finite_is_kept(tmp_path, value):
     saver.wait()
     state["actor.normalizer.var"][1] = value
     saver.start(Package(tmp_path / "checkpoints" / "000002", state, {}, {}))
-    with pytest.raises(GiveUpError, match=r"'actor.normalizer.var' holds 1 of 3 numbers that are not finite"):
+    with pytest.raises(NotRetryableError, match=r"'actor.normalizer.var' holds 1 of 3 numbers that are not finite"):
         saver.wait()
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["000001"]

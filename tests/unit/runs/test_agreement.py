@@ -29,7 +29,7 @@ def check(run_dir):
     check_settings(run_dir, run_dir.read_config())
 
 
-def go_on(run_dir, iteration, **ppo):
+def resume(run_dir, iteration, **ppo):
     """Note that the run went on from a checkpoint, with other settings of the learner."""
     before = run_dir.read_config()["config"]
     now = {**before, "ppo": {**before["ppo"], **ppo}}
@@ -61,9 +61,9 @@ def test_the_first_difference_is_named(run_dir, old, new, message):
 
 
 def test_what_resume_changed_is_no_difference(run_dir):
-    go_on(run_dir, 10, gamma=0.9)
+    resume(run_dir, 10, gamma=0.9)
     check(run_dir)
-    now = go_on(run_dir, 10, lam=0.8)  # Killed before its next checkpoint.
+    now = resume(run_dir, 10, lam=0.8)  # Killed before its next checkpoint.
     check(run_dir)
     save(run_dir, 20, now)
     check(run_dir)
@@ -75,11 +75,11 @@ def test_what_resume_changed_is_no_difference(run_dir):
 
 def test_after_going_back_to_an_earlier_checkpoint(run_dir):
     """What was changed behind it no longer counts, although it was noted at a later iteration."""
-    save(run_dir, 20, go_on(run_dir, 10, gamma=0.9))
-    go_on(run_dir, 20, gamma=0.8)
+    save(run_dir, 20, resume(run_dir, 10, gamma=0.9))
+    resume(run_dir, 20, gamma=0.8)
     (run_dir.checkpoints / "000020" / "meta.json").write_text("damaged")
     check(run_dir)
-    now = go_on(run_dir, 10, gamma=0.7)
+    now = resume(run_dir, 10, gamma=0.7)
     check(run_dir)
     save(run_dir, 15, now)
     check(run_dir)
@@ -96,7 +96,7 @@ def test_a_setting_that_is_gone(run_dir):
 def test_changes_are_kept_when_the_times_that_it_went_on_are_too_many(run_dir, monkeypatch):
     monkeypatch.setattr("robot_rl.runs.run_dir.MAX_RESUMED", 2)
     for k in range(5):
-        go_on(run_dir, 10, **({"gamma": 0.5 + k / 10} if k < 2 else {}))
+        resume(run_dir, 10, **({"gamma": 0.5 + k / 10} if k < 2 else {}))
     assert len(run_dir.read_config()["resumed"]) == 2
     check(run_dir)
 

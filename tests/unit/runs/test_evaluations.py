@@ -55,7 +55,7 @@ def rows(tmp_path):
         evaluations, session, found = Evaluations(evaluator, every, tmp_path), Session(), {}
         for iteration in range(first + 1, first + iterations + 1):
             session.iteration, session.env_steps = iteration, 10 * iteration
-            if row := evaluations.attend(session):
+            if row := evaluations.on_iteration_end(session):
                 found[iteration] = (row["eval/iteration"], row["eval/return"], row["eval/skipped"])
         return found, evaluations
 
@@ -126,7 +126,7 @@ def test_a_training_has_the_same_bits_and_the_policy_is_that_of_the_iteration(tm
         runner = Runner(PointEnv(), cfg, run_dir=tmp_path / name, observer=rows.append)
         if name == "with":
             evaluator = Slow()
-            runner.attendant = Evaluations(evaluator, 2, tmp_path / name).attend
+            runner.on_iteration_end = Evaluations(evaluator, 2, tmp_path / name).on_iteration_end
         runner.learn()
         found.append(load_checkpoint(latest_checkpoint(tmp_path / name))[0])
         assert ("eval/return" in rows[2]) == (name == "with")

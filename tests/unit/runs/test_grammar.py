@@ -6,7 +6,7 @@ import pytest
 
 from robot_rl.errors import UserError
 from robot_rl.runs.settings import change, default_tree, resolve
-from robot_rl.settings.words import LEFT_OUT, parse_value, read_changes
+from robot_rl.settings.words import REMOVED, parse_value, read_changes
 
 TREE = default_tree("cartpole", "cpu")
 
@@ -16,7 +16,7 @@ TREE = default_tree("cartpole", "cpu")
     [
         (["seed=2"], {"seed": 2}),
         (["++seed=2"], {"seed": 2}),
-        (["~rewards.upright"], {"rewards.upright": LEFT_OUT}),
+        (["~rewards.upright"], {"rewards.upright": REMOVED}),
         (["actor.hidden=[8,1e1]", "root='a b'"], {"actor.hidden": [8, 10.0], "root": "a b"}),
         (["rewards.upright={weight: 3}"], {"rewards.upright": {"weight": 3}}),
         (["root=läufe"], {"root": "läufe"}),
@@ -50,16 +50,16 @@ def test_a_value_of_its_own_is_read_alike():
 
 
 def test_what_a_task_can_be_without_is_left_out():
-    changed = change(TREE, {"rewards.upright": LEFT_OUT, "rewards.effort.weight": -1})
+    changed = change(TREE, {"rewards.upright": REMOVED, "rewards.effort.weight": -1})
     assert list(resolve(changed).task.rewards) == [name for name in TREE["rewards"] if name != "upright"]
     for key, right in (
         ("sim.timestep", "leave out the ~ and give a value"),
         ("rewards", "leave out its parts, such as"),
     ):
         with pytest.raises(UserError, match=f"~{key}: can be changed but not left out; {right}"):
-            change(TREE, {key: LEFT_OUT})
+            change(TREE, {key: REMOVED})
     with pytest.raises(UserError, match=r"unknown key 'rewards.uprigth': did you mean 'rewards.upright'"):
-        change(TREE, {"rewards.uprigth": LEFT_OUT})
+        change(TREE, {"rewards.uprigth": REMOVED})
 
 
 @pytest.mark.parametrize(

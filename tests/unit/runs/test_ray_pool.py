@@ -9,11 +9,11 @@ from ray import exceptions
 
 from robot_rl.errors import Interrupted, UserError
 from robot_rl.cluster.ray_runs import simulators
-from robot_rl.cluster.ray_runs.simulators import Order, RayPool, SimulatorsCfg
+from robot_rl.cluster.ray_runs.simulators import SimulatorSpec, RayPool, SimulatorsCfg
 from robot_rl.learn.ranks import Ranks
 from robot_rl.learn.simulators.pool import LostError, StoppedError
 
-ORDER = Order(run="runs/x", index=0, count=1, cpus=1, task="cartpole", engine="mujoco")
+ORDER = SimulatorSpec(run="runs/x", index=0, count=1, cpus=1, task="cartpole", engine="mujoco")
 FACTS = {"task": "cartpole", "engine": "mujoco", "torch": "2.0"}
 SEGMENT = {"frozen": None, "has_final_obs": False, "has_invalid": False, "metrics": {}, "tensors": {}}
 

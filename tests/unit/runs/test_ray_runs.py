@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from robot_rl.errors import ExitCode, GiveUpError, Interrupted, PeerError, UserError
+from robot_rl.errors import ExitCode, NotRetryableError, Interrupted, PeerError, UserError
 from robot_rl.cluster.launchers import read_launcher
 from robot_rl.cluster.launchers.ray import runs_at_once
 from robot_rl.cluster.ray_runs import cluster, rank
@@ -98,7 +98,7 @@ def raising(error):
     ("error", "code"),
     [
         (Interrupted(None, 3, 15), ExitCode.REQUEUE),
-        (GiveUpError("no checkpoint"), ExitCode.GIVE_UP),
+        (NotRetryableError("no checkpoint"), ExitCode.GIVE_UP),
         (FloatingPointError("the loss is not finite"), ExitCode.GIVE_UP),
         (UserError("num_envs=3: no"), ExitCode.USER),
         (OSError(28, "No space left on device"), ExitCode.DISK_FULL),

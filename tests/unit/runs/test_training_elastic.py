@@ -9,7 +9,7 @@ from robot_rl.errors import ExitCode, Interrupted
 from robot_rl.cluster.frozen import freeze
 from robot_rl.cluster.launchers.ray import Ray
 from robot_rl.runs.settings import default_tree, resolve
-from robot_rl.runs.training import Surroundings, _divisible, train_frozen
+from robot_rl.runs.training import TrainHooks, _divisible, train_frozen
 from robot_rl.learn.ranks import Ranks
 from robot_rl.settings.tree import override
 
@@ -33,10 +33,10 @@ def rows(run_dir):
 def test_a_request_to_stop_saves_after_the_iteration_and_the_run_goes_on(tmp_path):
     run_dir = frozen(tmp_path, nodes=2)
     with pytest.raises(Interrupted) as stop:
-        train_frozen(run_dir, around=Surroundings(stop=lambda: True))
+        train_frozen(run_dir, hooks=TrainHooks(stop=lambda: True))
     assert stop.value.exit_code == ExitCode.REQUEUE
     assert stop.value.checkpoint.name == "000001"
-    train_frozen(run_dir, around=Surroundings(stop=lambda: False), is_elastic=True)
+    train_frozen(run_dir, hooks=TrainHooks(stop=lambda: False), is_elastic=True)
     found = rows(run_dir)
     assert [row["iteration"] for row in found] == [1, 2, 3]
     # One of two processes was left.

@@ -159,7 +159,7 @@ class PPO(Algorithm):
         for auxiliary in self.auxiliaries:
             statistics |= auxiliary.update(rollout, progress)
         self.update_normalizers(rollout, batch.returns)
-        self.measure_grids(rollout)
+        self.calibrate_quantizers(rollout)
         statistics["policy/learning_rate"] = self.optimizer.learning_rate
         if (spread := self.actor.distribution.spread(rollout.out)) is not None:
             statistics["policy/std"] = spread
@@ -192,7 +192,7 @@ class PPO(Algorithm):
         return {"precision/log_ratio": difference.mean(), "precision/log_ratio_max": difference.amax()}
 
     @torch.no_grad()
-    def measure_grids(self, rollout: Rollout) -> None:
+    def calibrate_quantizers(self, rollout: Rollout) -> None:
         """Fit the grids of quantized layers to what the networks compute at a rollout, as they are now.
 
         Nothing changes where no layer has a grid. A recurrent network computes its first sequence of every world,

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from robot_rl.errors import GiveUpError, UserError
+from robot_rl.errors import NotRetryableError, UserError
 from robot_rl.evaluate.rollout import evaluate_episodes
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.runner import Runner
@@ -170,7 +170,7 @@ def test_a_training_goes_on_without_them(at):
 def test_a_training_in_which_nearly_all_break_is_given_up():
     worlds = [lambda: Counter(part="reward", at=1, always=True)] * 3
     env = GymEnv(gymnasium.vector.SyncVectorEnv(worlds, autoreset_mode="SameStep"))
-    with pytest.raises(GiveUpError, match=r"max_quarantined=0\.5: 48 of 48 samples .* most for 'reward'"):
+    with pytest.raises(NotRetryableError, match=r"max_quarantined=0\.5: 48 of 48 samples .* most for 'reward'"):
         Runner(env, learner(), seed=1).learn(2)
 
 
