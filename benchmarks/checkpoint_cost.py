@@ -26,7 +26,7 @@ from words import read_words, run_script
 
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import good_checkpoint
-from robot_rl.learn.runners import make_runner
+from robot_rl.learn.make_trainer import make_trainer
 from robot_rl.settings import apply_overrides
 
 KNOWN = {"task": "go2_flat", "worlds": "4096", "iterations": "6", "device": "cpu", "out": ""}
@@ -47,8 +47,8 @@ def measure(name: str, worlds: int, iterations: int, device: str, run_dir: Path)
     cfg = apply_overrides(PPOLearnerCfg(), {**preset, "save_interval": 1})
     env = make_env(task, num_envs=worlds, device=device, seed=1)
     rows: list[dict[str, float]] = []
-    runner = make_runner(env, cfg, run_dir=run_dir, seed=1, observer=rows.append)
-    runner.learn(iterations + ITERATIONS_LEFT_OUT)
+    runner = make_trainer(env, cfg, run_dir=run_dir, seed=1, observer=rows.append)
+    runner.train(iterations + ITERATIONS_LEFT_OUT)
     late = rows[ITERATIONS_LEFT_OUT - 1 :]
     still = [row["perf/save_s"] for row in late[1:]]
     took = [b["time_s"] - a["time_s"] - b["perf/save_s"] for a, b in itertools.pairwise(late)]

@@ -144,13 +144,13 @@ def measure_env(sizes: Sizes, report: Report) -> None:
 def measure_rollout(sizes: Sizes, report: Report) -> None:
     """Time the collection of a rollout in one graph, compared with physics and with launches."""
     from robot_rl.learn.graphs import why_not_recorded
-    from robot_rl.learn.runner import Runner
+    from robot_rl.learn.trainer import Trainer
     from robot_rl.performance.env import make_bare
 
     cfg = sizes.configure("go2_flat", sizes.rollout)
     has_graph = cfg.device != "cpu"
     learners = [dataclasses.replace(cfg.learner, graph=graph) for graph in ("on" if has_graph else "off", "off")]
-    first, second = runners = [Runner(cfg.make_env(), learner, seed=1) for learner in learners]
+    first, second = runners = [Trainer(cfg.make_env(), learner, seed=1) for learner in learners]
     bare = make_bare(first.env)
     assert bare is not None
     names = ("rollout in one graph" if has_graph else "rollout", bare.who, "rollout by launches")
@@ -260,7 +260,7 @@ def measure_mjlab(sizes: Sizes, report: Report) -> None:
 
 def measure_memory(sizes: Sizes, report: Report) -> None:
     """Measure the memory of an environment and of a training a world, by the difference of two sizes."""
-    from robot_rl.learn.runner import Runner
+    from robot_rl.learn.trainer import Trainer
 
     device, rows, kept = resolve_device(sizes.device), {}, []
     for num_envs in sizes.memory:  # The first one loads the kernels, which the others share; all stay alive.
@@ -269,8 +269,8 @@ def measure_memory(sizes: Sizes, report: Report) -> None:
         env = cfg.make_env()
         env.step(torch.zeros(num_envs, env.num_actions, device=device))
         with_env = used_bytes(device)
-        kept.append(Runner(env, cfg.learner, seed=1))
-        kept[-1].learn(ROLLOUT_WARM_UP)
+        kept.append(Trainer(env, cfg.learner, seed=1))
+        kept[-1].train(ROLLOUT_WARM_UP)
         found = {"env": with_env - before, "training": used_bytes(device) - before}
         rows[num_envs] = found | {"torch": _tensor_bytes(device) - tensors}
         report.save(mib={worlds: {key: v / 2**20 for key, v in row.items()} for worlds, row in rows.items()})

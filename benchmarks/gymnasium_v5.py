@@ -84,7 +84,7 @@ def train_ours(
     Raises:
         UserError: fewer steps than one rollout.
     """
-    from robot_rl.learn.runners import make_runner
+    from robot_rl.learn.make_trainer import make_trainer
 
     env = make_env()
     rollout = env.num_envs * cfg.num_steps
@@ -92,9 +92,9 @@ def train_ours(
         raise UserError(f"steps={steps}: must be at least one rollout, {rollout} steps ({env.num_envs} worlds)")
     log = EpisodeLog(steps, rollout, say)
     count_episodes(env, log)
-    runner = make_runner(env, cfg, seed=seed)
+    runner = make_trainer(env, cfg, seed=seed)
     log.begin()
-    runner.learn(log.steps // rollout)
+    runner.train(log.steps // rollout)
     result = log.finish()
     returns = evaluate(env_id, make_act(runner.actor), seed=seed)
     curve = result.pop("curve")

@@ -107,7 +107,7 @@ def bench_isaac(
     Raises:
         UserError: the environment has no agent for rsl_rl, or cannot be made.
     """
-    from robot_rl.learn.runner import Runner
+    from robot_rl.learn.trainer import Trainer
 
     agent = task.load_agent()
     if agent is None:
@@ -116,15 +116,15 @@ def bench_isaac(
     try:
         clock = StepClock(env.env, device)
         rival = _make_rival(env.env, agent, device)
-        ours = Runner(env, learner, run_dir=None, seed=1)
+        ours = Trainer(env, learner, run_dir=None, seed=1)
         inside: list[float] = []
 
         def measure() -> tuple[float, float]:
             env.cfg.compute_final_obs = True
-            mine = clock.overhead(lambda: ours.learn(ours.iteration + iterations))
+            mine = clock.overhead(lambda: ours.train(ours.iteration + iterations))
             env.cfg.compute_final_obs = False  # Of no use to the rival, and at its cost.
             with hushed():
-                theirs = clock.overhead(lambda: rival.learn(iterations))
+                theirs = clock.overhead(lambda: rival.train(iterations))
             inside.append(mine[1] / iterations)
             inside.append(theirs[1] / iterations)
             return mine[0] / iterations, theirs[0] / iterations

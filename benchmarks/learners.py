@@ -31,8 +31,8 @@ from robot_rl.cli.table import print_table
 from robot_rl.errors import Interrupted, UserError
 from robot_rl.evaluate import evaluate_run
 from robot_rl.files import read_json, write_json
+from robot_rl.learn.make_trainer import make_trainer
 from robot_rl.learn.policy import make_policy
-from robot_rl.learn.runners import make_runner
 from robot_rl.learn.threads import use_threads
 from robot_rl.runs.inputs import resolve_inputs
 from robot_rl.runs.settings import change, default_tree, resolve
@@ -158,10 +158,10 @@ def train(cfg: Any, goal: Goal, say: Callable[[str], None]) -> list[Point]:
     use_threads(cfg.learner_threads, cfg.device)
     watch = Watch(cfg, goal, say)
     with contextlib.closing(cfg.make_env()) as env, tempfile.TemporaryDirectory(prefix="robot-rl-") as scratch:
-        watch.runner = make_runner(env, cfg.learner, run_dir=Path(scratch), seed=cfg.seed, observer=watch)
+        watch.runner = make_trainer(env, cfg.learner, run_dir=Path(scratch), seed=cfg.seed, observer=watch)
         watch.start()
         try:
-            watch.runner.learn()
+            watch.runner.train()
         except Interrupted as error:  # What it saved is gone with its folder.
             raise Interrupted(None, error.iteration, error.signal, saved=False) from None
     return watch.points

@@ -86,8 +86,8 @@ def train(task_name: str, seed: int, variant: dict[str, Any], settings: dict[str
 
     from robot_rl.learn.algorithms import preset_learner
     from robot_rl.learn.cpu import mlp as fused
+    from robot_rl.learn.make_trainer import make_trainer
     from robot_rl.learn.policy import make_policy
-    from robot_rl.learn.runners import make_runner
     from robot_rl.settings import apply_overrides
 
     if variant["products"] != "auto":
@@ -97,10 +97,10 @@ def train(task_name: str, seed: int, variant: dict[str, Any], settings: dict[str
     cfg = apply_overrides(preset_learner(task.learner_name, presets), {"save_interval": 10**6, **settings})
     env = make_env(task, num_envs=task.num_envs[0], seed=seed, num_threads=variant["threads"])
     with tempfile.TemporaryDirectory() as scratch:
-        runner = make_runner(env, cfg, run_dir=Path(scratch), seed=seed)
+        runner = make_trainer(env, cfg, run_dir=Path(scratch), seed=seed)
         move(runner, variant.get("moved", 0.0))
         begun = time.perf_counter()
-        runner.learn()
+        runner.train()
         spent = time.perf_counter() - begun
         return {**evaluate(get_task(task_name), seed, make_policy(Path(scratch))), "train_s": round(spent, 1)}
 

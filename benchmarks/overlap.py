@@ -24,7 +24,7 @@ from words import run_script
 from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, option
 from robot_rl.cli.table import print_table
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
-from robot_rl.learn.runners import make_runner
+from robot_rl.learn.make_trainer import make_trainer
 from robot_rl.metrics.iteration import overlap_efficiency
 from robot_rl.performance.learner import DIMS, SIZES, networks
 from robot_rl.runs.settings import change, default_tree, resolve
@@ -161,7 +161,7 @@ def _simulate_apart(
     `run` is the time of a step [s], iterations and seed.
     """
     from robot_rl.learn.simulators.pool import ThreadPool
-    from robot_rl.learn.simulators.runner import RemoteWorlds
+    from robot_rl.learn.simulators.remote import RemoteWorlds
     from robot_rl.learn.simulators.simulator import Simulator
 
     step_s, iterations, seed = run
@@ -174,7 +174,7 @@ def _simulate_apart(
     rows: list[dict[str, float]] = []
     pool = ThreadPool([lambda index=index: make(index) for index in range(count)])
     with contextlib.closing(RemoteWorlds(WaitingEnv(2), share * count, pool)) as env:
-        make_runner(env, cfg, seed=seed, observer=rows.append).learn(WARM_UP + iterations)
+        make_trainer(env, cfg, seed=seed, observer=rows.append).train(WARM_UP + iterations)
     ends = [row["time_s"] for row in rows]
     elapsed = [after - before for before, after in zip(ends[WARM_UP - 1 : -1], ends[WARM_UP:], strict=True)]
     rest = [took - row["perf/wait_s"] - row["perf/learn_s"] for took, row in zip(elapsed, rows[WARM_UP:], strict=True)]
@@ -197,7 +197,7 @@ def _rows(make: Make, learner: LearnerCfg, iterations: int, seed: int) -> tuple[
         env = make()
         if callable(close := getattr(env, "close", None)):
             stack.callback(close)
-        make_runner(env, learner, seed=seed, observer=rows.append).learn(WARM_UP + iterations)
+        make_trainer(env, learner, seed=seed, observer=rows.append).train(WARM_UP + iterations)
     ends = [row["time_s"] for row in rows]
     elapsed = [after - before for before, after in zip(ends[WARM_UP - 1 : -1], ends[WARM_UP:], strict=True)]
     if learner.overlap:  # The last one begins no rollout.

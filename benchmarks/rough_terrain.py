@@ -29,8 +29,8 @@ from words import read_words, run_script
 from robot_rl.evaluate.rollout import evaluation_task
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import load_checkpoint
+from robot_rl.learn.make_trainer import make_trainer
 from robot_rl.learn.policy import make_policy
-from robot_rl.learn.runners import make_runner
 from robot_rl.settings import apply_overrides
 
 SPEED, AWAY, SECONDS, TRIES = 0.8, 4.0, 10.0, 12
@@ -46,7 +46,7 @@ def train(name: str, directory: Path, settings: dict[str, Any], seed: int) -> No
         PPOLearnerCfg(), {**task.learner, **task.learner_cpu, "save_interval": 20, "keep_checkpoints": 0, **settings}
     )
     env = make_env(task, num_envs=task.num_envs[0], seed=seed)
-    make_runner(env, cfg, run_dir=directory, seed=seed).learn()
+    make_trainer(env, cfg, run_dir=directory, seed=seed).train()
     env.close()
 
 

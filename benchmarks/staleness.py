@@ -35,10 +35,10 @@ from robot_rl.errors import UserError
 from robot_rl.evaluate import evaluate_run
 from robot_rl.files import write_atomic
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
-from robot_rl.learn.overlap import OverlappedRunner, PrefetchedRollout
 from robot_rl.learn.policy import make_policy
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.rollouts.overlapped import OverlappedRollouts, PrefetchedRollout
 from robot_rl.learn.simulators.weights import pack, unpack
+from robot_rl.learn.trainer import Trainer
 from robot_rl.report.plot import Axis, path
 from robot_rl.settings import apply_overrides
 
@@ -117,13 +117,12 @@ def train(work: tuple[int, str, int, int]) -> dict[str, Any]:
         options: dict[str, Any] = {"run_dir": Path(scratch), "seed": seed, "observer": watch}
         if lag:
             cfg = replace(cfg, overlap=True, staleness=replace(cfg.staleness, max=lag))
-            runner: Runner = OverlappedRunner(env, cfg, **options)
-            runner._ahead = LaggedAhead(runner.collector, runner.algorithm.actor, lag)  # type: ignore[attr-defined]
-        else:
-            runner = Runner(env, cfg, **options)
+        runner = Trainer(env, cfg, **options)
+        if isinstance(rollouts := runner.rollouts, OverlappedRollouts):
+            rollouts.ahead = LaggedAhead(runner.collector, runner.algorithm.actor, lag)
         watch.runner = runner
         try:
-            runner.learn()
+            runner.train()
         except (FloatingPointError, UserError) as error:
             problem = str(error)
     env.close()

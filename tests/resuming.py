@@ -10,7 +10,7 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.learn.algorithms import get_learner
-from robot_rl.learn.runners import make_runner
+from robot_rl.learn.make_trainer import make_trainer
 from robot_rl.settings import apply_overrides
 
 WORLDS = 6
@@ -69,17 +69,17 @@ def in_two(make, cfg, directory, first=2, last=4):
         The two runners at their end, and their directories.
     """
     cfg = replace(cfg, save_interval=first)
-    whole = make_runner(make(), cfg, run_dir=directory / "whole", seed=3)
-    whole.learn(last)
+    whole = make_trainer(make(), cfg, run_dir=directory / "whole", seed=3)
+    whole.train(last)
     shutil.copytree(directory / "whole", directory / "resumed")
     env = make()
     for _ in range(3):
         env.step(torch.ones(env.num_envs, env.num_actions))
-    resumed = make_runner(env, cfg, run_dir=directory / "resumed", seed=99)
+    resumed = make_trainer(env, cfg, run_dir=directory / "resumed", seed=99)
     messages = []
     resumed.load(directory / "resumed" / "checkpoints" / f"{first:06d}", tell=messages.append)
     assert (resumed.iteration, messages) == (first, [])
-    resumed.learn(last)
+    resumed.train(last)
     return whole, resumed
 
 

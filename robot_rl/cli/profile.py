@@ -68,12 +68,12 @@ def run(arguments: Sequence[str]) -> int:
     cfg = resolve_inputs(resolve(change(tree, changes)))
     env = cfg.make_env()
     try:
-        from robot_rl.learn.runners import make_runner
+        from robot_rl.learn.make_trainer import make_trainer
         from robot_rl.performance.iteration import profile_iterations
 
         with as_user_error():
             result = profile_iterations(
-                lambda observer: make_runner(env, cfg.learner, seed=cfg.seed, observer=observer),
+                lambda observer: make_trainer(env, cfg.learner, seed=cfg.seed, observer=observer),
                 iterations=options.iterations,
                 trace=trace,
             )

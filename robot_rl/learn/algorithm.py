@@ -1,6 +1,6 @@
 """The interface between an algorithm and the training loop.
 
-`Runner` lets a `Collector` fill a `Rollout` with a `Snapshot` of the policy, and passes the rollout to
+`Trainer` lets a `Collector` fill a `Rollout` with a `Snapshot` of the policy, and passes the rollout to
 `Algorithm.update`. The two ends share nothing else, so a rollout may come from another process, or be older than the
 weights that learn from it.
 

@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_flatten
 
 from robot_rl.errors import UserError
 from robot_rl.learn.build import find_maker
-from robot_rl.learn.runners import make_runner
+from robot_rl.learn.make_trainer import make_trainer
 from robot_rl.performance.collect import collecting
 from robot_rl.settings import LearnerCfg, apply_overrides
 
@@ -102,7 +102,7 @@ def check_run(cfg: Any) -> list[Finding]:
     learner = watched_cfg(cfg.learner)
     if find_maker(learner, "make_session"):
         raise UserError(f"learner={learner.name}: has a loop of its own; check=capture looks at robot-rl's")
-    return check_capture(cfg.make_env, lambda env: make_runner(env, learner, seed=cfg.seed))
+    return check_capture(cfg.make_env, lambda env: make_trainer(env, learner, seed=cfg.seed))
 
 
 def watched_cfg(cfg: LearnerCfg) -> LearnerCfg:

@@ -11,9 +11,9 @@ from typing import Any, TypeGuard
 import torch
 
 from robot_rl.learn.algorithms.ppo.ppo import PPO
+from robot_rl.learn.base_trainer import BaseTrainer
 from robot_rl.learn.rollout import Batch
-from robot_rl.learn.runner import Runner
-from robot_rl.learn.session import Session
+from robot_rl.learn.trainer import Trainer
 from robot_rl.metrics.iteration import PARTS, limit, overlap_share, time_parts
 from robot_rl.performance.profile import StageWatch, profile_env, watching
 from robot_rl.performance.result import make_result
@@ -24,7 +24,7 @@ REST = "rest (Python between the stages)"
 WARM_UP = 2
 """Iterations before those that count."""
 
-Make = Callable[[Callable[[dict[str, float]], None]], Session]
+Make = Callable[[Callable[[dict[str, float]], None]], BaseTrainer]
 """Builds the session, given an observer."""
 
 
@@ -46,7 +46,7 @@ def profile_iterations(make: Make, *, iterations: int = 5, trace: Path | None = 
     """
     rows: list[dict[str, float]] = []
     session = make(rows.append)
-    session.learn(WARM_UP + iterations)
+    session.train(WARM_UP + iterations)
     seen = [time_parts(row) for row in rows[WARM_UP:]]
     seconds = {part: sum(parts[part] for parts in seen) / len(seen) for part in PARTS}
     total = sum(seconds.values())
@@ -72,7 +72,7 @@ def profile_iterations(make: Make, *, iterations: int = 5, trace: Path | None = 
     }
 
 
-def write_trace(session: Session, path: Path) -> None:
+def write_trace(session: BaseTrainer, path: Path) -> None:
     """Write a trace of one iteration to .json or .json.gz, for https://ui.perfetto.dev or chrome://tracing."""
     from torch.profiler import ProfilerActivity, profile
 
@@ -86,13 +86,13 @@ def write_trace(session: Session, path: Path) -> None:
         watch.watch(session.algorithm, "update", "learn")
         _watch_update(watch, session)
     with watching(watch), profile(activities=activities) as profiler:
-        session.learn(session.iteration + 1)
+        session.train(session.iteration + 1)
     temporary = path.with_name(f".{path.name}" if path.suffix == ".gz" else f".{path.stem}.part.json")
     profiler.export_chrome_trace(str(temporary))
     os.replace(temporary, path)
 
 
-def _update_shares(runner: Runner, iterations: int) -> dict[str, float]:
+def _update_shares(runner: Trainer, iterations: int) -> dict[str, float]:
     """Return the share of each stage in the update; they add up to 1."""
     algorithm = runner.algorithm
     graphed, algorithm.graphed = algorithm.graphed, None
@@ -100,7 +100,7 @@ def _update_shares(runner: Runner, iterations: int) -> dict[str, float]:
     watch.watch(algorithm, "update", REST)
     try:
         with _watch_update(watch, runner) as spent:
-            runner.learn(runner.iteration + iterations)
+            runner.train(runner.iteration + iterations)
     finally:
         algorithm.graphed = graphed
     total = sum(spent.values())
@@ -109,7 +109,7 @@ def _update_shares(runner: Runner, iterations: int) -> dict[str, float]:
     return {stage: spent[stage] / total for stage in (*names, REST) if spent.get(stage)}
 
 
-def _watch_update(watch: StageWatch, runner: Runner) -> AbstractContextManager[dict[str, float]]:
+def _watch_update(watch: StageWatch, runner: Trainer) -> AbstractContextManager[dict[str, float]]:
     algorithm = runner.algorithm
     watch.watch(algorithm, "make_batch", VALUES, whole=True)
     watch.watch(Batch, "rows", GATHER)
@@ -124,12 +124,12 @@ def _watch_update(watch: StageWatch, runner: Runner) -> AbstractContextManager[d
     return watching(watch)
 
 
-def _has_stages(session: Session) -> TypeGuard[Runner]:
+def _has_stages(session: BaseTrainer) -> TypeGuard[Trainer]:
     """Return whether the stages of a session's update are known: those of PPO."""
-    return isinstance(session, Runner) and isinstance(session.algorithm, PPO)
+    return isinstance(session, Trainer) and isinstance(session.algorithm, PPO)
 
 
-def _env_shares(runner: Runner) -> dict[str, float] | None:
+def _env_shares(runner: Trainer) -> dict[str, float] | None:
     """Return the share of each stage in a step, with the actions of the last rollout; None if unknown."""
     from robot_rl_envs.env import Env
 
@@ -141,7 +141,7 @@ def _env_shares(runner: Runner) -> dict[str, float] | None:
     return {name: stage["share"] for name, stage in stages.items()}
 
 
-def _notes(session: Session) -> dict[str, Any]:
+def _notes(session: BaseTrainer) -> dict[str, Any]:
     notes: dict[str, Any] = {
         "worlds": session.env.num_envs,
         "steps": session.cfg.num_steps,

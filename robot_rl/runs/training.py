@@ -38,7 +38,7 @@ class Callback(Protocol):
         """Take part in a runner that has just been built."""
 
     def on_iteration_end(self, session: Any) -> Mapping[str, float]:
-        """Look at the runner after an iteration; return what its row gets (`robot_rl.learn.session.Callback`)."""
+        """Look at the runner after an iteration; return what its row gets (`robot_rl.learn.base_trainer.Callback`)."""
         ...
 
 
@@ -195,7 +195,7 @@ def _learn(
     hooks: TrainHooks = NO_HOOKS,
 ) -> None:
     """Run the remaining iterations; the first process shows the progress and writes the metrics."""
-    from robot_rl.learn.runners import make_runner
+    from robot_rl.learn.make_trainer import make_trainer
     from robot_rl.metrics.writers import MetricsWriter
 
     env.quarantine_dir = run_dir.path / "quarantine"
@@ -210,7 +210,7 @@ def _learn(
         if (stop := hooks.stop) is not None:
             options["observer"] = (options["observer"], lambda _: stop())
         with as_user_error():
-            runner = make_runner(env, cfg.learner, **options)
+            runner = make_trainer(env, cfg.learner, **options)
             if hooks.callback is not None:
                 hooks.callback.on_init(runner)
                 runner.on_iteration_end = hooks.callback.on_iteration_end
@@ -227,7 +227,7 @@ def _learn(
             _announce(cfg, run_dir, ranks.size)
             _announce_precision(runner, cfg)
         signals.ending.check()
-        runner.learn()
+        runner.train()
         if stop is not None and runner.iteration < cfg.learner.max_iterations:
             raise Interrupted(runner.checkpoint, runner.iteration, signal.SIGTERM)
         signals.ending.phase = signals.OVER

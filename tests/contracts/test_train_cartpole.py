@@ -10,8 +10,8 @@ from robot_rl_tasks.registry import get_task
 
 from robot_rl.evaluate import evaluate_run
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.learn.make_trainer import make_trainer
 from robot_rl.learn.policy import make_policy
-from robot_rl.learn.runners import make_runner
 from robot_rl.settings import apply_overrides
 
 
@@ -21,7 +21,7 @@ def test_cartpole_swings_up_and_stays_up(tmp_path):
     task = get_task("cartpole")
     cfg = apply_overrides(PPOLearnerCfg(), {**task.learner, **task.learner_cpu})
     env = make_env(task, num_envs=task.num_envs[0], seed=1)
-    make_runner(env, cfg, run_dir=tmp_path, seed=1).learn()
+    make_trainer(env, cfg, run_dir=tmp_path, seed=1).train()
     policy = make_policy(tmp_path)
 
     def hanging():

@@ -11,8 +11,8 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearnerCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
-from robot_rl.learn.overlap import StreamExecutor
-from robot_rl.learn.runners import make_runner
+from robot_rl.learn.make_trainer import make_trainer
+from robot_rl.learn.rollouts.overlapped import StreamExecutor
 from robot_rl.settings import NetworkCfg
 
 pytestmark = [pytest.mark.gpu, pytest.mark.long]
@@ -35,12 +35,12 @@ class InTurn(StreamExecutor):
 
 
 def make(cfg=PPO, in_turn=False, num_envs=2048, **options):
-    session = make_runner(
+    session = make_trainer(
         make_env(get_task("cartpole"), num_envs=num_envs, device="cuda", seed=2), cfg, seed=3, **options
     )
     if in_turn:
         recorded = session.collector.recorded
-        session._ahead._executor = InTurn(session.device, lambda: recorded.is_recorded)
+        session.rollouts.ahead._executor = InTurn(session.device, lambda: recorded.is_recorded)
     return session
 
 
@@ -63,7 +63,7 @@ def test_during_the_update_is_as_before_it(cfg):
     """
     during, before, again = make(cfg), make(cfg, in_turn=True), make(cfg, in_turn=True)
     for session in (during, before, again):
-        session.learn(4)
+        session.train(4)
         assert session.collector.recorded.problem == ""
         assert session.collector.recorded.is_recorded
     assert farthest(before, during) <= 1e-3 + 10.0 * farthest(before, again)
@@ -71,11 +71,11 @@ def test_during_the_update_is_as_before_it(cfg):
 
 def test_a_resumed_run_is_the_run(tmp_path):
     rows, parts = [], []
-    make(run_dir=tmp_path / "whole", observer=rows.append).learn(4)
-    make(run_dir=tmp_path / "parts", observer=parts.append).learn(2)
+    make(run_dir=tmp_path / "whole", observer=rows.append).train(4)
+    make(run_dir=tmp_path / "parts", observer=parts.append).train(2)
     resumed = make(run_dir=tmp_path / "parts", observer=parts.append)
     resumed.load(latest_checkpoint(tmp_path / "parts"))
-    resumed.learn(4)
+    resumed.train(4)
     assert [row["iteration"] for row in parts] == [row["iteration"] for row in rows]
     assert [row["loss/value"] for row in parts] == pytest.approx([row["loss/value"] for row in rows], rel=1e-2)
 
@@ -83,17 +83,17 @@ def test_a_resumed_run_is_the_run(tmp_path):
 def test_both_sides_run_at_a_time():
     """The update begins while the rollout is in the air."""
     session = make(num_envs=8192)
-    session.learn(3)
+    session.train(3)
     flights = []
-    submit = session._ahead._executor.submit
+    submit = session.rollouts.ahead._executor.submit
 
     def note(work):
         flights.append(submit(work))
         flights[-1].is_over = flights[-1].end.query()
         return flights[-1]
 
-    session._ahead._executor.submit = note
-    session.learn(5)
+    session.rollouts.ahead._executor.submit = note
+    session.train(5)
     assert not any(flight.is_over for flight in flights)
 
 

@@ -8,9 +8,9 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
+from robot_rl.learn.make_trainer import make_trainer
 from robot_rl.learn.precision import kernels
 from robot_rl.learn.precision.formats import FP8, INT8
-from robot_rl.learn.runners import make_runner
 from robot_rl.settings import NetworkCfg, PrecisionCfg
 
 pytestmark = [pytest.mark.gpu, pytest.mark.long]
@@ -47,7 +47,7 @@ def test_e4m3_instructions_are_within_their_accumulation(levels):
 def test_the_first_ratio_and_the_graphs(mode):
     cfg = replace(PPO, precision=PrecisionCfg(mode=mode))
     env = make_env(get_task("cartpole"), num_envs=1024, device="cuda", seed=2)
-    runner = make_runner(env, cfg, seed=3)
+    runner = make_trainer(env, cfg, seed=3)
     for _ in range(4):
         statistics = runner.algorithm.update(runner.collect(), 0.0)
         worst = float(statistics["precision/log_ratio_max"])

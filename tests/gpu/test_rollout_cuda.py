@@ -9,7 +9,7 @@ from robot_rl_tasks.registry import get_task
 
 from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearnerCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import MemoryCfg, NetworkCfg
 
 pytestmark = [pytest.mark.gpu, pytest.mark.long]
@@ -27,7 +27,7 @@ CASES = {
 
 
 def make(graph, cfg=PPO, task="cartpole"):
-    return Runner(make_env(get_task(task), num_envs=N, device="cuda", seed=2), replace(cfg, graph=graph), seed=3)
+    return Trainer(make_env(get_task(task), num_envs=N, device="cuda", seed=2), replace(cfg, graph=graph), seed=3)
 
 
 def assert_recorded(runner):

@@ -10,9 +10,9 @@ from robot_rl_tasks.registry import get_task
 
 from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearnerCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
-from robot_rl.learn.runners import make_runner
+from robot_rl.learn.make_trainer import make_trainer
 from robot_rl.learn.simulators.pool import ThreadPool
-from robot_rl.learn.simulators.runner import RemoteWorlds
+from robot_rl.learn.simulators.remote import RemoteWorlds
 from robot_rl.learn.simulators.simulator import Simulator
 from robot_rl.learn.simulators.weights import pack
 from robot_rl.settings import NetworkCfg
@@ -42,9 +42,9 @@ def test_learning_on_the_device_from_simulators_on_the_cpu(case, staleness):
 
     pool = ThreadPool([lambda index=index: simulator(index) for index in range(2)])
     with contextlib.closing(RemoteWorlds(worlds("cuda"), 2 * N, pool)) as env:
-        session = make_runner(env, cfg, seed=1, observer=rows.append)
+        session = make_trainer(env, cfg, seed=1, observer=rows.append)
         before = {name: tensor.clone() for name, tensor in session._networks().items()}
-        session.learn(5)
+        session.train(5)
     assert [row["iteration"] for row in rows] == [1, 2, 3, 4, 5]
     assert all(row["staleness/dropped"] == 0.0 for row in rows)
     assert {tensor.device.type for tensor in session._networks().values()} == {"cuda"}
@@ -56,7 +56,7 @@ def test_a_simulator_on_the_device_goes_on_from_its_state():
     """The weights come from a learner on the CPU; the state and the segment are the CPU's, too."""
     cfg = CASES["ppo"]
     simulator = Simulator(worlds("cuda"), cfg, seed=1, index=0, count=1, staleness=0)
-    actor = make_runner(worlds("cpu"), cfg, seed=1).actor
+    actor = make_trainer(worlds("cpu"), cfg, seed=1).actor
     simulator.mailbox.put(0, pack(actor))
     first = simulator.segment(0, is_first=True)
     simulator.mailbox.put(1, pack(actor))

@@ -9,7 +9,7 @@ from tensordict import TensorDict
 
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.graphed import WARM_UP, why_not_graphed
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import MemoryCfg, NetworkCfg
 
 pytestmark = pytest.mark.gpu
@@ -59,7 +59,7 @@ def make(graph, env=None, cfg=None, **ppo):
         critic=NetworkCfg(hidden=(64, 64), output_gain=1.0),
     )
     cfg = cfg or base
-    return Runner(env or Points(), replace(cfg, ppo=PPOCfg(**{"learning_rate": 1e-3, **ppo}, cuda_graph=graph)))
+    return Trainer(env or Points(), replace(cfg, ppo=PPOCfg(**{"learning_rate": 1e-3, **ppo}, cuda_graph=graph)))
 
 
 def weights(runner):

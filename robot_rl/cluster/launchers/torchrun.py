@@ -36,7 +36,7 @@ LINGER_S = 0.3
 """How long a process stays after it has returned [s]."""
 PRELOADED = (
     *("torch", "tensordict", "warp", "mujoco.batch", "torch.utils.tensorboard.writer", "robot_rl.cli.worker"),
-    *("robot_rl.runs.training", "robot_rl.learn.runner", "robot_rl_envs.env"),
+    *("robot_rl.runs.training", "robot_rl.learn.trainer", "robot_rl_envs.env"),
 )
 """What every process of a run imports. None of it starts a thread or looks for a GPU, so that it can be done once, in a
 server from which the processes are forked; those that replace lost ones begin at once."""

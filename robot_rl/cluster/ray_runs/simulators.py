@@ -21,7 +21,8 @@ from torch import Tensor
 
 from robot_rl.errors import UserError
 from robot_rl.learn.ranks import ALONE, Ranks
-from robot_rl.learn.simulators.pool import LostError, Pool, State, StoppedError
+from robot_rl.learn.rollouts.source import StoppedError
+from robot_rl.learn.simulators.pool import LostError, Pool, State
 from robot_rl.learn.simulators.simulator import Segment, Share, Simulator
 from robot_rl.metrics.rows import to_stderr
 
@@ -548,7 +549,7 @@ def make_worlds(
         run: The run's directory.
         stop: Called while nothing arrives: whether the training shall stop.
     """
-    from robot_rl.learn.simulators.runner import RemoteWorlds
+    from robot_rl.learn.simulators.remote import RemoteWorlds
     from robot_rl.runs.run_dir import config_hash
 
     order = SimulatorSpec(

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from robot_rl.errors import Interrupted
 from robot_rl.learn.simulators.simulator import Segment, Simulator
 from robot_rl.metrics.rows import to_stderr
 
@@ -29,10 +28,6 @@ class LostError(RuntimeError):
     def __init__(self, index: int, line: str) -> None:
         super().__init__(line)
         self.index, self.line = index, line
-
-
-class StoppedError(Interrupted):
-    """The training shall stop, while no segment arrives."""
 
 
 class Source(ABC):

@@ -15,8 +15,8 @@ from robot_rl.learn.algorithm import Snapshot
 from robot_rl.learn.checkpoints import worlds
 from robot_rl.learn.ranks import Ranks
 from robot_rl.learn.rollout import Rollout
-from robot_rl.learn.runner import Runner
 from robot_rl.learn.simulators.weights import unpack
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import LearnerCfg
 
 
@@ -189,7 +189,7 @@ class Simulator:
         self.mailbox, self._index, self._staleness = Mailbox(), index, staleness
         # Its steps could not take newer weights in the middle of a rollout that a graph replays.
         cfg = replace(cfg.acting(env.num_envs), graph="off")
-        self.runner = Runner(env, cfg, seed=seed, ranks=Share(index, count))
+        self.runner = Trainer(env, cfg, seed=seed, ranks=Share(index, count))
 
     def state(self) -> dict[str, Tensor]:
         """Return a copy of the state of the worlds and of the random streams; not while a segment is simulated."""
@@ -234,7 +234,7 @@ class Simulator:
             frozen=None if rollout.frozen is None else rollout.frozen.cpu(),
             has_final_obs=rollout.has_final_obs,
             has_invalid=rollout.has_invalid,
-            metrics=runner._pop_metrics(),
+            metrics=runner.pop_metrics(),
             notices=list(getattr(runner.env, "pop_notices", list)()),
             state=self.state(),
             taken_at=policy.taken_at,

@@ -26,7 +26,6 @@ from robot_rl.sim2sim.commands import ActionReader
 
 if TYPE_CHECKING:
     from robot_rl.learn.networks.actor_critic import Actor
-    from robot_rl.learn.simulators.runner import AsyncRunner
     from robot_rl.runs.policies import PolicySource
     from robot_rl.runs.run_dir import RunDir
     from robot_rl.runs.settings import TrainCfg
@@ -141,15 +140,15 @@ class Adaptation:
 
     def _fit(self) -> tuple[Any, dict[str, Any]]:
         """Fit a critic to the policy in simulation, with exploration; return the runner, and the critic's state."""
-        from robot_rl.learn.runner import Runner
+        from robot_rl.learn.trainer import Trainer
 
         changes = {"ppo.learning_rate": RATE, "num_steps": ROLLOUT, "staleness.max": 0}
         learner = apply_overrides(self.train.learner, changes)
         with contextlib.closing(self.train.make_env(num_envs=SIMULATED)) as env:
-            runner = Runner(env, learner, seed=self.cfg.seed, observer=self._restore)
+            runner = Trainer(env, learner, seed=self.cfg.seed, observer=self._restore)
             self._fitted = runner.actor
             load_actor(runner.actor, self._weights)
-            row = runner.learn(self.cfg.fit)
+            row = runner.train(self.cfg.fit)
             self._say(f"critic fitted in simulation: {row['env_steps']:.0f} steps, loss {row['loss/value']:.3f}")
             return runner, copy.deepcopy(runner.critic.state_dict())
 
@@ -203,7 +202,8 @@ class Adaptation:
 
     def _learn(self, actor: Actor, critic: Mapping[str, Any]) -> dict[str, Any]:
         """Let the robot explore, and learn from it; write the bundle; return what happened."""
-        from robot_rl.learn.simulators.runner import RemoteWorlds
+        from robot_rl.learn.simulators.remote import RemoteWorlds
+        from robot_rl.learn.trainer import Trainer
 
         path, follow = self.run_dir.path, (self.run_dir.path / "follow").resolve()
         log = path.resolve() / "robot.mcap"
@@ -229,16 +229,14 @@ class Adaptation:
             self._steps = lambda: segments.steps
             mean = Mean(self._show, lambda: segments.steps >= self.cfg.minutes * 60.0 / self.train.task.sim.step_dt)
             worlds = RemoteWorlds(template, self.cfg.window, segments)
-            learner: AsyncRunner = worlds.make_runner(
-                self.train.learner, run_dir=path, seed=self.cfg.seed, observer=mean
-            )
+            learner = Trainer(worlds, self.train.learner, run_dir=path, seed=self.cfg.seed, observer=mean)
             segments.is_stopping = lambda: learner.is_stopping
             load_actor(learner.actor, actor.state_dict())
             learner.critic.load_state_dict(critic)
             learner.settings = self.train.tree
             mean.begin(learner.actor)
             try:
-                learner.learn(self.cfg.iterations)
+                learner.train(self.cfg.iterations)
             except Interrupted as stop:
                 if learner.iteration:
                     newest = max(follow.glob("[0-9]*"))

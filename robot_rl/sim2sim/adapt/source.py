@@ -19,7 +19,8 @@ from torch import Tensor
 
 from robot_rl.files import write_atomic
 from robot_rl.learn.networks.actor_critic import Actor
-from robot_rl.learn.simulators.pool import Source, StoppedError
+from robot_rl.learn.rollouts.source import StoppedError
+from robot_rl.learn.simulators.pool import Source
 from robot_rl.learn.simulators.simulator import Segment
 from robot_rl.learn.simulators.weights import unpack
 from robot_rl.sim2sim.adapt.robot import RobotProcess

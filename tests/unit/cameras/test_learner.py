@@ -14,7 +14,7 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.algorithms.rsl_rl.runner import RslRlRunner
 from robot_rl.learn.policy import make_policy
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import ConvCfg, NetworkCfg
 
 CFG = PPOLearnerCfg(num_steps=4, actor=NetworkCfg(hidden=(8,)), critic=NetworkCfg(hidden=(8,)))
@@ -44,21 +44,21 @@ def env():
 
 @pytest.mark.long
 def test_ours_learns_with_images_in_the_observations_and_keeps_none(env, tmp_path):
-    runner = Runner(env, CFG, run_dir=tmp_path)
-    assert torch.isfinite(torch.tensor(runner.learn(2)["loss/value"]))
+    runner = Trainer(env, CFG, run_dir=tmp_path)
+    assert torch.isfinite(torch.tensor(runner.train(2)["loss/value"]))
     shapes = [
         value.shape for value in (getattr(runner.collector.rollout, name) for name in ("actor_obs", "critic_obs"))
     ]
     assert shapes == [(4, 4, 4), (5, 4, 4)]
-    again = Runner(env, CFG, run_dir=tmp_path / "again")
+    again = Trainer(env, CFG, run_dir=tmp_path / "again")
     again.load(runner.checkpoint)
-    assert again.learn(3)["iteration"] == 3
+    assert again.train(3)["iteration"] == 3
 
 
 @pytest.mark.long
 def test_rsl_rl_stores_no_images(env, tmp_path):
     runner = RslRlRunner(env, CFG, run_dir=tmp_path)
-    runner.learn(1)
+    runner.train(1)
     stored = runner.runner.alg.storage.observations
     assert sorted(stored.keys()) == ["actor", "critic"]
 
@@ -66,7 +66,7 @@ def test_rsl_rl_stores_no_images(env, tmp_path):
 def test_an_image_without_an_encoder_is_refused(env, tmp_path):
     line = r"actor_groups: group 'side' has shape \(num_envs, 1, 12, 16\), images, .* actor\.conv\.groups=\[side\]"
     with pytest.raises(UserError, match=line):
-        Runner(env, replace(CFG, actor_groups=("actor", "side")), run_dir=tmp_path)
+        Trainer(env, replace(CFG, actor_groups=("actor", "side")), run_dir=tmp_path)
     with pytest.raises(UserError, match="rsl_rl"):
         RslRlRunner(env, seeing("side"), run_dir=tmp_path)
 
@@ -77,10 +77,10 @@ def seeing(*groups, **fields):
 
 
 def test_ours_learns_from_images(env, tmp_path):
-    runner = Runner(env, seeing("actor", "side"), run_dir=tmp_path)
+    runner = Trainer(env, seeing("actor", "side"), run_dir=tmp_path)
     encoder = runner.actor.encoders.encoders[0]
     before = [weight.detach().clone() for weight in encoder.parameters()]
-    assert torch.isfinite(torch.tensor(runner.learn(2)["loss/value"]))
+    assert torch.isfinite(torch.tensor(runner.train(2)["loss/value"]))
     assert all(not torch.equal(a, b) for a, b in zip(before, encoder.parameters(), strict=True))
     obs = env.get_observations()
     stored = runner.actor.layout.gather(obs, torch.empty(4, 4 + 12 * 16))
@@ -90,6 +90,6 @@ def test_ours_learns_from_images(env, tmp_path):
     with torch.no_grad():
         blind = runner.actor.mean(torch.cat((stored[:, :4], torch.zeros(4, 192)), dim=1))
     assert not torch.equal(blind, policy(obs))
-    again = Runner(env, seeing("actor", "side"), run_dir=tmp_path / "again")
+    again = Trainer(env, seeing("actor", "side"), run_dir=tmp_path / "again")
     again.load(runner.checkpoint)
-    assert again.learn(3)["iteration"] == 3
+    assert again.train(3)["iteration"] == 3

@@ -21,7 +21,7 @@ IMPORTED = (
     "robot_rl.cli.resume",
     "robot_rl.cli.train",
     "robot_rl.cli.drill",
-    "robot_rl.learn.runner",
+    "robot_rl.learn.trainer",
     "robot_rl_envs.make",
     "robot_rl_tasks.registry",
     "torch.utils.tensorboard.writer",

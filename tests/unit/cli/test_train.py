@@ -10,8 +10,8 @@ import pytest
 import torch
 import yaml
 
+from robot_rl.learn.base_trainer import BaseTrainer
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
-from robot_rl.learn.session import Session
 from robot_rl.runs import run_dir as run_dir_module
 from robot_rl.runs.run_dir import RunDir
 
@@ -139,7 +139,7 @@ def test_a_disk_that_is_full_at_the_start_is_74_and_leaves_no_run(run, in_tmp, t
 
 
 def test_a_disk_that_fills_up_is_74_and_keeps_what_was_measured(run, in_tmp, tiny, monkeypatch):
-    monkeypatch.setattr(Session, "save", full)
+    monkeypatch.setattr(BaseTrainer, "save", full)
     assert run("train", "task=cartpole", *tiny)[0] == 74
     assert len(rows(RunDir.find("latest").path)) == 2
 

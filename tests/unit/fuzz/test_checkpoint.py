@@ -20,8 +20,8 @@ from safetensors.torch import load, save
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, load_checkpoint, verify_checkpoint
+from robot_rl.learn.make_trainer import make_trainer
 from robot_rl.learn.policy import make_policy
-from robot_rl.learn.runners import make_runner
 from robot_rl.settings import apply_overrides
 
 FEW = limits(max_examples=max(1, limits().max_examples // 2))
@@ -32,14 +32,14 @@ SMALL = {"num_steps": 4, "actor.hidden": [8], "critic.hidden": [8], "ppo.epochs"
 def make(directory, seed):
     torch.set_num_threads(1)
     env = make_env(get_task("cartpole"), num_envs=2, engine="mujoco", seed=seed, num_threads=1)
-    return make_runner(env, apply_overrides(PPOLearnerCfg(), SMALL), run_dir=directory, seed=seed)
+    return make_trainer(env, apply_overrides(PPOLearnerCfg(), SMALL), run_dir=directory, seed=seed)
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """The files of a checkpoint after one iteration, by name."""
     runner = make(tmp_path_factory.mktemp("fuzz"), 1)
-    runner.learn(1)
+    runner.train(1)
     runner.env.close()
     return {name: (runner.checkpoint / name).read_bytes() for name in FILES}
 

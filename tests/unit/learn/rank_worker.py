@@ -20,7 +20,7 @@ from robot_rl.learn.algorithms.distill.config import DistillLearnerCfg, TeacherC
 from robot_rl.learn.algorithms.ppo import ppo as ppo_module
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.ranks import ALONE, make_ranks
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import MemoryCfg, NetworkCfg
 
 WORLDS = 32
@@ -111,9 +111,9 @@ def outcome(runner, row):
 
 
 def train(ranks, cfg=CFG, quarantine=False, iterations=3):
-    runner = Runner(Line(ranks, quarantine), cfg, seed=7, ranks=ranks)
+    runner = Trainer(Line(ranks, quarantine), cfg, seed=7, ranks=ranks)
     draw_alike(runner, ranks)
-    return outcome(runner, runner.learn(iterations))
+    return outcome(runner, runner.train(iterations))
 
 
 def equal(ranks):
@@ -132,7 +132,7 @@ def make_student(ranks, directory, **teacher):
     """A student's settings; its teacher sees what the critic does."""
     path = directory / f"teacher-{ranks.size}-{ranks.rank}"
     cfg = replace(CFG, actor_groups=("critic",), actor=replace(CFG.actor, output_gain=1.0))
-    Runner(Line(ALONE), cfg, run_dir=path, seed=3).save()
+    Trainer(Line(ALONE), cfg, run_dir=path, seed=3).save()
     return DistillLearnerCfg(**settings_of(CFG) | {"name": "distill", "teacher": TeacherCfg(run=str(path), **teacher)})
 
 
@@ -144,11 +144,11 @@ def taught(ranks, directory):
     """Half of the worlds follow the teacher; the third iteration again from a checkpoint, in fresh worlds."""
     cfg = make_student(ranks, directory, mix=0.5, mix_until=1.0)
     cfg = replace(cfg, ppo=replace(cfg.ppo, minibatches=4))
-    whole = Runner(Line(ranks), cfg, run_dir=directory / "taught", seed=7, ranks=ranks)
-    whole.learn(2)
-    again = Runner(Line(ranks), cfg, seed=99, ranks=ranks)
+    whole = Trainer(Line(ranks), cfg, run_dir=directory / "taught", seed=7, ranks=ranks)
+    whole.train(2)
+    again = Trainer(Line(ranks), cfg, seed=99, ranks=ranks)
     again.load(whole.checkpoint)
-    (first, one), (second, two) = (outcome(runner, runner.learn(3)) for runner in (whole, again))
+    (first, one), (second, two) = (outcome(runner, runner.train(3)) for runner in (whole, again))
     same = all(torch.equal(first[name], second[name]) for name in first) and one == two
     return second | {"follows": again.algorithm.auxiliaries[0].hook._follows}, two | {"same": float(same)}
 
@@ -166,8 +166,8 @@ def by_itself(ranks):
 def minibatches(ranks):
     """As a training is: minibatches and noise of its own in each process, the adaptive schedule."""
     cfg = replace(CFG, ppo=replace(CFG.ppo, minibatches=4, epochs=2))
-    runner = Runner(Line(ranks), cfg, seed=7, ranks=ranks)
-    state, row = outcome(runner, runner.learn(4))
+    runner = Trainer(Line(ranks), cfg, seed=7, ranks=ranks)
+    state, row = outcome(runner, runner.train(4))
     return state | {"noise": runner.collector.rollout.noise.clone()}, row
 
 
@@ -178,11 +178,11 @@ def resumed(ranks, directory):
     """
     memory = MemoryCfg(kind="gru", hidden=4, sequence=3)
     cfg = replace(CFG, ppo=replace(CFG.ppo, minibatches=4), actor=replace(CFG.actor, memory=memory))
-    whole = Runner(Line(ranks), cfg, run_dir=directory / "run", seed=7, ranks=ranks)
-    whole.learn(2)
-    again = Runner(Line(ranks), cfg, seed=99, ranks=ranks)
+    whole = Trainer(Line(ranks), cfg, run_dir=directory / "run", seed=7, ranks=ranks)
+    whole.train(2)
+    again = Trainer(Line(ranks), cfg, seed=99, ranks=ranks)
     again.load(whole.checkpoint)
-    (first, one), (second, two) = (outcome(runner, runner.learn(3)) for runner in (whole, again))
+    (first, one), (second, two) = (outcome(runner, runner.train(3)) for runner in (whole, again))
     first, second = ({**state, **runner._worlds()} for state, runner in ((first, whole), (second, again)))
     same = all(torch.equal(first[name], second[name]) for name in first) and one == two
     files = sorted(path.name for path in whole.checkpoint.iterdir())
@@ -207,8 +207,8 @@ def broken(ranks, directory):
         return obs, reward * (float("nan") if ranks.rank == ranks.size - 1 and env.steps > 6 else 1.0), done, extras
 
     env.step = sick
-    runner = Runner(env, CFG, run_dir=directory / "broken", seed=7, ranks=ranks)
-    return {}, {"error": error_line(lambda: runner.learn(5)), "iteration": runner.iteration}
+    runner = Trainer(env, CFG, run_dir=directory / "broken", seed=7, ranks=ranks)
+    return {}, {"error": error_line(lambda: runner.train(5)), "iteration": runner.iteration}
 
 
 def stopped(ranks, directory):
@@ -219,8 +219,8 @@ def stopped(ranks, directory):
             for _ in range(2):
                 os.kill(os.getpid(), signal.SIGUSR1)
 
-    runner = Runner(Line(ranks), CFG, run_dir=directory / "stopped", seed=7, ranks=ranks, observer=notify)
-    error = error_line(lambda: runner.learn(5))
+    runner = Trainer(Line(ranks), CFG, run_dir=directory / "stopped", seed=7, ranks=ranks, observer=notify)
+    error = error_line(lambda: runner.train(5))
     return {}, {"error": error, "saved": str((directory / "stopped" / "checkpoints" / "000002").is_dir())}
 
 
@@ -251,8 +251,8 @@ def lose(ranks, directory):
         return step(actions)
 
     env.step = vanish
-    runner = Runner(env, CFG, seed=7, ranks=ranks)
-    (directory / "lost.txt").write_text(error_line(lambda: runner.learn(3)))
+    runner = Trainer(env, CFG, seed=7, ranks=ranks)
+    (directory / "lost.txt").write_text(error_line(lambda: runner.train(3)))
 
 
 def main():

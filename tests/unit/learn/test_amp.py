@@ -18,7 +18,7 @@ from robot_rl.learn.auxiliaries.motions import Motion, read_motion, write_motion
 from robot_rl.learn.auxiliaries.rnd import Rnd
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.rollout import make_rollout
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import NetworkCfg
 
 STEPS, WORLDS, SIZE = 8, 32, 2
@@ -234,14 +234,14 @@ def amp_cfg(cfg, recording, **changes):
 def test_a_resumed_run_goes_on_to_the_bit(small_cfg, recording, tmp_path):
     env, cfg = SpeedEnv(), amp_cfg(small_cfg, recording)
     cfg = replace(cfg, rnd=RndCfg(weight=0.1, groups=("actor",), hidden=(8,), features=4))
-    whole = Runner(env, cfg, run_dir=tmp_path / "run")
-    whole.learn(2)
+    whole = Trainer(env, cfg, run_dir=tmp_path / "run")
+    whole.train(2)
     other = SpeedEnv()
     other.speed, other.episode_length_buf = env.speed.clone(), env.episode_length_buf.clone()
     other.generator.set_state(env.generator.get_state())
-    resumed = Runner(other, cfg, seed=5)
+    resumed = Trainer(other, cfg, seed=5)
     resumed.load(whole.checkpoint)
-    expected, found = whole.learn(6), resumed.learn(6)
+    expected, found = whole.train(6), resumed.train(6)
     for key in ("loss/value", "amp/reward", "amp/loss", "amp/expert", "amp/policy", "amp/penalty", "rnd/reward"):
         assert found[key] == expected[key]
     theirs = whole._networks() | whole._state()
@@ -250,18 +250,18 @@ def test_a_resumed_run_goes_on_to_the_bit(small_cfg, recording, tmp_path):
 
 
 def test_another_motion_is_refused_on_resuming(small_cfg, recording, tmp_path):
-    runner = Runner(SpeedEnv(), amp_cfg(small_cfg, recording), run_dir=tmp_path / "run")
-    runner.learn(1)
+    runner = Trainer(SpeedEnv(), amp_cfg(small_cfg, recording), run_dir=tmp_path / "run")
+    runner.train(1)
     write_motion(recording, torch.zeros(10, 2), torch.zeros(10), ["speed", "half_speed"], 0.1)
-    other = Runner(SpeedEnv(), amp_cfg(small_cfg, recording))
+    other = Trainer(SpeedEnv(), amp_cfg(small_cfg, recording))
     with pytest.raises(UserError, match=r"motion.safetensors holds another motion than the run was trained with"):
         other.load(runner.checkpoint)
 
 
 def test_a_run_without_a_prior_cannot_go_on_with_one(small_cfg, recording, tmp_path):
-    runner = Runner(SpeedEnv(), small_cfg, run_dir=tmp_path / "run")
-    runner.learn(1)
-    other = Runner(SpeedEnv(), amp_cfg(small_cfg, recording))
+    runner = Trainer(SpeedEnv(), small_cfg, run_dir=tmp_path / "run")
+    runner.train(1)
+    other = Trainer(SpeedEnv(), amp_cfg(small_cfg, recording))
     with pytest.raises(UserError, match=r"has no 'auxiliary.amp.replay' \(2000, 4\), its run was without amp"):
         other.load(runner.checkpoint)
     other.load(runner.checkpoint, weights_only=True)
@@ -270,14 +270,14 @@ def test_a_run_without_a_prior_cannot_go_on_with_one(small_cfg, recording, tmp_p
 def test_the_task_keeps_its_share(make_point_env, small_cfg, recording):
     """Curiosity is not part of the task: the prior's share does not come out of it."""
     cfg = replace(amp_cfg(small_cfg, recording), rnd=RndCfg(weight=2.0, groups=("actor",), hidden=(8,), features=4))
-    runner = Runner(SpeedEnv(), cfg)
+    runner = Trainer(SpeedEnv(), cfg)
     runner.collect()
     rollout, values = runner.collector.rollout, torch.zeros(9, 64)
     rollout.done.fill_(True)
     rollout.time_out.fill_(False)
     rollout.reward.fill_(3.0)
     found = runner.algorithm.advantages(rollout, values, None)
-    amp, rnd = Runner(SpeedEnv(), cfg).algorithm.auxiliaries
+    amp, rnd = Trainer(SpeedEnv(), cfg).algorithm.auxiliaries
     torch.testing.assert_close(found, 0.5 * 3.0 + amp.reward(rollout) + rnd.reward(rollout))
 
 
@@ -327,7 +327,7 @@ def test_a_motion_of_something_else_is_refused_with_both(small_cfg, make_point_e
     def runner(names, step_dt=0.1, **changes):
         size = len(names)
         path = write_motion(tmp_path / "m", torch.zeros(5, size), torch.zeros(5), names, step_dt)
-        return Runner(SpeedEnv(), amp_cfg(small_cfg, path, **changes))
+        return Trainer(SpeedEnv(), amp_cfg(small_cfg, path, **changes))
 
     with pytest.raises(UserError, match=r"component 1 of .* is 'height', of the environment's group .* 'half_speed'"):
         runner(["speed", "height"])
@@ -380,8 +380,8 @@ def test_the_policy_learns_the_speed(recording):
     )
     env, rows = SpeedEnv(), []
     cfg = amp_cfg(cfg, recording, weight=1.0, steps=10, learning_rate=1e-3, gradient_penalty=1.0, replay=10_000)
-    runner = Runner(env, cfg, seed=1, observer=rows.append)
-    runner.learn(90)
+    runner = Trainer(env, cfg, seed=1, observer=rows.append)
+    runner.train(90)
     env = SpeedEnv()
     with torch.no_grad():
         for _ in range(24):

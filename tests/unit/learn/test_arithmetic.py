@@ -8,7 +8,7 @@ from torch import nn
 
 from robot_rl.errors import UserError
 from robot_rl.learn.policy import make_policy
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 
 CALLS = []
 
@@ -31,13 +31,13 @@ def coarse(name, shape):
 @pytest.fixture(params=["none", "network"])
 def runner(request, make_point_env, small_cfg, tmp_path):
     cfg = replace(small_cfg, symmetry=request.param, converter=f"{__name__}:coarse")
-    return Runner(make_point_env(), cfg, run_dir=tmp_path)
+    return Trainer(make_point_env(), cfg, run_dir=tmp_path)
 
 
 def test_it_learns_through_the_converter(runner):
     CALLS.clear()
     before = [p.detach().clone() for p in runner.actor.body.parameters()]
-    runner.learn(2)
+    runner.train(2)
     assert {64, 64 * runner.cfg.num_steps // runner.cfg.ppo.minibatches} <= set(CALLS)  # Rollout and update.
     assert any(not torch.equal(a, b) for a, b in zip(before, runner.actor.body.parameters(), strict=True))
 
@@ -50,7 +50,7 @@ def test_the_first_minibatch_has_ratio_one(runner):
 
 
 def test_what_is_deployed_was_trained(runner, make_point_env):
-    runner.learn(2)
+    runner.train(2)
     obs = torch.randn(32, runner.actor.obs_dim)
     with torch.no_grad():
         acted = runner.actor.mean(obs)
@@ -81,4 +81,4 @@ def test_the_weights_that_are_rounded_are_the_deployed_ones(runner):
 )
 def test_a_converter_that_is_not_there(make_point_env, small_cfg, name, message):
     with pytest.raises(UserError, match=message):
-        Runner(make_point_env(), replace(small_cfg, converter=name))
+        Trainer(make_point_env(), replace(small_cfg, converter=name))

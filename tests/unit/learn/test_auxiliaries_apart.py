@@ -10,8 +10,8 @@ from robot_rl.learn.auxiliaries.auxiliary import Auxiliary, RolloutHook
 from robot_rl.learn.auxiliaries.config import AmpCfg, ReferenceCfg, RndCfg
 from robot_rl.learn.auxiliaries.frozen import FrozenService
 from robot_rl.learn.auxiliaries.motions import write_motion
-from robot_rl.learn.runner import Runner
-from robot_rl.learn.runners import make_runner
+from robot_rl.learn.make_trainer import make_trainer
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import MemoryCfg
 from tests.covering import chosen
 
@@ -47,7 +47,7 @@ def with_objective(request, cfg, make_point_env, tmp_path):
     before = cfg
     if request.param == "remembering":
         before = replace(cfg, actor=replace(cfg.actor, memory=MemoryCfg(kind="gru", hidden=8, sequence=4)))
-    Runner(make_point_env(), before, run_dir=tmp_path / "before").learn(1)
+    Trainer(make_point_env(), before, run_dir=tmp_path / "before").train(1)
     return replace(cfg, reference=ReferenceCfg(run=str(tmp_path / "before"), weight=0.5, decay=0.9))
 
 
@@ -63,7 +63,7 @@ def test_a_resumed_run_is_the_run(make_point_env, with_objective, tmp_path):
 def test_stale_rollouts_of_two_simulators_are_learned_from(make_point_env, with_objective):
     rows = []
     with apart(make_point_env, with_objective, count=2, staleness=2, sleeps=(0.0, 0.004), observer=rows.append) as it:
-        it.learn(8)
+        it.train(8)
     assert rows[-1]["staleness/max"] > 0.0
 
 
@@ -83,14 +83,14 @@ class Elsewhere(FrozenService):
 
 
 def test_a_reference_that_a_service_evaluates_gives_the_same_bits(make_point_env, cfg, tmp_path):
-    Runner(make_point_env(), cfg, run_dir=tmp_path / "before").learn(1)
+    Trainer(make_point_env(), cfg, run_dir=tmp_path / "before").train(1)
     cfg, found = replace(cfg, reference=ReferenceCfg(run=str(tmp_path / "before"), weight=0.5)), []
     for is_apart in (False, True):
-        runner = Runner(stateful(make_point_env), cfg)
+        runner = Trainer(stateful(make_point_env), cfg)
         (reference,) = runner.algorithm.auxiliaries
         if is_apart:
             reference.serve(Elsewhere(reference.frozen))
-        runner.learn(3)
+        runner.train(3)
         found.append(runner.actor.state_dict())
     assert all(torch.equal(tensor, found[1][name]) for name, tensor in found[0].items())
     assert reference.service.calls == ["begin", "take"] * 3
@@ -98,9 +98,9 @@ def test_a_reference_that_a_service_evaluates_gives_the_same_bits(make_point_env
 
 def test_a_policy_that_remembers_is_served_by_nobody(make_point_env, cfg, tmp_path):
     before = replace(cfg, actor=replace(cfg.actor, memory=MemoryCfg(kind="gru", hidden=8, sequence=4)))
-    Runner(make_point_env(), before, run_dir=tmp_path / "before").learn(1)
+    Trainer(make_point_env(), before, run_dir=tmp_path / "before").train(1)
     cfg = replace(cfg, reference=ReferenceCfg(run=str(tmp_path / "before"), weight=0.5))
-    (reference,) = Runner(make_point_env(), cfg).algorithm.auxiliaries
+    (reference,) = Trainer(make_point_env(), cfg).algorithm.auxiliaries
     with pytest.raises(UserError, match=r"roles\.reference=apart: its policy remembers each world"):
         reference.serve(Elsewhere(reference.frozen))
 
@@ -113,4 +113,4 @@ def test_an_objective_that_acts_with_what_it_learns_is_refused(make_point_env, c
     ):
         pass
     with pytest.raises(UserError, match="an auxiliary objective of learner=ppo acts in rollouts with what it learns"):
-        make_runner(stateful(make_point_env), replace(cfg, overlap=True))
+        make_trainer(stateful(make_point_env), replace(cfg, overlap=True))

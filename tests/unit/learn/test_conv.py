@@ -20,7 +20,7 @@ from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.networks.symmetry import reflect
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.rollout import make_rollout
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import ConvCfg, NetworkCfg
 from robot_rl.settings.networks import MemoryCfg
 
@@ -229,7 +229,7 @@ def seeing_cfg(cfg, group, name):
 @pytest.mark.parametrize(("group", "name"), [("eye", "eye"), ("both", "both.strip")])
 def test_it_learns_from_what_it_sees(seeing, small_cfg, group, name):
     rows = []
-    last = Runner(seeing(), seeing_cfg(small_cfg, group, name), observer=rows.append).learn(25)
+    last = Trainer(seeing(), seeing_cfg(small_cfg, group, name), observer=rows.append).train(25)
     assert rows[0]["episode/return"] < -5.0
     assert last["episode/return"] > -1.5
 
@@ -239,8 +239,8 @@ def test_same_seed_same_bits_and_a_policy_from_its_checkpoint(seeing, small_cfg,
     weights = []
     for k in range(2):
         env = seeing(num_envs=16)
-        runner = Runner(env, seeing_cfg(small_cfg, "both", "both.strip"), run_dir=tmp_path / str(k), seed=3)
-        runner.learn(2)
+        runner = Trainer(env, seeing_cfg(small_cfg, "both", "both.strip"), run_dir=tmp_path / str(k), seed=3)
+        runner.train(2)
         weights.append([p.detach() for p in runner.actor.parameters()])
     assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
     policy = make_policy(tmp_path / "0")
@@ -288,16 +288,16 @@ def test_mirrors_of_several_groups_are_joined(seeing, small_cfg):
     scan = ConvCfg(groups=("eye",), channels=(4,), features=8)
     actor = replace(small_cfg.actor, conv=scan, output_gain=1.0)
     cfg = replace(small_cfg, actor_groups=("actor", "eye"), symmetry="network", actor=actor)
-    runner = Runner(env, cfg)
+    runner = Trainer(env, cfg)
     obs = env.get_observations()
     both = torch.cat((obs["actor"], obs["eye"].flatten(1)), dim=1)
     image = torch.cat((-obs["actor"], obs["eye"].flip(3).flatten(1)), dim=1)
     with torch.no_grad():
         torch.testing.assert_close(runner.actor.mean(image), -runner.actor.mean(both))
-    assert runner.learn(2)["iteration"] == 2
+    assert runner.train(2)["iteration"] == 2
     del env.mirror["eye"]
     with pytest.raises(UserError, match="symmetry: 'network' needs a mirror of group 'eye', there is none"):
-        Runner(env, cfg)
+        Trainer(env, cfg)
 
 
 @pytest.mark.parametrize("symmetry", ["none", "network"])
@@ -307,9 +307,9 @@ def test_what_is_seen_is_remembered(seeing, small_cfg, symmetry):
     env.mirror = env.mirror | {"both": (torch.cat((torch.tensor([0]), 1 + flip)), torch.ones(49))}
     cfg = seeing_cfg(small_cfg, "both", "both.strip")
     actor = replace(cfg.actor, memory=MemoryCfg(kind="gru", hidden=16), output_gain=1.0)
-    runner = Runner(env, replace(cfg, symmetry=symmetry, actor=actor))
+    runner = Trainer(env, replace(cfg, symmetry=symmetry, actor=actor))
     before = [weight.detach().clone() for weight in runner.actor.encoders.parameters()]
-    assert math.isfinite(runner.learn(2)["loss/value"])
+    assert math.isfinite(runner.train(2)["loss/value"])
     assert all(not torch.equal(a, b) for a, b in zip(before, runner.actor.encoders.parameters(), strict=True))
     if symmetry == "network":
         obs, state = env.get_observations()["both"], torch.zeros(16, runner.actor.state_size)

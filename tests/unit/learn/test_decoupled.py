@@ -10,7 +10,7 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import CorrectionCfg
 from robot_rl.learn.algorithms.ppo.gae import advantages, policy_advantages
 from robot_rl.learn.rollout import make_rollout
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def make_stale(make_point_env, small_cfg):
     def make(updates=3, **correction):
         ppo = replace(small_cfg.ppo, correction=CorrectionCfg(**correction))
         cfg = replace(small_cfg, symmetry="none", ppo=ppo)
-        runner = Runner(make_point_env(), cfg)
-        runner.learn(2)
+        runner = Trainer(make_point_env(), cfg)
+        runner.train(2)
         rollout = copy.deepcopy(runner.collect())
         for _ in range(updates):
             runner.algorithm.update(runner.collector.rollout, 0.0)

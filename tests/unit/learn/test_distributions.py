@@ -15,7 +15,7 @@ from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Categorical, make_distribution
 from robot_rl.learn.networks.symmetry import reflect
 from robot_rl.learn.rollout import make_rollout
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import NetworkCfg
 from tests.covering import chosen
 
@@ -241,7 +241,7 @@ def test_each_of_them_learns(make_point_env, small_cfg, kind):
     rows = []
     env = make_choosing(make_point_env)() if kind == "categorical" else make_point_env()
     actor = replace(small_cfg.actor, **KINDS.get(kind, {}))
-    last = Runner(env, replace(small_cfg, actor=actor), observer=rows.append).learn(40)
+    last = Trainer(env, replace(small_cfg, actor=actor), observer=rows.append).train(40)
     assert rows[0]["episode/return"] < -4.0
     assert last["episode/return"] > -1.5
     assert ("policy/std" in last) == (kind != "categorical")
@@ -267,7 +267,7 @@ def test_bounded_actions_reach_a_real_environment_bounded(small_cfg, monkeypatch
     actions, step = [], env.step
     monkeypatch.setattr(env, "step", lambda action: (actions.append(action.clone()), step(action))[1])
     actor = replace(small_cfg.actor, distribution="squashed", bound=0.4, init_std=3.0)
-    Runner(env, replace(small_cfg, actor=actor)).learn(2)
+    Trainer(env, replace(small_cfg, actor=actor)).train(2)
     env.close()
     largest = torch.cat(actions).abs()
     assert len(actions) == 16

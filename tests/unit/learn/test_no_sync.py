@@ -16,7 +16,7 @@ from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Categorical
 from robot_rl.learn.networks.layout import ObservationLayout
 from robot_rl.learn.rollout import make_rollout
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import ConvCfg, MemoryCfg, NetworkCfg
 
 META = torch.device("meta")
@@ -144,7 +144,7 @@ class ValuelessEnv:
 
 
 def test_a_rollout_reads_nothing(make_point_env, small_cfg):
-    runner = Runner(make_point_env(), small_cfg)
+    runner = Trainer(make_point_env(), small_cfg)
     runner.env = ValuelessEnv(runner.env)
     actor, critic = runner.actor.to(META), runner.critic.to(META)
     collector = Collector(runner.env, small_cfg, runner.dims, runner.algorithm.spec(), noise=None)
@@ -177,8 +177,8 @@ def test_an_iteration_reads_once(make_point_env, small_cfg, monkeypatch):
     env.step, quiet = None, env
     answers = (quiet.get_observations(), torch.zeros(64), torch.zeros(64, dtype=torch.bool), {})
     env.step = lambda actions: answers
-    runner = Runner(env, small_cfg)
-    runner.learn(1)
+    runner = Trainer(env, small_cfg)
+    runner.train(1)
     lists, tolist = [], torch.Tensor.tolist
     monkeypatch.setattr(torch.Tensor, "tolist", lambda x: lists.append(x.shape) or tolist(x))
     with Reads() as reads:

@@ -13,9 +13,9 @@ import torch
 from robot_rl.errors import Interrupted, UserError
 from robot_rl.learn.algorithms import get_learner
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
-from robot_rl.learn.overlap import OverlappedRunner
-from robot_rl.learn.runner import Runner
-from robot_rl.learn.runners import make_runner
+from robot_rl.learn.make_trainer import make_trainer
+from robot_rl.learn.rollouts.overlapped import OverlappedRollouts
+from robot_rl.learn.trainer import Trainer
 from robot_rl.metrics.iteration import describe_overlap, overlap_efficiency
 from robot_rl.settings import MemoryCfg
 from tests.covering import chosen
@@ -50,18 +50,18 @@ def cfg(request, small_cfg):
 
 
 def train(env, cfg, folder, iterations=4, rows=None):
-    runner = make_runner(env, cfg, run_dir=folder, observer=None if rows is None else rows.append)
+    runner = make_trainer(env, cfg, run_dir=folder, observer=None if rows is None else rows.append)
     if folder.is_dir() and any(folder.iterdir()):
         runner.load(latest_checkpoint(folder))
-    runner.learn(iterations)
+    runner.train(iterations)
     return load_checkpoint(latest_checkpoint(folder))[0]
 
 
 def test_the_same_bits_whichever_side_is_slower(make_point_env, cfg, tmp_path, monkeypatch):
     quick = train(stateful(make_point_env), cfg, tmp_path / "a")
     slow = train(stateful(make_point_env, sleep_s=0.005), cfg, tmp_path / "b")
-    update = Runner.modules  # Called by every save: time passes while a rollout is in the air.
-    monkeypatch.setattr(Runner, "modules", lambda self: time.sleep(0.02) or update(self))
+    update = Trainer.modules  # Called by every save: time passes while a rollout is in the air.
+    monkeypatch.setattr(Trainer, "modules", lambda self: time.sleep(0.02) or update(self))
     late = train(stateful(make_point_env), cfg, tmp_path / "c")
     for other in (slow, late):
         assert all(torch.equal(tensor, other[name]) for name, tensor in quick.items())
@@ -79,17 +79,17 @@ def test_a_resumed_run_is_the_run(make_point_env, cfg, tmp_path, first):
 
 def test_it_goes_on_in_the_same_process(make_point_env, cfg, tmp_path):
     whole = train(stateful(make_point_env), cfg, tmp_path / "whole")
-    runner = make_runner(stateful(make_point_env), cfg, run_dir=tmp_path / "again", observer=lambda row: True)
+    runner = make_trainer(stateful(make_point_env), cfg, run_dir=tmp_path / "again", observer=lambda row: True)
     for _ in range(4):  # The observer ends each call after one iteration, with a rollout in the air.
-        runner.learn(4)
+        runner.train(4)
     found = load_checkpoint(latest_checkpoint(tmp_path / "again"))[0]
     assert all(torch.equal(tensor, found[name]) for name, tensor in whole.items())
 
 
 def test_a_rollout_is_one_version_old_but_for_the_first(make_point_env, cfg):
     rows = []
-    runner = OverlappedRunner(make_point_env(), cfg, observer=rows.append)
-    runner.learn()
+    runner = Trainer(make_point_env(), cfg, observer=rows.append)
+    runner.train()
     assert [row["staleness/mean"] for row in rows] == [0.0, 1.0, 1.0, 1.0]
     assert [row["staleness/share_1"] for row in rows] == [0.0, 1.0, 1.0, 1.0]
     assert rows[0]["staleness/effective"] == pytest.approx(1.0, abs=1e-5)
@@ -98,14 +98,14 @@ def test_a_rollout_is_one_version_old_but_for_the_first(make_point_env, cfg):
 
 
 def test_the_policy_that_simulates_is_the_one_before_the_update(make_point_env, cfg):
-    runner = OverlappedRunner(make_point_env(), replace(cfg, num_steps=8), observer=lambda row: row["iteration"] == 3)
-    runner.learn(8)
-    rollout = runner._ahead.take()
+    runner = Trainer(make_point_env(), replace(cfg, num_steps=8), observer=lambda row: row["iteration"] == 3)
+    runner.train(8)
+    rollout = runner.rollouts.ahead.take()
     assert set(rollout.version.flatten().tolist()) == {2}
     if runner.actor.memory is not None:
         return
     with torch.no_grad():
-        acted = runner._ahead.actor
+        acted = runner.rollouts.ahead.actor
         params = acted.params(rollout.actor_obs.flatten(0, 1))
         expected = acted.distribution.log_prob(rollout.action.flatten(0, 1), params)
         torch.testing.assert_close(rollout.log_prob.flatten(), expected, rtol=0.0, atol=1e-5)
@@ -132,18 +132,18 @@ def test_a_stop_gives_up_the_rollout_that_is_simulated(make_point_env, cfg, tmp_
         return False
 
     env.step = slow_step
-    session = make_runner(env, replace(cfg, num_steps=12), run_dir=tmp_path / "a", observer=stop)
+    session = make_trainer(env, replace(cfg, num_steps=12), run_dir=tmp_path / "a", observer=stop)
     with pytest.raises(Interrupted) if with_signal else contextlib.nullcontext():
-        session.learn(6)
+        session.train(6)
     assert 48 < steps[0] < 60
-    assert not session._ahead.is_flying
-    resumed = make_runner(stateful(make_point_env), replace(cfg, num_steps=12), run_dir=tmp_path / "a")
+    assert not session.rollouts.ahead.is_flying
+    resumed = make_trainer(stateful(make_point_env), replace(cfg, num_steps=12), run_dir=tmp_path / "a")
     resumed.load(latest_checkpoint(tmp_path / "a"))
-    whole = make_runner(stateful(make_point_env), replace(cfg, num_steps=12), run_dir=tmp_path / "b")
+    whole = make_trainer(stateful(make_point_env), replace(cfg, num_steps=12), run_dir=tmp_path / "b")
     session._observers, env.step = [], step
     for one in (resumed, session, whole):
         one.run_dir = tmp_path / f"{id(one)}"
-        one.learn(6)
+        one.train(6)
     states = [load_checkpoint(latest_checkpoint(one.run_dir))[0] for one in (resumed, session, whole)]
     for other in states[:2]:
         assert all(torch.equal(tensor, other[name]) for name, tensor in states[2].items())
@@ -153,11 +153,11 @@ def test_a_checkpoint_that_is_refused_changes_nothing(make_point_env, cfg, tmp_p
     wider = replace(cfg, actor=replace(cfg.actor, hidden=(7,)))
     train(stateful(make_point_env), wider, tmp_path / "other", 1)
     options = {"run_dir": tmp_path / "a", "observer": lambda row: row["iteration"] == 2}
-    runner = make_runner(stateful(make_point_env), cfg, **options)
-    runner.learn(4)
+    runner = make_trainer(stateful(make_point_env), cfg, **options)
+    runner.train(4)
     with pytest.raises(UserError):
         runner.load(latest_checkpoint(tmp_path / "other"))
-    runner.learn(4)
+    runner.train(4)
     whole = train(stateful(make_point_env), cfg, tmp_path / "b")
     parts = load_checkpoint(latest_checkpoint(tmp_path / "a"))[0]
     assert all(torch.equal(tensor, parts[name]) for name, tensor in whole.items())
@@ -169,7 +169,7 @@ def test_an_error_of_the_worlds_is_raised(make_point_env, small_cfg):
             raise UserError("the engine has gone")
 
     with pytest.raises(UserError, match="the engine has gone"):
-        OverlappedRunner(BrokenEnv(), replace(small_cfg, overlap=True)).learn()
+        Trainer(BrokenEnv(), replace(small_cfg, overlap=True)).train()
 
 
 def test_a_learner_that_cannot_use_stale_rollouts_is_refused():
@@ -203,7 +203,7 @@ class AtOnce:
 def test_work_that_is_launched_at_once_is_that_of_a_thread(make_point_env, cfg, tmp_path, monkeypatch, first):
     """Of an executor that ends nothing early, a run that stops keeps the rollout."""
     train(stateful(make_point_env), cfg, tmp_path / "thread")
-    monkeypatch.setattr(OverlappedRunner, "_make_executor", lambda self: AtOnce())
+    monkeypatch.setattr(OverlappedRollouts, "_make_executor", lambda self: AtOnce())
     train(stateful(make_point_env), cfg, tmp_path / "at once", first)
     found = train(stateful(make_point_env), cfg, tmp_path / "at once")
     expected = load_checkpoint(latest_checkpoint(tmp_path / "thread"))[0]

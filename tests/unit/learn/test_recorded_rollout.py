@@ -15,7 +15,7 @@ from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearn
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.auxiliaries.auxiliary import RolloutHook
 from robot_rl.learn.graphs import RecordedRollout, can_be_recorded, why_not_recorded
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import MemoryCfg, NetworkCfg
 
 from .conftest import Replaying
@@ -25,7 +25,7 @@ NETWORK = NetworkCfg(hidden=(16,))
 
 def make(cfg=None, task="cartpole", recorder=None, seed=3):
     cfg = cfg or PPOLearnerCfg(num_steps=5, actor=NETWORK, critic=NETWORK, ppo=PPOCfg(epochs=1, minibatches=2))
-    runner = Runner(make_env(get_task(task), num_envs=8, engine="mujoco", num_threads=1, seed=2), cfg, seed=seed)
+    runner = Trainer(make_env(get_task(task), num_envs=8, engine="mujoco", num_threads=1, seed=2), cfg, seed=seed)
     if recorder is not None:
         collector = runner.collector
         collector.recorded = RecordedRollout(runner.env, cfg.num_steps, collector._walk_recorded, recorder)

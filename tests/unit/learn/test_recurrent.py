@@ -12,7 +12,7 @@ from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.graphed import GraphedStep
 from robot_rl.learn.policy import Policy, make_policy
 from robot_rl.learn.rollout import Batch
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import MemoryCfg, apply_overrides
 
 KINDS = pytest.mark.parametrize("kind", ["gru", "lstm"])
@@ -26,8 +26,8 @@ def remembering(cfg, kind="gru", critic=None, sequence=0, layers=1, hidden=16):
 
 def collected(env, cfg, rollouts=2):
     """A runner after so many rollouts, the last of them not yet learned from."""
-    runner = Runner(env, cfg)
-    runner.learn(rollouts - 1)
+    runner = Trainer(env, cfg)
+    runner.train(rollouts - 1)
     runner.collect()
     return runner
 
@@ -117,7 +117,9 @@ def test_the_critic_goes_on_where_it_was(make_point_env, small_cfg, kind):
     """Values of two rollouts, one with the state of the other, are those of going step by step through both."""
     cfg = remembering(small_cfg, kind, sequence=4)
     env = make_point_env(num_envs=6, episode=5)
-    runner = Runner(env, replace(cfg, ppo=replace(cfg.ppo, learning_rate=1e-30, schedule="fixed"), normalize_obs=False))
+    runner = Trainer(
+        env, replace(cfg, ppo=replace(cfg.ppo, learning_rate=1e-30, schedule="fixed"), normalize_obs=False)
+    )
     state, found, expected = torch.zeros(6, runner.critic.state_size), [], []
     for _ in range(2):
         runner.collect()
@@ -141,7 +143,7 @@ def test_the_critic_goes_on_where_it_was(make_point_env, small_cfg, kind):
 
 def test_a_timeout_is_valued_with_what_the_episode_left(make_point_env, small_cfg):
     cfg = remembering(replace(small_cfg, stagger_episodes=False, ppo=PPOCfg(bootstrap="final")), sequence=4)
-    runner = Runner(make_point_env(num_envs=4, episode=6), cfg)
+    runner = Trainer(make_point_env(num_envs=4, episode=6), cfg)
     runner.collect()
     rollout = runner.collector.rollout
     returns = runner.algorithm.make_batch(rollout).returns.view(4, 2, 4)[1, 1]
@@ -172,7 +174,7 @@ def test_several_critics_remember(make_point_env, small_cfg, sequence):
     assert batch.value.shape == batch.returns.shape == (8 * 64, 2)
     with torch.no_grad():
         torch.testing.assert_close(runner.critic.values(batch.critic_in, batch.critic_past), batch.value)
-    assert math.isfinite(runner.learn(3)["loss/value"])
+    assert math.isfinite(runner.train(3)["loss/value"])
 
 
 @pytest.mark.parametrize("rubbish", [math.nan, 1e6])
@@ -193,8 +195,8 @@ def test_training_is_the_same_whatever_a_quarantined_world_leaves(make_point_env
             return obs, torch.where(bad, left_behind, reward), done, {**extras, "valid": ~bad, "final_obs": final}
 
         env.step = sick
-        runner = Runner(env, remembering(small_cfg, sequence=4))
-        runner.learn(3)
+        runner = Trainer(env, remembering(small_cfg, sequence=4))
+        runner.train(3)
         return [
             *runner.actor.state_dict().values(),
             *runner.critic.state_dict().values(),
@@ -219,8 +221,8 @@ def test_a_world_that_cannot_be_seen_spoils_nothing_later(make_point_env, small_
         return obs, reward, done, {**extras, "valid": ~(bad | ((torch.arange(64) == 5) & (len(count) % 8 == 3)))}
 
     env.step = sick
-    runner = Runner(env, remembering(small_cfg))
-    assert math.isfinite(runner.learn(3)["loss/value"])
+    runner = Trainer(env, remembering(small_cfg))
+    assert math.isfinite(runner.train(3)["loss/value"])
     assert all(
         bool(tensor.isfinite().all()) for tensor in (*runner.actor.parameters(), *runner.collector.worlds().values())
     )
@@ -231,8 +233,8 @@ def test_same_seed_same_bits(make_point_env, small_cfg, kind):
     weights = []
     for seed in (3, 3, 4):
         torch.rand(1)  # The global stream must not matter.
-        runner = Runner(make_point_env(), remembering(small_cfg, kind, sequence=4), seed=seed)
-        runner.learn()
+        runner = Trainer(make_point_env(), remembering(small_cfg, kind, sequence=4), seed=seed)
+        runner.train()
         weights.append(
             torch.cat([p.detach().flatten() for p in (*runner.actor.parameters(), *runner.critic.parameters())])
         )
@@ -244,16 +246,16 @@ def test_same_seed_same_bits(make_point_env, small_cfg, kind):
 def test_a_resumed_learner_goes_on_to_the_bit(make_point_env, small_cfg, tmp_path, kind):
     cfg = remembering(small_cfg, kind, sequence=4)
     env = make_point_env()
-    whole = Runner(env, cfg, run_dir=tmp_path)
-    whole.learn(2)
+    whole = Trainer(env, cfg, run_dir=tmp_path)
+    whole.train(2)
     other = make_point_env()
     other.pos, other.episode_length_buf = env.pos.clone(), env.episode_length_buf.clone()
     other.generator.set_state(env.generator.get_state())
-    resumed = Runner(other, cfg, seed=5)
+    resumed = Trainer(other, cfg, seed=5)
     resumed.load(whole.checkpoint)
     assert float(resumed.collector.memory.abs().max()) > 0.0
-    whole.learn(3)
-    resumed.learn(3)
+    whole.train(3)
+    resumed.train(3)
     for a, b in zip(
         (*whole.actor.parameters(), *whole.critic.parameters(), *whole.collector.worlds().values()),
         (*resumed.actor.parameters(), *resumed.critic.parameters(), *resumed.collector.worlds().values()),
@@ -265,14 +267,14 @@ def test_a_resumed_learner_goes_on_to_the_bit(make_point_env, small_cfg, tmp_pat
 def test_worlds_that_begin_again_remember_nothing(make_point_env, small_cfg, tmp_path):
     """Resuming brings back the memories; fresh worlds, and another number of them, have no use for those."""
     cfg = remembering(small_cfg)
-    first = Runner(make_point_env(), cfg, run_dir=tmp_path)
-    first.learn(2)
+    first = Trainer(make_point_env(), cfg, run_dir=tmp_path)
+    first.train(2)
     for num_envs in (64, 32):
-        second = Runner(make_point_env(num_envs=num_envs), cfg)
+        second = Trainer(make_point_env(num_envs=num_envs), cfg)
         second.load(first.checkpoint, allow_resize=True)
         second.collector.start(second._worlds(), is_first=False)
         assert all(float(tensor.abs().max()) == 0.0 for tensor in second.collector.worlds().values())
-        assert math.isfinite(second.learn(3)["loss/value"])
+        assert math.isfinite(second.train(3)["loss/value"])
 
 
 def test_recorded_steps_of_sequences_are_the_steps(make_point_env, small_cfg):
@@ -285,18 +287,18 @@ def test_recorded_steps_of_sequences_are_the_steps(make_point_env, small_cfg):
         def record(self, work):
             return work
 
-    runners = [Runner(make_point_env(episode=5), remembering(small_cfg, sequence=4)) for _ in range(2)]
+    runners = [Trainer(make_point_env(episode=5), remembering(small_cfg, sequence=4)) for _ in range(2)]
     runners[0].algorithm.graphed = GraphedStep(runners[0].algorithm, Replaying())
     for runner in runners:
-        runner.learn(3)
+        runner.train(3)
     assert len(runners[0].algorithm.graphed._recordings) == 1
     for a, b in zip(runners[0]._networks().values(), runners[1]._networks().values(), strict=True):
         assert torch.equal(a, b)
 
 
 def test_the_policy_of_a_run_remembers(make_point_env, small_cfg, tmp_path):
-    runner = Runner(make_point_env(), remembering(small_cfg, "lstm"), run_dir=tmp_path)
-    runner.learn(2)
+    runner = Trainer(make_point_env(), remembering(small_cfg, "lstm"), run_dir=tmp_path)
+    runner.train(2)
     policy, state = make_policy(tmp_path), torch.zeros(64, runner.actor.state_size)
     controller = TorchController(policy)
     obs = [make_point_env(seed=seed).get_observations() for seed in range(4)]
@@ -315,7 +317,7 @@ def test_the_policy_of_a_run_remembers(make_point_env, small_cfg, tmp_path):
 
 
 def test_a_policy_without_a_memory_has_nothing_to_forget(make_point_env, small_cfg, tmp_path):
-    Runner(make_point_env(), small_cfg, run_dir=tmp_path).learn(1)
+    Trainer(make_point_env(), small_cfg, run_dir=tmp_path).train(1)
     policy = make_policy(tmp_path)
     obs = make_point_env().get_observations()
     before = policy(obs)
@@ -359,26 +361,26 @@ def test_a_sequence_without_a_memory_does_not_matter():
 
 
 def test_more_minibatches_than_sequences(make_point_env, small_cfg):
-    runner = Runner(make_point_env(num_envs=3), remembering(small_cfg))
+    runner = Trainer(make_point_env(num_envs=3), remembering(small_cfg))
     with pytest.raises(UserError, match=r"^ppo\.minibatches: 4 is more than the 3 sequences of 8 steps$"):
-        runner.learn(1)
+        runner.train(1)
 
 
 @pytest.mark.parametrize("there", [True, False])
 def test_another_architecture_is_refused(make_point_env, small_cfg, tmp_path, there):
     """A memory of as many units as the observation has components leaves the perceptron's shapes as they were."""
     cfgs = [small_cfg, remembering(small_cfg, critic="none", hidden=1)]
-    first = Runner(make_point_env(), cfgs[there], run_dir=tmp_path)
-    first.learn(1)
-    second = Runner(make_point_env(), cfgs[not there])
+    first = Trainer(make_point_env(), cfgs[there], run_dir=tmp_path)
+    first.train(1)
+    second = Trainer(make_point_env(), cfgs[not there])
     has, needs = r"has 'actor.memory.cells.0.\w+' \(", r"has no 'actor.memory.cells.0.weight_x' \(3, 1\)"
     with pytest.raises(UserError, match=f"{has if there else needs}.*of another architecture"):
         second.load(first.checkpoint)
 
 
 def test_a_memory_of_another_size_is_refused_with_both_shapes(make_point_env, small_cfg, tmp_path):
-    first = Runner(make_point_env(), remembering(small_cfg), run_dir=tmp_path)
-    first.learn(1)
-    second = Runner(make_point_env(), remembering(small_cfg, hidden=8))
+    first = Trainer(make_point_env(), remembering(small_cfg), run_dir=tmp_path)
+    first.train(1)
+    second = Trainer(make_point_env(), remembering(small_cfg, hidden=8))
     with pytest.raises(UserError, match=r"'actor.memory.cells.0.weight_x' has shape \(48, 1\), must be \(24, 1\)"):
         second.load(first.checkpoint)

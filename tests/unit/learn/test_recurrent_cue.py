@@ -8,7 +8,7 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import MemoryCfg, NetworkCfg
 
 
@@ -59,8 +59,8 @@ def cue_cfg(kind, sequence=0):
 def test_a_cue_is_remembered(kind, sequence):
     """Shown once, needed five steps long; sequences of 4 steps begin with what is remembered, so 5 is no bound."""
     env = CueEnv()
-    runner = Runner(env, cue_cfg(kind, sequence))
-    last = runner.learn(25)
+    runner = Trainer(env, cue_cfg(kind, sequence))
+    last = runner.train(25)
     assert last["episode/return"] > -0.5
     state, miss = torch.zeros(64, runner.actor.state_size), []
     with torch.no_grad():
@@ -74,4 +74,4 @@ def test_a_cue_is_remembered(kind, sequence):
 
 @pytest.mark.long
 def test_without_a_memory_a_cue_is_lost():
-    assert Runner(CueEnv(), cue_cfg("none")).learn(25)["episode/return"] < -4.5
+    assert Trainer(CueEnv(), cue_cfg("none")).train(25)["episode/return"] < -4.5

@@ -9,7 +9,7 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.auxiliaries.config import ReferenceCfg
 from robot_rl.learn.networks.distributions import Gaussian, StateGaussian, kl_each
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import NetworkCfg
 from robot_rl.settings.networks import MemoryCfg
 
@@ -17,8 +17,8 @@ from robot_rl.settings.networks import MemoryCfg
 @pytest.fixture
 def start(make_point_env, small_cfg, tmp_path):
     """The checkpoint of a short run, to stay near."""
-    runner = Runner(make_point_env(), small_cfg, run_dir=tmp_path / "start")
-    runner.learn(2)
+    runner = Trainer(make_point_env(), small_cfg, run_dir=tmp_path / "start")
+    runner.train(2)
     return runner.checkpoint
 
 
@@ -32,9 +32,9 @@ def untimed(row):
 
 def train(env, cfg, start, iterations=3):
     rows = []
-    runner = Runner(env, cfg, observer=rows.append)
+    runner = Trainer(env, cfg, observer=rows.append)
     runner.load(start, weights_only=True)
-    runner.learn(iterations)
+    runner.train(iterations)
     return runner, rows
 
 
@@ -57,7 +57,7 @@ def test_a_huge_weight_keeps_the_policy(make_point_env, small_cfg, start):
 
 
 def test_the_penalty_is_the_exact_divergence(make_point_env, small_cfg, start):
-    runner = Runner(make_point_env(), near(small_cfg, start, weight=0.7))
+    runner = Trainer(make_point_env(), near(small_cfg, start, weight=0.7))
     runner.collect()
     batch = runner.algorithm.make_batch(runner.collector.rollout)
     (reference,) = runner.algorithm.auxiliaries
@@ -88,9 +88,9 @@ def test_divergence_of_gaussians_with_deviations_of_their_own():
 @pytest.mark.parametrize("actor", [{"state_std": True}, {"distribution": "squashed", "bound": 2.0}])
 def test_other_distributions_have_their_divergence(make_point_env, small_cfg, actor, tmp_path):
     cfg = replace(small_cfg, actor=replace(small_cfg.actor, **actor))
-    first = Runner(make_point_env(), cfg, run_dir=tmp_path)
-    first.learn(1)
-    runner = Runner(make_point_env(), near(cfg, tmp_path))
+    first = Trainer(make_point_env(), cfg, run_dir=tmp_path)
+    first.train(1)
+    runner = Trainer(make_point_env(), near(cfg, tmp_path))
     runner.load(first.checkpoint, weights_only=True)
     runner.collect()
     batch = runner.algorithm.make_batch(runner.collector.rollout)
@@ -98,27 +98,27 @@ def test_other_distributions_have_their_divergence(make_point_env, small_cfg, ac
     assert (
         abs(float(runner.algorithm.auxiliaries[0].loss(batch, params).detach())) < 1e-6
     )  # The policy is the reference yet.
-    runner.learn(2)
+    runner.train(2)
 
 
 def test_the_weight_falls_and_a_resumed_run_goes_on_with_it(make_point_env, small_cfg, start, tmp_path):
     cfg = near(replace(small_cfg, max_iterations=8), start, weight=2.0, decay=0.5)
     rows = []
-    whole = Runner(make_point_env(), cfg, run_dir=tmp_path / "near", observer=rows.append)
-    whole.learn()
+    whole = Trainer(make_point_env(), cfg, run_dir=tmp_path / "near", observer=rows.append)
+    whole.train()
     assert [row["reference/weight"] for row in rows] == pytest.approx([2.0, 2.0, 1.5, 1.0, 0.5, 0.0, 0.0, 0.0])
     resumed = []
-    runner = Runner(make_point_env(), cfg, observer=resumed.append)
+    runner = Trainer(make_point_env(), cfg, observer=resumed.append)
     runner.load(tmp_path / "near" / "checkpoints" / "000004")
-    runner.learn(5)
+    runner.train(5)
     assert [row["reference/weight"] for row in resumed] == pytest.approx([0.5])
 
 
 def test_it_sees_other_groups_than_the_policy(make_point_env, small_cfg, tmp_path):
     both = replace(small_cfg, actor_groups=("actor", "critic"))
-    first = Runner(make_point_env(), both, run_dir=tmp_path)
-    first.learn(1)
-    runner = Runner(make_point_env(), near(small_cfg, first.checkpoint))
+    first = Trainer(make_point_env(), both, run_dir=tmp_path)
+    first.train(1)
+    runner = Trainer(make_point_env(), near(small_cfg, first.checkpoint))
     (reference,) = runner.algorithm.auxiliaries
     assert reference.groups == ("actor", "critic")
     runner.collect()
@@ -131,7 +131,7 @@ def test_it_sees_other_groups_than_the_policy(make_point_env, small_cfg, tmp_pat
 
 
 def test_mirrored_samples_have_mirrored_references(make_point_env, small_cfg, start):
-    runner = Runner(make_point_env(), near(replace(small_cfg, symmetry="augment"), start))
+    runner = Trainer(make_point_env(), near(replace(small_cfg, symmetry="augment"), start))
     runner.collect()
     batch = runner.algorithm.make_batch(runner.collector.rollout)
     mean = batch.more["reference"][:, 0]
@@ -145,9 +145,9 @@ def test_a_reference_with_a_memory_remembers_over_rollouts(make_point_env, small
     """While the policy is the reference the divergence is zero: what both remember is the same, ends included."""
     actor = replace(small_cfg.actor, memory=MemoryCfg(kind=kind, hidden=8))
     cfg = replace(small_cfg, actor=actor, num_steps=6)  # Episodes of 10 steps: some span two rollouts, some end in one.
-    first = Runner(make_point_env(), cfg, run_dir=tmp_path)
-    first.learn(2)
-    runner = Runner(make_point_env(), near(cfg, first.checkpoint))
+    first = Trainer(make_point_env(), cfg, run_dir=tmp_path)
+    first.train(2)
+    runner = Trainer(make_point_env(), near(cfg, first.checkpoint))
     runner.load(first.checkpoint, weights_only=True)
     (reference,) = runner.algorithm.auxiliaries
     for _ in range(4):
@@ -162,12 +162,12 @@ def test_a_reference_with_a_memory_remembers_over_rollouts(make_point_env, small
 
 
 def test_another_reference_is_refused_on_resume(make_point_env, small_cfg, start, tmp_path):
-    runner = Runner(make_point_env(), near(small_cfg, start), run_dir=tmp_path / "near")
-    runner.learn(1)
+    runner = Trainer(make_point_env(), near(small_cfg, start), run_dir=tmp_path / "near")
+    runner.train(1)
     with pytest.raises(
         UserError, match=r"^reference\.run: '.*' is not the policy that the run began with, .*000002 "
     ) as e:
-        Runner(make_point_env(), near(small_cfg, runner.checkpoint)).load(runner.checkpoint)
+        Trainer(make_point_env(), near(small_cfg, runner.checkpoint)).load(runner.checkpoint)
     assert "\n" not in str(e.value)
 
 
@@ -191,5 +191,5 @@ def test_another_reference_is_refused_on_resume(make_point_env, small_cfg, start
 def test_a_reference_that_does_not_fit(make_point_env, small_cfg, start, reference, actor, message):
     cfg = near(replace(small_cfg, actor=replace(small_cfg.actor, **actor)), start, **reference)
     with pytest.raises(UserError, match=message) as error:
-        Runner(make_point_env(), cfg)
+        Trainer(make_point_env(), cfg)
     assert "\n" not in str(error.value)

@@ -13,7 +13,7 @@ from robot_rl.learn.auxiliaries.config import RndCfg
 from robot_rl.learn.auxiliaries.rnd import CLIP, Rnd
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.rollout import make_rollout
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import NetworkCfg
 
 STEPS, WORLDS, SIZE = 6, 16, 3
@@ -134,8 +134,8 @@ def with_rnd(cfg, **changes):
 
 
 def test_it_is_in_the_log_and_in_the_reward(make_point_env, small_cfg):
-    runner = Runner(make_point_env(), with_rnd(small_cfg, weight=0.5))
-    row = runner.learn(1)
+    runner = Trainer(make_point_env(), with_rnd(small_cfg, weight=0.5))
+    row = runner.train(1)
     assert row["rnd/loss"] > 0.0
     # Curiosity is 1 a step in the square mean, so a little less in the mean, times its weight.
     assert 0.1 < row["rnd/reward"] <= 0.5
@@ -152,14 +152,14 @@ def test_it_is_in_the_log_and_in_the_reward(make_point_env, small_cfg):
 
 def test_a_resumed_run_goes_on_to_the_bit(make_point_env, small_cfg, tmp_path):
     env, cfg = make_point_env(), with_rnd(small_cfg, decay=1.0, epochs=2)
-    whole = Runner(env, cfg, run_dir=tmp_path)
-    whole.learn(2)
+    whole = Trainer(env, cfg, run_dir=tmp_path)
+    whole.train(2)
     other = make_point_env()
     other.pos, other.episode_length_buf = env.pos.clone(), env.episode_length_buf.clone()
     other.generator.set_state(env.generator.get_state())
-    resumed = Runner(other, cfg, seed=5)
+    resumed = Trainer(other, cfg, seed=5)
     resumed.load(whole.checkpoint)
-    expected, found = whole.learn(4), resumed.learn(4)
+    expected, found = whole.train(4), resumed.train(4)
     for key in ("loss/value", "rnd/reward", "rnd/loss"):
         assert found[key] == expected[key]
     theirs = whole._networks() | whole._state()
@@ -174,9 +174,9 @@ def test_a_resumed_run_goes_on_to_the_bit(make_point_env, small_cfg, tmp_path):
 
 def test_a_group_that_does_not_exist(make_point_env, small_cfg):
     with pytest.raises(UserError, match=r"rnd.groups: the environment has no group 'crtic', did you mean 'critic'"):
-        Runner(make_point_env(), with_rnd(small_cfg, groups=("crtic",)))
+        Trainer(make_point_env(), with_rnd(small_cfg, groups=("crtic",)))
     with pytest.raises(UserError, match=r"rnd.groups: group 'critic' is named twice"):
-        Runner(make_point_env(), with_rnd(small_cfg, groups=("critic", "critic")))
+        Trainer(make_point_env(), with_rnd(small_cfg, groups=("critic", "critic")))
     with pytest.raises(UserError, match=r"groups=\[\]: must name at least one"):
         RndCfg(weight=1.0, groups=())
 
@@ -223,7 +223,7 @@ def test_curiosity_opens_a_lock_that_chance_does_not(weight):
         rnd=RndCfg(weight=weight, groups=("actor",), hidden=(32,), features=16),
     )
     env = LockEnv()
-    Runner(env, cfg, seed=1).learn(60)
+    Trainer(env, cfg, seed=1).train(60)
     if weight > 0:
         assert env.opened > 100
     else:

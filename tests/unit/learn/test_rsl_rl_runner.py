@@ -12,9 +12,9 @@ from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.algorithms.rsl_rl.config import RslRlLearnerCfg
 from robot_rl.learn.algorithms.rsl_rl.runner import RslRlRunner, rsl_rl_cfg
 from robot_rl.learn.checkpoints.checkpoint import list_checkpoints
+from robot_rl.learn.make_trainer import make_trainer
 from robot_rl.learn.policy import make_policy
-from robot_rl.learn.runner import Runner
-from robot_rl.learn.runners import make_runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.metrics.writers import read_metrics
 from robot_rl.performance.learner import EqualPair
 from robot_rl.settings import NetworkCfg
@@ -32,7 +32,7 @@ def cfg(small_cfg):
 @pytest.mark.long
 def test_it_learns_and_is_kept_as_ours(make_point_env, cfg, tmp_path, capsys):
     runner = RslRlRunner(make_point_env(), cfg, run_dir=tmp_path)
-    last = runner.learn(40)
+    last = runner.train(40)
     assert last["episode/return"] > -1.4
     assert [path.name for path in list_checkpoints(tmp_path)] == ["000032", "000034", "000036", "000038", "000040"]
     rows = read_metrics(tmp_path)
@@ -48,25 +48,25 @@ def test_it_learns_and_is_kept_as_ours(make_point_env, cfg, tmp_path, capsys):
 @pytest.mark.parametrize("symmetry", ["augment", "network"])
 def test_symmetry_becomes_mirrored_samples(make_point_env, cfg, tmp_path, symmetry):
     runner = RslRlRunner(make_point_env(), replace(cfg, symmetry=symmetry), run_dir=tmp_path)
-    assert runner.learn(2)["loss/symmetry"] >= 0.0
+    assert runner.train(2)["loss/symmetry"] >= 0.0
     assert runner.cfg.symmetry == "augment"
     assert make_policy(tmp_path).meta["learner"]["symmetry"] == "augment"
 
 
 def test_resuming(make_point_env, cfg, tmp_path):
     first = RslRlRunner(make_point_env(), cfg, run_dir=tmp_path)
-    first.learn(2)
+    first.train(2)
     second = RslRlRunner(make_point_env(), cfg, run_dir=tmp_path, seed=7)
     second.load(first.checkpoint)
     before, after = first._networks() | first._state(), second._networks() | second._state()
     assert all(torch.equal(before[name], after[name]) for name in before)
-    assert second.learn(4)["iteration"] == 4
+    assert second.train(4)["iteration"] == 4
 
 
 def test_its_checkpoint_starts_our_learner(make_point_env, cfg, tmp_path):
     first = RslRlRunner(make_point_env(), cfg, run_dir=tmp_path)
-    first.learn(1)
-    second = Runner(make_point_env(), replace(cfg, name="ppo"))
+    first.train(1)
+    second = Trainer(make_point_env(), replace(cfg, name="ppo"))
     second.load(first.checkpoint, weights_only=True)
     assert torch.equal(second.actor.distribution.log_std, first.actor.distribution.log_std)
 
@@ -76,7 +76,7 @@ def test_ctrl_c(make_point_env, cfg, tmp_path):
         make_point_env(), cfg, run_dir=tmp_path, observer=lambda row: os.kill(os.getpid(), signal.SIGINT)
     )
     with pytest.raises(Interrupted) as caught:
-        runner.learn(10)
+        runner.train(10)
     assert caught.value.iteration in (1, 2)
     assert caught.value.checkpoint.is_dir()
 
@@ -87,7 +87,7 @@ def test_a_step_size_that_falls_linearly(make_point_env, cfg):
     for name in ("ppo", "rsl_rl"):
         linear = replace(cfg, name=name, ppo=PPOCfg(schedule="linear", learning_rate=1e-3))
         rows = []
-        make_runner(make_point_env(), linear, observer=rows.append).learn(4)
+        make_trainer(make_point_env(), linear, observer=rows.append).train(4)
         rates[name] = [row["policy/learning_rate"] for row in rows]
     assert rates["rsl_rl"] == pytest.approx([1e-3, 0.75e-3, 0.5e-3, 0.25e-3])
     assert rates["ppo"] == pytest.approx(rates["rsl_rl"])

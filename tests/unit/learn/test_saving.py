@@ -12,7 +12,7 @@ from robot_rl.learn.checkpoints import saving
 from robot_rl.learn.checkpoints.checkpoint import list_checkpoints, load_checkpoint
 from robot_rl.learn.checkpoints.saving import Package, Saver
 from robot_rl.learn.ranks import ALONE
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.metrics.writers import read_metrics
 
 
@@ -79,8 +79,8 @@ def test_the_training_goes_on_while_one_is_written(make_point_env, small_cfg, tm
         if row["iteration"] == 3:
             gate.set()
 
-    runner = Runner(make_point_env(), small_cfg, run_dir=tmp_path, observer=observer)
-    runner.learn(4)
+    runner = Trainer(make_point_env(), small_cfg, run_dir=tmp_path, observer=observer)
+    runner.train(4)
     assert seen[:3] == [(1, 0), (2, 0), (3, 0)]
     assert [path.name for path in list_checkpoints(tmp_path)] == ["000002", "000004"]
     assert runner.checkpoint.name == "000004"
@@ -93,9 +93,9 @@ def test_a_full_disk_ends_the_training_after_the_iteration_in_hand(make_point_en
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(saving, "save_checkpoint", full)
-    runner = Runner(make_point_env(), replace(small_cfg, save_interval=2), run_dir=tmp_path)
+    runner = Trainer(make_point_env(), replace(small_cfg, save_interval=2), run_dir=tmp_path)
     with pytest.raises(OSError, match="No space left"):
-        runner.learn(50)
+        runner.train(50)
     assert 2 <= runner.iteration <= 4
     assert runner.checkpoint is None
     assert threading.active_count() == len(
@@ -113,9 +113,9 @@ def test_a_loss_that_is_not_finite_leaves_the_checkpoint_before_it_whole(make_po
         return obs, reward * (float("nan") if len(count) > 2 * small_cfg.num_steps else 1.0), done, extras
 
     env.step = breaks
-    runner = Runner(env, small_cfg, run_dir=tmp_path)
+    runner = Trainer(env, small_cfg, run_dir=tmp_path)
     with pytest.raises(FloatingPointError):
-        runner.learn(10)
+        runner.train(10)
     assert runner.checkpoint.name == "000002"
     assert load_checkpoint(runner.checkpoint)[1]["iteration"] == 2
 

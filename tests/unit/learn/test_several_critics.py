@@ -11,7 +11,7 @@ from robot_rl.learn.algorithms.ppo.ppo import PPO
 from robot_rl.learn.dims import Dims, make_dims
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.rollout import make_rollout
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import NetworkCfg
 
 
@@ -65,9 +65,9 @@ def test_a_loud_group_does_not_drown_a_quiet_one(make_point_env, small_cfg):
     def distance(several):
         env = with_groups(make_point_env(seed=3), loudness=100.0)
         cfg = replace(small_cfg, several_critics=several, max_iterations=25)
-        runner = Runner(env, cfg, seed=1)
+        runner = Trainer(env, cfg, seed=1)
         assert runner.critic.num_values == (2 if several else 1)
-        runner.learn()
+        runner.train()
         obs = env.get_observations()["actor"]
         with torch.no_grad():
             for _ in range(8):

@@ -9,12 +9,13 @@ import torch
 
 from robot_rl.errors import Interrupted, UserError
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint, load_worlds
-from robot_rl.learn.runner import Runner
-from robot_rl.learn.runners import make_runner
-from robot_rl.learn.simulators.pool import LostError, StoppedError, ThreadPool
-from robot_rl.learn.simulators.runner import RemoteWorlds
+from robot_rl.learn.make_trainer import make_trainer
+from robot_rl.learn.rollouts.source import StoppedError
+from robot_rl.learn.simulators.pool import LostError, ThreadPool
+from robot_rl.learn.simulators.remote import RemoteWorlds
 from robot_rl.learn.simulators.simulator import Mailbox, Simulator
 from robot_rl.learn.simulators.weights import pack, unpack
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import MemoryCfg
 from robot_rl.settings.learner import StalenessCfg
 from tests.unit.learn.test_overlap import stateful
@@ -42,7 +43,7 @@ def make_session(make_point_env, cfg):
 
         pools.append(pool([lambda index=index: simulator(index) for index in range(count)]))
         env = RemoteWorlds(make_point_env(num_envs=2), share * count, pools[-1])
-        return make_runner(env, cfg, **options)
+        return make_trainer(env, cfg, **options)
 
     yield make
     for pool in pools:
@@ -62,11 +63,11 @@ def same(one, other):
 def test_one_simulator_without_staleness_is_synchronous_training(make_session, make_point_env, cfg, tmp_path, memory):
     if memory:
         cfg = replace(cfg, actor=replace(cfg.actor, memory=MemoryCfg(kind="gru", hidden=8, sequence=4)))
-    plain, rows, other = Runner(stateful(make_point_env), cfg, run_dir=tmp_path / "a"), [], []
+    plain, rows, other = Trainer(stateful(make_point_env), cfg, run_dir=tmp_path / "a"), [], []
     plain._observers = [rows.append]
-    plain.learn()
+    plain.train()
     session = make_session(cfg=cfg, run_dir=tmp_path / "b", observer=other.append)
-    session.learn()
+    session.train()
     mine, theirs = tensors(tmp_path / "b"), tensors(tmp_path / "a")
     mine.pop("random.noise"), theirs.pop("random.noise")  # The simulator's, which is in the state of its worlds.
     assert same(mine, theirs)
@@ -77,11 +78,11 @@ def test_one_simulator_without_staleness_is_synchronous_training(make_session, m
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_resumed_run_without_staleness_is_the_run(make_session, tmp_path, count):
-    make_session(count, run_dir=tmp_path / "whole").learn(4)
-    make_session(count, run_dir=tmp_path / "parts").learn(2)
+    make_session(count, run_dir=tmp_path / "whole").train(4)
+    make_session(count, run_dir=tmp_path / "parts").train(2)
     session = make_session(count, run_dir=tmp_path / "parts")
     session.load(latest_checkpoint(tmp_path / "parts"))
-    session.learn(4)
+    session.train(4)
     if count == 1:  # With more, segments come in any order.
         assert same(tensors(tmp_path / "parts"), tensors(tmp_path / "whole"))
     assert session.iteration == 4
@@ -100,7 +101,7 @@ def test_no_sample_is_older_than_allowed(make_session, staleness):
         return update(rollout, progress)
 
     session.algorithm.update = slow_update
-    session.learn(12)
+    session.train(12)
     assert max(seen) <= staleness
     assert (max(seen) > 0) == (staleness > 0)
     assert all(("staleness/mean" in row) == (staleness > 0) for row in rows)
@@ -123,14 +124,14 @@ def test_weights_are_swapped_in_the_middle_of_a_rollout(make_session, cfg):
         return update(rollout, progress)
 
     session.algorithm.update = look
-    session.learn(8)
+    session.train(8)
     assert mixed
 
 
 def test_log_probabilities_are_those_of_the_weights_that_acted(make_point_env, cfg):
     env = stateful(make_point_env, num_envs=8)
     simulator = Simulator(env, cfg, seed=1, index=0, count=1, staleness=8)
-    actors = [Runner(make_point_env(num_envs=8), cfg, seed=seed).actor for seed in (5, 6)]
+    actors = [Trainer(make_point_env(num_envs=8), cfg, seed=seed).actor for seed in (5, 6)]
     simulator.mailbox.put(0, pack(actors[0]))
     step, count = env.step, [0]
 
@@ -154,7 +155,7 @@ def test_log_probabilities_are_those_of_the_weights_that_acted(make_point_env, c
 def test_a_straggler_holds_nobody_up_and_no_phase_of_its_episodes_is_preferred(make_session, make_point_env):
     session = make_session(2, 2, sleeps=[0.002, 0.01])
     shares = {0: torch.zeros(10), 1: torch.zeros(10)}
-    take, counts = session._pool.take, {0: 0, 1: 0}
+    take, counts = session.env.pool.take, {0: 0, 1: 0}
 
     def count_phases():
         found = take()
@@ -164,8 +165,8 @@ def test_a_straggler_holds_nobody_up_and_no_phase_of_its_episodes_is_preferred(m
             shares[segment.index] += torch.bincount(age, minlength=10)[:10].float()
         return found
 
-    session._pool.take = count_phases
-    session.learn(40)
+    session.env.pool.take = count_phases
+    session.train(40)
     assert counts[0] > counts[1] > 3
     for index in (0, 1):  # Ten steps an episode, begun at random times: each phase has a tenth of the samples.
         share = shares[index] / shares[index].sum()
@@ -188,8 +189,8 @@ class Fragile(ThreadPool):
 def test_a_lost_simulator_goes_on_from_its_last_snapshot_and_nothing_is_counted_twice(make_session, tmp_path):
     rows = []
     session = make_session(1, pool=Fragile, run_dir=tmp_path / "b", observer=rows.append)
-    session.learn(4)
-    make_session(1, run_dir=tmp_path / "a").learn(4)
+    session.train(4)
+    make_session(1, run_dir=tmp_path / "a").train(4)
     assert same(tensors(tmp_path / "a"), tensors(tmp_path / "b"))
     assert [row["simulators/lost"] for row in rows] == [0.0, 0.0, 1.0, 1.0]
     assert [row["env_steps"] for row in rows] == [512.0, 1024.0, 1536.0, 2048.0]
@@ -243,9 +244,9 @@ def test_the_others_go_on_while_a_simulator_is_missing_and_it_joins_again(make_s
 
     rows, sent = [], []
     session = make_session(4, staleness, pool=Pool, run_dir=tmp_path / "a", observer=rows.append)
-    take = session._pool.take
-    session._pool.take = lambda: sent.append(found := take()) or found
-    session.learn(7)
+    take = session.env.pool.take
+    session.env.pool.take = lambda: sent.append(found := take()) or found
+    session.train(7)
     assert rows[0]["simulators"] == 3.0
     assert {row["simulators"] for row in rows} == {3.0, 4.0}
     assert rows[-1]["simulators"] == 4.0
@@ -265,18 +266,18 @@ def test_a_checkpoint_without_the_worlds_of_a_simulator_that_never_came_is_resum
     class Lacking(Elastic):
         absent = (1,)
 
-    make_session(2, pool=Lacking, run_dir=tmp_path / "a").learn(2)
+    make_session(2, pool=Lacking, run_dir=tmp_path / "a").train(2)
     names = load_worlds(latest_checkpoint(tmp_path / "a"), 0)
     assert {name.split(".")[1] for name in names if name.startswith("env.")} == {"0"}
     session = make_session(2, run_dir=tmp_path / "a")
     session.load(latest_checkpoint(tmp_path / "a"))
-    assert session._pool._firsts == {1}
-    assert session.learn(4)["simulators"] == 2.0
+    assert session.env.pool._firsts == {1}
+    assert session.train(4)["simulators"] == 2.0
     names = load_worlds(latest_checkpoint(tmp_path / "a"), 0)
     assert {name.split(".")[1] for name in names if name.startswith("env.")} == {"0", "1"}
     again = make_session(2, pool=Lacking, run_dir=tmp_path / "a")  # It holds the worlds of the one that is missing.
     again.load(latest_checkpoint(tmp_path / "a"))
-    again.learn(5)
+    again.train(5)
     kept = load_worlds(latest_checkpoint(tmp_path / "a"), 0)
     assert same({k: t for k, t in kept.items() if ".1." in k}, {k: t for k, t in names.items() if ".1." in k})
 
@@ -298,13 +299,13 @@ class Failing(ThreadPool):
 
 def test_one_that_is_lost_again_and_again_ends_the_training_unless_fewer_are_enough(make_session, capsys):
     with pytest.raises(LostError, match="was lost 4 times without having sent anything"):
-        make_session(2, pool=Failing).learn(20)
+        make_session(2, pool=Failing).train(20)
 
     class Lenient(Failing):
         least = 1
 
     rows = []
-    make_session(2, pool=Lenient, observer=rows.append).learn(20)
+    make_session(2, pool=Lenient, observer=rows.append).train(20)
     assert rows[-1]["simulators"] == 1.0
     assert (
         "simulator 1: was lost 4 times without having sent anything (broken); 1 of 2 go on" in capsys.readouterr().err
@@ -322,25 +323,25 @@ def test_a_request_to_stop_while_nothing_arrives_saves(make_session, tmp_path):
             return super().receive()
 
     with pytest.raises(Interrupted) as stop:
-        make_session(1, pool=Silent, run_dir=tmp_path / "a").learn(9)
+        make_session(1, pool=Silent, run_dir=tmp_path / "a").train(9)
     assert (stop.value.iteration, stop.value.saved) == (3, True)
     assert latest_checkpoint(tmp_path / "a").name == "000003"
     session = make_session(1, run_dir=tmp_path / "a")
     session.load(latest_checkpoint(tmp_path / "a"))
-    session.learn(5)
-    make_session(1, run_dir=tmp_path / "whole").learn(5)
+    session.train(5)
+    make_session(1, run_dir=tmp_path / "whole").train(5)
     assert same(tensors(tmp_path / "a"), tensors(tmp_path / "whole"))
 
 
 def test_a_checkpoint_that_is_refused_changes_nothing(make_session, cfg, tmp_path):
     wider = replace(cfg, actor=replace(cfg.actor, hidden=(7,)))
-    make_session(1, cfg=wider, run_dir=tmp_path / "other").learn(1)
+    make_session(1, cfg=wider, run_dir=tmp_path / "other").train(1)
     session = make_session(1, run_dir=tmp_path / "a")
-    session.learn(2)
+    session.train(2)
     with pytest.raises(UserError):
         session.load(latest_checkpoint(tmp_path / "other"))
-    session.learn(4)
-    make_session(1, run_dir=tmp_path / "whole").learn(4)
+    session.train(4)
+    make_session(1, run_dir=tmp_path / "whole").train(4)
     assert same(tensors(tmp_path / "a"), tensors(tmp_path / "whole"))
 
 
@@ -350,7 +351,7 @@ def test_rows_have_the_metrics_of_each_engine(make_session):
             super().__init__(makes, engines=("quick", "exact"))
 
     rows = []
-    make_session(2, pool=Mixed, observer=rows.append).learn(3)
+    make_session(2, pool=Mixed, observer=rows.append).train(3)
     returns = [rows[-1][f"simulators/{name}/episode/return"] for name in ("quick", "exact")]
     assert min(returns) <= rows[-1]["episode/return"] <= max(returns)
     assert returns[0] != returns[1]
@@ -358,14 +359,14 @@ def test_rows_have_the_metrics_of_each_engine(make_session):
 
 def test_an_error_of_the_worlds_is_raised(make_session, monkeypatch):
     session = make_session(2)
-    monkeypatch.setattr(session._pool._simulators[1].runner.env, "step", lambda actions: 1 / 0)
+    monkeypatch.setattr(session.env.pool._simulators[1].runner.env, "step", lambda actions: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        session.learn()
+        session.train()
 
 
 def test_weights_go_through_one_vector(make_point_env, cfg):
-    one, other = (Runner(make_point_env(), cfg, seed=seed) for seed in (1, 2))
-    one.learn(2)
+    one, other = (Trainer(make_point_env(), cfg, seed=seed) for seed in (1, 2))
+    one.train(2)
     vector = pack(one.actor)
     unpack(vector, other.actor)
     assert all(torch.equal(a, b) for a, b in zip(one.actor.buffers(), other.actor.buffers(), strict=True))

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 
 
 @pytest.fixture
 def stale(make_point_env, small_cfg):
     """A runner that has learned on, the policy that acted, and its rollout."""
-    runner = Runner(make_point_env(), replace(small_cfg, symmetry="none"))
-    runner.learn(2)
+    runner = Trainer(make_point_env(), replace(small_cfg, symmetry="none"))
+    runner.train(2)
     acted = copy.deepcopy(runner.actor)
     rollout = copy.deepcopy(runner.collect())
     for _ in range(3):  # Weights, deviation and normalizer move.

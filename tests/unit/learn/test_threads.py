@@ -6,14 +6,14 @@ import torch
 
 from robot_rl.learn.checkpoints.checkpoint import load_checkpoint
 from robot_rl.learn.ranks import ALONE
-from robot_rl.learn.runner import Runner
 from robot_rl.learn.threads import restore_threads, use_threads
+from robot_rl.learn.trainer import Trainer
 
 
 def test_a_checkpoint_knows_the_threads_and_they_are_restored(make_point_env, small_cfg, tmp_path, monkeypatch):
     torch.set_num_threads(2)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-    meta = load_checkpoint(Runner(make_point_env(4), small_cfg, run_dir=tmp_path).save())[1]
+    meta = load_checkpoint(Trainer(make_point_env(4), small_cfg, run_dir=tmp_path).save())[1]
     assert meta["threads"] == [2]
     torch.set_num_threads(1)
     restore_threads(meta, "cpu", ALONE, print)

@@ -11,8 +11,8 @@ from robot_rl_tasks.registry import get_task, list_tasks
 
 from robot_rl.learn.algorithms.ppo.ppo import PPO
 from robot_rl.learn.auxiliaries.motions import write_motion
+from robot_rl.learn.make_trainer import make_trainer
 from robot_rl.learn.networks.actor_critic import Actor
-from robot_rl.learn.runners import make_runner
 from robot_rl.performance.capture import (
     ALLOCATION,
     BRANCH,
@@ -38,7 +38,7 @@ def learner_of(task, learner="ppo", **changes):
 
 def found(env, **changes):
     cfg = learner_of("cartpole", **{"actor.hidden": [8], "critic.hidden": [8], **changes})
-    return check_learner(env, lambda stub: make_runner(stub, cfg, seed=1))
+    return check_learner(env, lambda stub: make_trainer(stub, cfg, seed=1))
 
 
 def test_nothing_is_waited_for_and_the_gpu_is_left_as_it_was(cartpole):
@@ -120,7 +120,7 @@ def test_every_task_can_be_captured(task):
     found = dataclasses.replace(found, sim=dataclasses.replace(found.sim, solver=solver))
     findings = check_capture(
         lambda: make_env(found, num_envs=4, engine="mujoco_warp"),
-        lambda stub: make_runner(stub, cfg, seed=1),
+        lambda stub: make_trainer(stub, cfg, seed=1),
     )
     assert [str(one) for one in findings] == []
 
@@ -138,15 +138,15 @@ def test_every_task_can_be_captured(task):
 def test_every_learner_can_be_captured(learner, changes):
     env = check_env(lambda: make_env(get_task("go2_flat"), num_envs=4, engine="mujoco_warp"))[1]
     cfg = learner_of("go2_flat", learner, **changes)
-    assert [str(one) for one in check_learner(env, lambda stub: make_runner(stub, cfg, seed=1))] == []
+    assert [str(one) for one in check_learner(env, lambda stub: make_trainer(stub, cfg, seed=1))] == []
 
 
 @pytest.mark.long
 def test_a_teacher_a_reference_and_a_motion_prior(cartpole, tmp_path):
     """What is learned beside the task: each on the device, with the file or the run that it stems from."""
     env = make_env(get_task("cartpole"), num_envs=4, engine="mujoco")
-    runner = make_runner(env, learner_of("cartpole"), run_dir=tmp_path / "teacher", seed=1)
-    runner.learn(1)
+    runner = make_trainer(env, learner_of("cartpole"), run_dir=tmp_path / "teacher", seed=1)
+    runner.train(1)
     poses = torch.randn(200, env.get_observations()["actor"].shape[1])
     write_motion(tmp_path / "motion.safetensors", poses, torch.zeros(200), env.components("actor"), env.step_dt)
     teacher = str(tmp_path / "teacher")
@@ -156,7 +156,7 @@ def test_a_teacher_a_reference_and_a_motion_prior(cartpole, tmp_path):
         ("ppo", {"amp.weight": 0.5, "amp.group": "actor", "amp.motions": str(tmp_path / "motion.safetensors")}),
     ):
         cfg = learner_of("cartpole", learner, **changes)
-        findings = check_learner(cartpole, lambda stub, cfg=cfg: make_runner(stub, cfg, seed=1))
+        findings = check_learner(cartpole, lambda stub, cfg=cfg: make_trainer(stub, cfg, seed=1))
         assert [str(one) for one in findings] == [], learner
 
 

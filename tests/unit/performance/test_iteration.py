@@ -12,7 +12,7 @@ from robot_rl_tasks.registry import get_task
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
 from robot_rl.learn.rollout import Batch
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.performance import iteration, profile
 from robot_rl.performance.iteration import profile_iterations
 from robot_rl.performance.profile import StageWatch, watching
@@ -108,7 +108,7 @@ class Curious(Auxiliary):
 
 def make_session(observer, extra=None):
     env = make_env(get_task("cartpole"), num_envs=8, device="cpu", seed=1, num_threads=1)
-    runner = Runner(env, CFG, observer=observer)
+    runner = Trainer(env, CFG, observer=observer)
     if extra is not None:
         runner.algorithm.auxiliaries = (extra,)
     return runner

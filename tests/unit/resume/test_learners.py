@@ -9,7 +9,7 @@ from tensordict import TensorDict
 
 from robot_rl.learn.algorithms import get_learner
 from robot_rl.learn.auxiliaries.motions import write_motion
-from robot_rl.learn.runners import make_runner
+from robot_rl.learn.make_trainer import make_trainer
 from robot_rl.settings import apply_overrides
 from tests.resuming import assert_same_run, in_two, learner
 
@@ -42,7 +42,7 @@ def test_a_runner_goes_back_to_a_checkpoint_of_its_own(maker, tmp_path):
     whole, resumed = in_two(maker("cartpole"), learner(**GRU), tmp_path)
     resumed.load(tmp_path / "resumed" / "checkpoints" / "000002")
     assert resumed.iteration == 2
-    resumed.learn(4)
+    resumed.train(4)
     assert_same_run(whole, resumed)
 
 
@@ -110,8 +110,8 @@ def test_a_motion_prior(maker, tmp_path):
 def test_a_policy_to_go_by_that_remembers(kind, maker, tmp_path):
     """What the other policy remembers of each world goes on as well."""
     make = maker("cartpole")
-    other = make_runner(make(), learner(**GRU), run_dir=tmp_path / "other")
-    other.learn(1)
+    other = make_trainer(make(), learner(**GRU), run_dir=tmp_path / "other")
+    other.train(1)
     settings = {
         "distill": {
             "name": "distill",

@@ -6,7 +6,7 @@ from robot_rl_tasks.registry import get_task
 
 from robot_rl.errors import UserError
 from robot_rl.learn.checkpoints.worlds import redistributed
-from robot_rl.learn.runners import make_runner
+from robot_rl.learn.make_trainer import make_trainer
 from tests.resuming import learner
 
 
@@ -34,10 +34,10 @@ def test_worlds_are_dealt_out_in_the_order_of_all(ranks, now):
 def test_more_worlds_of_a_task(maker, tmp_path):
     """The worlds that were there are where they were, those that come are where new ones begin."""
     cfg = learner()
-    few = make_runner(maker("cartpole", 3)(), cfg, run_dir=tmp_path)
-    few.learn(1)
+    few = make_trainer(maker("cartpole", 3)(), cfg, run_dir=tmp_path)
+    few.train(1)
     fresh = maker("cartpole", 5)().state_dict()
-    more = make_runner(maker("cartpole", 5)(), cfg)
+    more = make_trainer(maker("cartpole", 5)(), cfg)
     before = more.env.state_dict()
     with pytest.raises(UserError, match="num_envs=5 in 1 process: the run has 3 in 1 process"):
         more.load(few.checkpoint)
@@ -50,7 +50,7 @@ def test_more_worlds_of_a_task(maker, tmp_path):
     for name in ("engine", "state.qpos", "state.counter", "state.episode_length", "obs.actor"):
         assert torch.equal(new[name][:3], old[name])
         assert torch.equal(new[name][3:], fresh[name][3:])
-    assert more.learn(2)["iteration"] == 2
+    assert more.train(2)["iteration"] == 2
 
 
 def test_a_parameter_that_was_changed_on_purpose_stays_changed(maker):
@@ -75,9 +75,9 @@ def test_a_parameter_that_was_changed_on_purpose_stays_changed(maker):
 def test_a_checkpoint_of_another_task_changes_nothing(maker, tmp_path):
     """It has the same networks, so that only the worlds differ."""
     cfg = learner(critic_groups=["actor"])
-    hopper = make_runner(maker("half_cheetah_v5")(), cfg, run_dir=tmp_path)
-    hopper.learn(1)
-    walker = make_runner(maker("walker2d_v5")(), cfg)
+    hopper = make_trainer(maker("half_cheetah_v5")(), cfg, run_dir=tmp_path)
+    hopper.train(1)
+    walker = make_trainer(maker("walker2d_v5")(), cfg)
     before = {name: tensor.clone() for name, tensor in walker._networks().items()}
     worlds = walker.env.state_dict()
     with pytest.raises(UserError, match="of its worlds has shape .* must be .* here; give fresh_worlds=true"):
@@ -87,4 +87,4 @@ def test_a_checkpoint_of_another_task_changes_nothing(maker, tmp_path):
     assert all(torch.equal(tensor, worlds[name]) for name, tensor in walker.env.state_dict().items())
     walker.load(hopper.checkpoint, fresh_worlds=True)
     assert walker.iteration == 1
-    assert walker.learn(2)["iteration"] == 2
+    assert walker.train(2)["iteration"] == 2

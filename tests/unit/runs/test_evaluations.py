@@ -11,7 +11,7 @@ from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.policy import build_policy, make_policy
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from tests.unit.learn.conftest import PointEnv
 
 
@@ -123,11 +123,11 @@ def test_a_training_has_the_same_bits_and_the_policy_is_that_of_the_iteration(tm
     cfg = replace(cfg, critic=replace(cfg.critic, hidden=(16,)), actor=replace(cfg.actor, hidden=(16,)))
     for name in ("with", "without"):
         rows = []
-        runner = Runner(PointEnv(), cfg, run_dir=tmp_path / name, observer=rows.append)
+        runner = Trainer(PointEnv(), cfg, run_dir=tmp_path / name, observer=rows.append)
         if name == "with":
             evaluator = Slow()
             runner.on_iteration_end = Evaluations(evaluator, 2, tmp_path / name).on_iteration_end
-        runner.learn()
+        runner.train()
         found.append(load_checkpoint(latest_checkpoint(tmp_path / name))[0])
         assert ("eval/return" in rows[2]) == (name == "with")
     assert all(torch.equal(tensor, found[1][name]) for name, tensor in found[0].items())

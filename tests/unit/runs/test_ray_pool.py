@@ -11,7 +11,8 @@ from robot_rl.errors import Interrupted, UserError
 from robot_rl.cluster.ray_runs import simulators
 from robot_rl.cluster.ray_runs.simulators import SimulatorSpec, RayPool, SimulatorsCfg
 from robot_rl.learn.ranks import Ranks
-from robot_rl.learn.simulators.pool import LostError, StoppedError
+from robot_rl.learn.rollouts.source import StoppedError
+from robot_rl.learn.simulators.pool import LostError
 
 ORDER = SimulatorSpec(run="runs/x", index=0, count=1, cpus=1, task="cartpole", engine="mujoco")
 FACTS = {"task": "cartpole", "engine": "mujoco", "torch": "2.0"}

@@ -12,7 +12,7 @@ import pytest
 
 from robot_rl.errors import ExitCode
 from robot_rl.runs import progress
-from robot_rl.learn import runners
+from robot_rl.learn import make_trainer as making
 
 MANY = "max_iterations=1000000"
 TAKEN = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
@@ -81,7 +81,7 @@ def test_a_second_signal_stops_at_once(train, first, second, code):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_before_the_first_iteration_is_requeued_and_leaves_nothing(run, in_tmp, tiny, monkeypatch, number):
-    monkeypatch.setattr(runners, "make_runner", lambda *_, **__: os.kill(os.getpid(), number))
+    monkeypatch.setattr(making, "make_trainer", lambda *_, **__: os.kill(os.getpid(), number))
     code, _, err = run("train", "task=cartpole", *tiny)
     assert (code, err.count("\n")) == (ExitCode.REQUEUE, 1)
     assert err == f"robot-rl: interrupted by {signal.Signals(number).name} before an iteration was finished\n"
@@ -147,7 +147,7 @@ def test_what_an_import_makes_of_a_signal_is_still_the_signal(run, in_tmp, tiny,
         except KeyboardInterrupt:
             raise ImportError("half of a module") from None
 
-    monkeypatch.setattr(runners, "make_runner", break_import)
+    monkeypatch.setattr(making, "make_trainer", break_import)
     code, _, err = run("train", "task=cartpole", *tiny)
     assert (code, err) == (85, "robot-rl: interrupted by SIGTERM before an iteration was finished\n")
     assert not (in_tmp / "runs").exists()

@@ -7,8 +7,8 @@ from robot_rl_envs.task import Termination
 
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms import preset_learner, read_learner
+from robot_rl.learn.make_trainer import make_trainer
 from robot_rl.learn.networks.team import Members
-from robot_rl.learn.runners import make_runner
 from robot_rl.settings import apply_overrides
 from tests.unit.team.terms import number_is
 
@@ -24,7 +24,7 @@ def runner(puck_task):
     def make(name, count=3, fields=None, *, num_envs=4, run_dir=None, **settings):
         cfg = apply_overrides(read_learner({"name": name}), SMALL | settings)
         env = make_env(puck_task(count, **fields or {}), num_envs=num_envs, seed=1)
-        return make_runner(env, cfg, seed=3, run_dir=run_dir)
+        return make_trainer(env, cfg, seed=3, run_dir=run_dir)
 
     return make
 
@@ -81,11 +81,11 @@ def test_a_minibatch_of_several_policies_has_whole_worlds(runner):
 @pytest.mark.parametrize("name", ["mappo", HAPPO])
 def test_the_same_seed_gives_the_same_weights_and_a_resumed_run_is_the_run(runner, name, tmp_path):
     one, two = (runner(name, run_dir=path, sharing="separate") for path in (None, tmp_path / "run"))
-    one.learn()
-    two.learn(1)
+    one.train()
+    two.train(1)
     third = runner(name, run_dir=tmp_path / "run", sharing="separate")
     third.load(two.checkpoint)
-    third.learn()
+    third.train()
     for part, network in one.modules().items():
         other = third.modules()[part].state_dict()
         assert all(torch.equal(tensor, other[key]) for key, tensor in network.state_dict().items()), part
@@ -93,7 +93,7 @@ def test_the_same_seed_gives_the_same_weights_and_a_resumed_run_is_the_run(runne
 
 def test_worlds_of_a_team_are_divided_again_whole(runner, tmp_path):
     first = runner("mappo", run_dir=tmp_path / "run")
-    first.learn(1)
+    first.train(1)
     kept = first.env.state_dict()
     told = []
     other = runner("mappo", num_envs=6)
@@ -102,7 +102,7 @@ def test_worlds_of_a_team_are_divided_again_whole(runner, tmp_path):
     now = other.env.state_dict()
     assert torch.equal(now["worlds.engine"][:4], kept["worlds.engine"])
     assert torch.equal(now["puck.state.qpos"][:12], kept["puck.state.qpos"])
-    other.learn(2)
+    other.train(2)
 
 
 def test_attention_does_not_depend_on_the_number_of_robots_nor_on_their_order(runner):

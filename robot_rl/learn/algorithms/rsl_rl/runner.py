@@ -23,15 +23,15 @@ from torch import Tensor, nn
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import make_networks
+from robot_rl.learn.base_trainer import BaseTrainer
 from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Gaussian
 from robot_rl.learn.networks.symmetry import Mirror, reflect
-from robot_rl.learn.session import Session
 
 
-class RslRlRunner(Session):
-    """Trains by rsl_rl's runner; used like `Runner`.
+class RslRlRunner(BaseTrainer):
+    """Trains by rsl_rl's runner; used like `Trainer`.
 
     For a symmetric network, which rsl_rl does not have, it uses rsl_rl's mirrored samples. Time-outs bootstrap from
     V(s_t), as in rsl_rl.
@@ -43,7 +43,7 @@ class RslRlRunner(Session):
     cfg: PPOLearnerCfg
 
     def __init__(self, env: VecEnv, cfg: PPOLearnerCfg, **options: Any) -> None:
-        """Build rsl_rl's runner; the options are those of `Session`."""
+        """Build rsl_rl's runner; the options are those of `BaseTrainer`."""
         effective = replace(cfg, symmetry="none" if cfg.symmetry == "none" else "augment")
         super().__init__(env, effective, **options)
         actor, critic = make_networks(effective, self.dims, self.mirrors, torch.Generator().manual_seed(self.seed))
@@ -81,7 +81,7 @@ class RslRlRunner(Session):
         metrics = {f"loss/{name}": float(value) for name, value in losses.items()}
         metrics["policy/learning_rate"] = float(self.runner.alg.learning_rate)
         metrics["policy/std"] = float(_gaussian(self.actor).spread())
-        metrics |= self._pop_metrics()
+        metrics |= self.pop_metrics()
         simulate_s = self._timed.pop_seconds()
         seconds = {"simulate": simulate_s, "infer": collect_s - simulate_s, "learn": learn_s}
         self._row = self._finish_iteration(metrics, seconds)
@@ -314,5 +314,5 @@ class _Mirroring:
 
 
 def make_session(env: VecEnv, cfg: PPOLearnerCfg, **options: Any) -> RslRlRunner:
-    """Build rsl_rl's runner, which has its own loop; the options are those of `Session`."""
+    """Build rsl_rl's runner, which has its own loop; the options are those of `BaseTrainer`."""
     return RslRlRunner(env, cfg, **options)

@@ -9,7 +9,7 @@ from tensordict import TensorDict
 
 from robot_rl.learn.algorithms.distill.config import DistillLearnerCfg, TeacherCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import NetworkCfg
 
 GAIN = torch.tensor([[-3.0, -2.5]])
@@ -66,7 +66,7 @@ def teacher_cfg(groups=("state",), **actor):
 
 def make_teacher_run(path, env, cfg=None):
     """A run with a linear policy: relu(x) - relu(-x) = x."""
-    runner = Runner(env, cfg or teacher_cfg(), run_dir=path)
+    runner = Trainer(env, cfg or teacher_cfg(), run_dir=path)
     with torch.no_grad():
         first, last = runner.actor.body.layers
         first.weight.copy_(torch.cat((torch.eye(2), -torch.eye(2))))

@@ -14,7 +14,7 @@ from robot_rl.learn.checkpoints.checkpoint import load_checkpoint
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.networks.layout import ObservationLayout
 from robot_rl.learn.policy import Policy, make_policy
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import NetworkCfg
 from robot_rl.settings.networks import MemoryCfg
 
@@ -38,10 +38,10 @@ def untimed(row):
 def test_a_student_comes_near_its_teacher(teacher_run):
     """What it sees is nearly enough; without learning the point falls, at about -1.5 a step."""
     rows = []
-    runner = Runner(FallEnv(noise=0.02), student_cfg(teacher_run), observer=rows.append)
+    runner = Trainer(FallEnv(noise=0.02), student_cfg(teacher_run), observer=rows.append)
     assert type(runner.algorithm) is Distill
     before = returns(runner.actor.mean, "seen", noise=0.02)
-    runner.learn()
+    runner.train()
     best = returns(lambda obs: obs @ GAIN.T, "state", noise=0.02)
     after = returns(runner.actor.mean, "seen", noise=0.02)
     assert before < -0.5
@@ -59,12 +59,12 @@ def test_imitating_in_its_own_states_beats_cloning_in_the_teachers(teacher_run):
     """In the teacher's states the last action determines nearly all of the next, in its own it leads a clone astray."""
     losses, found = [], []
     for clones in (False, True):
-        runner = Runner(FallEnv(noise=0.1), student_cfg(teacher_run))
+        runner = Trainer(FallEnv(noise=0.1), student_cfg(teacher_run))
         if clones:
             (teacher,) = runner.algorithm.auxiliaries
             teacher._share = lambda progress: 1.0
             teacher.set_share(1.0)
-        losses.append(runner.learn()["loss/imitation"])
+        losses.append(runner.train()["loss/imitation"])
         found.append(returns(runner.actor.mean, "seen", noise=0.1))
     assert losses[1] < 0.5 * losses[0]  # By its own measure the clone is the better one.
     assert found[0] > -0.12
@@ -72,7 +72,7 @@ def test_imitating_in_its_own_states_beats_cloning_in_the_teachers(teacher_run):
 
 
 def test_worlds_follow_the_teacher_or_the_student(teacher_run):
-    runner = Runner(FallEnv(), student_cfg(teacher_run, teacher=TeacherCfg(run=str(teacher_run), mix=0.5)))
+    runner = Trainer(FallEnv(), student_cfg(teacher_run, teacher=TeacherCfg(run=str(teacher_run), mix=0.5)))
     (teacher,) = runner.algorithm.auxiliaries
     obs, action = runner.env.get_observations(), torch.full((64, 1), 7.0)
     hook, rollout = teacher.hook, runner.collector.rollout
@@ -92,7 +92,7 @@ def test_worlds_follow_the_teacher_or_the_student(teacher_run):
 
 def test_the_teacher_takes_over_where_the_student_errs(teacher_run):
     cfg = student_cfg(teacher_run, teacher=TeacherCfg(run=str(teacher_run), mix=0.0, takeover=0.5))
-    runner = Runner(FallEnv(), cfg)
+    runner = Trainer(FallEnv(), cfg)
     (teacher,) = runner.algorithm.auxiliaries
     obs, hook = runner.env.get_observations(), teacher.hook
     right = obs["state"] @ GAIN.T
@@ -105,7 +105,7 @@ def test_the_teacher_takes_over_where_the_student_errs(teacher_run):
 
 
 def test_the_loss_is_the_divergence(teacher_run):
-    runner = Runner(FallEnv(), student_cfg(teacher_run, actor={"init_std": 0.7}))
+    runner = Trainer(FallEnv(), student_cfg(teacher_run, actor={"init_std": 0.7}))
     runner.collect()
     algorithm = runner.algorithm
     batch = algorithm.make_batch(runner.collector.rollout)
@@ -128,20 +128,20 @@ def test_the_loss_is_the_divergence(teacher_run):
 
 def test_between_kinds_of_distribution_the_error_counts_in_units_of_the_teachers_deviation(teacher_run):
     actor = {"distribution": "squashed", "bound": 4.0, "output_gain": 1.0}
-    runner = Runner(FallEnv(), student_cfg(teacher_run, actor=actor))
+    runner = Trainer(FallEnv(), student_cfg(teacher_run, actor=actor))
     runner.collect()
     batch = runner.algorithm.make_batch(runner.collector.rollout)
     params = runner.actor.distribution.params(runner.actor.outputs(batch.actor_in))
     expected = 0.5 * ((4.0 * torch.tanh(params[0]) - batch.more["teacher"][:, :1]) / 0.3).square().mean()
     torch.testing.assert_close(runner.algorithm.auxiliaries[0].loss(batch, params), expected, rtol=1e-4, atol=1e-4)
     rows = []
-    Runner(FallEnv(), student_cfg(teacher_run, actor=actor), observer=rows.append).learn(10)
+    Trainer(FallEnv(), student_cfg(teacher_run, actor=actor), observer=rows.append).train(10)
     assert rows[-1]["loss/imitation"] < 0.7 * rows[0]["loss/imitation"]
 
 
 def test_a_squashed_teachers_deviation_is_that_of_its_actions(tmp_path):
     run = make_teacher_run(tmp_path, FallEnv(), teacher_cfg(distribution="squashed", bound=2.0))
-    runner = Runner(FallEnv(), student_cfg(run))
+    runner = Trainer(FallEnv(), student_cfg(run))
     frozen = runner.algorithm.auxiliaries[0].frozen
     label = torch.tensor([[0.4, math.log(0.3)]])
     deviation = (math.tanh(0.7) - math.tanh(0.1)) * 2.0 / 2.0
@@ -152,11 +152,11 @@ def test_a_squashed_teachers_deviation_is_that_of_its_actions(tmp_path):
 def test_the_teacher_stays_as_it_is(tmp_path):
     """Neither a gradient nor a normalizer that goes on counting reaches it."""
     run = make_teacher_run(tmp_path, FallEnv(), replace(teacher_cfg(), normalize_obs=True))
-    runner = Runner(FallEnv(), student_cfg(run))
+    runner = Trainer(FallEnv(), student_cfg(run))
     frozen = runner.algorithm.auxiliaries[0].frozen
     before = {name: tensor.clone() for name, tensor in frozen.actor.state_dict().items()}
     assert "normalizer.count" in before
-    runner.learn(3)
+    runner.train(3)
     assert all(torch.equal(tensor, before[name]) for name, tensor in frozen.actor.state_dict().items())
     assert all(p.grad is None and not p.requires_grad for p in frozen.actor.parameters())
     learned = sum(p.numel() for network in (runner.actor, runner.critic) for p in network.parameters())
@@ -168,14 +168,14 @@ def test_the_teacher_stays_as_it_is(tmp_path):
 
 def test_the_critic_learns_the_students_returns(teacher_run):
     rows = []
-    runner = Runner(FallEnv(), student_cfg(teacher_run), observer=rows.append)
+    runner = Trainer(FallEnv(), student_cfg(teacher_run), observer=rows.append)
     before = [p.clone() for p in runner.critic.parameters()]
-    runner.learn(2)
+    runner.train(2)
     assert not all(torch.equal(a, b) for a, b in zip(before, runner.critic.parameters(), strict=True))
     ppo = {"value_coef": 0.0}
-    runner = Runner(FallEnv(), student_cfg(teacher_run, ppo=ppo))
+    runner = Trainer(FallEnv(), student_cfg(teacher_run, ppo=ppo))
     before = [p.clone() for p in runner.critic.parameters()]
-    runner.learn(2)
+    runner.train(2)
     assert all(torch.equal(a, b) for a, b in zip(before, runner.critic.parameters(), strict=True))
 
 
@@ -201,8 +201,8 @@ def test_quarantined_samples_are_not_learned_from(teacher_run):
 
         env.step = spoil
         cfg = student_cfg(teacher_run, teacher=TeacherCfg(run=str(teacher_run), mix=0.0))
-        runner = Runner(env, cfg)
-        runner.learn(1)
+        runner = Trainer(env, cfg)
+        runner.train(1)
         return list(runner.actor.parameters())
 
     first, other = train(0.5), train(math.nan)
@@ -214,29 +214,29 @@ def test_mirrored_samples_have_mirrored_labels(teacher_run):
     env = FallEnv()
     flip = (torch.arange(2), -torch.ones(2))
     env.mirror = {"seen": flip, "critic": flip, "action": (torch.arange(1), -torch.ones(1))}
-    runner = Runner(env, student_cfg(teacher_run, symmetry="augment"))
+    runner = Trainer(env, student_cfg(teacher_run, symmetry="augment"))
     runner.collect()
     mean, log_std = runner.algorithm.make_batch(runner.collector.rollout).more["teacher"].unbind(-1)
     assert torch.equal(mean[:1024], -mean[1024:])
     assert torch.equal(log_std[:1024], log_std[1024:])
     assert float(mean.abs().max()) > 0.1
-    runner.learn(2)
+    runner.train(2)
 
 
 def test_a_resumed_student_goes_on_to_the_bit(teacher_run, tmp_path):
     cfg = student_cfg(teacher_run, teacher=TeacherCfg(run=str(teacher_run), mix_until=1.0))
     env = FallEnv()
-    whole = Runner(env, cfg, run_dir=tmp_path / "student")
-    whole.learn(2)
+    whole = Trainer(env, cfg, run_dir=tmp_path / "student")
+    whole.train(2)
     other = FallEnv()
     for name in ("x", "v", "last", "episode_length_buf", "obs"):
         setattr(other, name, getattr(env, name).clone())
     other.generator.set_state(env.generator.get_state())
-    resumed = Runner(other, cfg, seed=5)
+    resumed = Trainer(other, cfg, seed=5)
     resumed.load(whole.checkpoint)
     resumed.collector._obs = whole.collector._obs
     resumed._tracker = whole._tracker
-    expected, found = untimed(whole.learn(4)), untimed(resumed.learn(4))
+    expected, found = untimed(whole.train(4)), untimed(resumed.train(4))
     assert {key: found[key] for key in found if "episode" not in key} == {
         key: expected[key] for key in expected if "episode" not in key
     }
@@ -245,14 +245,14 @@ def test_a_resumed_student_goes_on_to_the_bit(teacher_run, tmp_path):
 
 
 def test_same_seed_same_bits(teacher_run):
-    rows = [untimed(Runner(FallEnv(), student_cfg(teacher_run), seed=seed).learn(3)) for seed in (3, 3, 4)]
+    rows = [untimed(Trainer(FallEnv(), student_cfg(teacher_run), seed=seed).train(3)) for seed in (3, 3, 4)]
     assert rows[0] == rows[1]
     assert rows[0] != rows[2]
 
 
 def test_the_checkpoint_names_the_teacher(teacher_run, tmp_path):
-    runner = Runner(FallEnv(), student_cfg(teacher_run), run_dir=tmp_path / "student")
-    runner.learn(1)
+    runner = Trainer(FallEnv(), student_cfg(teacher_run), run_dir=tmp_path / "student")
+    runner.train(1)
     teacher = load_checkpoint(runner.checkpoint)[1]["auxiliaries"]["teacher"]
     assert teacher["checkpoint"] == str(teacher_run / "checkpoints" / "000000")
     assert len(teacher["sha256"]) == 64
@@ -262,17 +262,17 @@ def test_the_checkpoint_names_the_teacher(teacher_run, tmp_path):
 
 def test_reinforcement_learning_goes_on_from_a_student(teacher_run, tmp_path):
     """Only the weights are loaded: the new run has no teacher, and begins where the student was."""
-    student = Runner(FallEnv(), student_cfg(teacher_run, max_iterations=15), run_dir=tmp_path / "student")
-    student.learn()
+    student = Trainer(FallEnv(), student_cfg(teacher_run, max_iterations=15), run_dir=tmp_path / "student")
+    student.train()
     cfg = without_teacher(student.cfg, ppo=PPOCfg(learning_rate=1e-4, schedule="fixed"))
     rows = []
-    runner = Runner(FallEnv(), cfg, observer=rows.append)
+    runner = Trainer(FallEnv(), cfg, observer=rows.append)
     runner.load(student.checkpoint, weights_only=True)
     assert torch.equal(runner.actor.mean(torch.ones(1, 2)), student.actor.mean(torch.ones(1, 2)))
     assert runner.iteration == 0
-    runner.learn(1)
+    runner.train(1)
     fresh = []
-    Runner(FallEnv(), cfg, observer=fresh.append).learn(1)
+    Trainer(FallEnv(), cfg, observer=fresh.append).train(1)
     assert rows[0]["loss/value"] < 0.5 * fresh[0]["loss/value"]  # The critic was taught, too.
 
 
@@ -299,8 +299,8 @@ def test_a_teacher_with_a_memory_forgets_at_the_end_of_episodes(tmp_path, kind):
     """Evaluated step by step it has the same labels as for the whole rollout at once."""
     memory = MemoryCfg(kind=kind, hidden=8)
     cfg = replace(teacher_cfg(activation="elu", output_gain=1.0, memory=memory), num_steps=8)
-    Runner(FallEnv(), cfg, run_dir=tmp_path).learn(1)
-    runner = Runner(FallEnv(episode=20), student_cfg(tmp_path, actor_groups=("state",)))
+    Trainer(FallEnv(), cfg, run_dir=tmp_path).train(1)
+    runner = Trainer(FallEnv(episode=20), student_cfg(tmp_path, actor_groups=("state",)))
     (teacher,) = runner.algorithm.auxiliaries
     state = teacher.frozen.initial_state(64, "cpu")
     for _ in range(3):
@@ -316,6 +316,6 @@ def test_a_student_that_remembers_sees_through_noise(teacher_run):
     """Position and velocity are in what it saw before: it errs less than a student without a memory."""
     errors = []
     for actor in ({}, {"memory": MemoryCfg(kind="gru", hidden=16)}):
-        runner = Runner(FallEnv(), student_cfg(teacher_run, actor=actor, max_iterations=40))
-        errors.append(runner.learn()["teacher/error"])
+        runner = Trainer(FallEnv(), student_cfg(teacher_run, actor=actor, max_iterations=40))
+        errors.append(runner.train()["teacher/error"])
     assert errors[1] < 0.7 * errors[0]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from robot_rl.learn.algorithms.distill.config import TeacherCfg
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import MemoryCfg
 
 from ..apart import apart, assert_local_run, assert_resumed
@@ -65,14 +65,14 @@ def test_a_resumed_run_is_the_run(moving, teacher_run, tmp_path, teacher):
 def test_a_teacher_that_remembers_is_the_local_runs(moving, tmp_path, mix):
     memory = MemoryCfg(kind="gru", hidden=8)
     cfg = replace(teacher_cfg(activation="elu", output_gain=1.0, memory=memory), num_steps=8)
-    Runner(FallEnv(), cfg, run_dir=tmp_path / "teacher").learn(1)
+    Trainer(FallEnv(), cfg, run_dir=tmp_path / "teacher").train(1)
     assert_local_run(moving, make_cfg(tmp_path / "teacher", mix=mix), tmp_path)
 
 
 def test_the_labels_are_the_same_wherever_they_are_computed(teacher_run):
     """Recorded step by step, and of a rollout at once."""
     recorded, computed = (
-        Runner(FallEnv(), make_cfg(teacher_run, mix=0.0, takeover=takeover), seed=1) for takeover in (1e6, 0.0)
+        Trainer(FallEnv(), make_cfg(teacher_run, mix=0.0, takeover=takeover), seed=1) for takeover in (1e6, 0.0)
     )
     labels = [runner.algorithm.teacher.samples(runner.collect())["teacher"] for runner in (recorded, computed)]
     assert recorded.algorithm.teacher.hook is not None
@@ -83,7 +83,7 @@ def test_the_labels_are_the_same_wherever_they_are_computed(teacher_run):
 def test_a_student_learns_from_stale_rollouts_of_two_simulators(moving, teacher_run):
     rows = []
     with apart(moving, make_cfg(teacher_run, **MIXED), count=2, staleness=2, observer=rows.append) as session:
-        session.learn(40)
+        session.train(40)
     assert rows[-1]["staleness/max"] > 0.0
     # Most of it is what it cannot see.
     assert rows[-1]["loss/imitation"] < 0.95 * rows[0]["loss/imitation"]

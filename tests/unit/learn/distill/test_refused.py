@@ -6,7 +6,7 @@ import pytest
 
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.distill.config import DistillLearnerCfg, TeacherCfg
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 
 from .conftest import FallEnv, student_cfg, teacher_cfg, without_teacher
 
@@ -16,27 +16,27 @@ def settings_of(cfg):
 
 
 def test_a_changed_teacher_is_refused(teacher_run, tmp_path):
-    runner = Runner(FallEnv(), student_cfg(teacher_run), run_dir=tmp_path / "student")
-    runner.learn(1)
+    runner = Trainer(FallEnv(), student_cfg(teacher_run), run_dir=tmp_path / "student")
+    runner.train(1)
     moved = teacher_run.rename(tmp_path / "moved")
-    Runner(FallEnv(), student_cfg(moved)).load(runner.checkpoint)  # The same weights elsewhere are the same teacher.
-    later = Runner(FallEnv(), teacher_cfg(), run_dir=moved)
+    Trainer(FallEnv(), student_cfg(moved)).load(runner.checkpoint)  # The same weights elsewhere are the same teacher.
+    later = Trainer(FallEnv(), teacher_cfg(), run_dir=moved)
     later.load(moved / "checkpoints" / "000000")
-    later.learn(1)
+    later.train(1)
     with pytest.raises(
         UserError, match=r"^teacher\.run: '.*000001' is not the policy that the run began with, .*000000 "
     ) as error:
-        Runner(FallEnv(), student_cfg(moved)).load(runner.checkpoint)
+        Trainer(FallEnv(), student_cfg(moved)).load(runner.checkpoint)
     assert "\n" not in str(error.value)
-    Runner(FallEnv(), student_cfg(moved / "checkpoints" / "000000")).load(runner.checkpoint)
+    Trainer(FallEnv(), student_cfg(moved / "checkpoints" / "000000")).load(runner.checkpoint)
 
 
 def test_a_run_without_a_teacher_gets_none_on_resume(teacher_run, tmp_path):
     cfg = without_teacher(student_cfg(teacher_run))
-    runner = Runner(FallEnv(), cfg, run_dir=tmp_path / "plain")
-    runner.learn(1)
+    runner = Trainer(FallEnv(), cfg, run_dir=tmp_path / "plain")
+    runner.train(1)
     with pytest.raises(UserError, match=r"teacher\.run: .* the run to resume has none"):
-        Runner(FallEnv(), student_cfg(teacher_run)).load(runner.checkpoint)
+        Trainer(FallEnv(), student_cfg(teacher_run)).load(runner.checkpoint)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_run_without_a_teacher_gets_none_on_resume(teacher_run, tmp_path):
 def test_a_teacher_that_is_not_to_be_had(teacher_run, teacher, settings, message):
     cfg = student_cfg(teacher_run, teacher=TeacherCfg(**({"run": str(teacher_run)} | teacher)), **settings)
     with pytest.raises(UserError, match=message) as error:
-        Runner(FallEnv(), cfg)
+        Trainer(FallEnv(), cfg)
     assert "\n" not in str(error.value)
 
 
@@ -66,10 +66,10 @@ def test_a_teacher_with_other_actions(teacher_run, make_point_env, small_cfg):
             self.num_actions = 2
 
     with pytest.raises(UserError, match=r"has actions of shape \(1,\), must be shape \(2,\) as here"):
-        Runner(TwoEnv(), student_cfg(teacher_run))
+        Trainer(TwoEnv(), student_cfg(teacher_run))
 
 
 def test_a_missing_group_of_the_teacher(teacher_run, make_point_env, small_cfg):
     cfg = DistillLearnerCfg(**settings_of(small_cfg) | {"name": "distill", "teacher": TeacherCfg(run=str(teacher_run))})
     with pytest.raises(UserError, match=r"^teacher\.groups: the environment has no group 'state'"):
-        Runner(make_point_env(), cfg)
+        Trainer(make_point_env(), cfg)

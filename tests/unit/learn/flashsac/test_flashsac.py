@@ -19,7 +19,7 @@ from robot_rl.learn.dims import Dims
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.replay import Replay
 from robot_rl.learn.rollout import make_rollout
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from tests.covering import chosen
 
 from ..conftest import PointEnv
@@ -167,8 +167,8 @@ def test_probabilities_are_those_of_actions_within_the_unit_range():
 
 
 def test_weights_stay_on_their_spheres(tmp_path):
-    runner = Runner(PointEnv(), make_cfg(), run_dir=tmp_path)
-    runner.learn(8)
+    runner = Trainer(PointEnv(), make_cfg(), run_dir=tmp_path)
+    runner.train(8)
     assert int(runner.algorithm.steps) > 20
     for network in (runner.actor, runner.critic, runner.modules()["target"]):
         for layer in network.modules():
@@ -189,18 +189,18 @@ def test_the_exported_network_acts_as_the_policy():
 
 def test_an_action_limit_narrows_the_ranges_and_may_not_leave_one_empty(monkeypatch):
     env = make_env(get_task("go2_flat"), num_envs=2, num_threads=1)
-    distribution = Runner(env, make_cfg(max_action=1.0), seed=0).algorithm.actor.distribution
+    distribution = Trainer(env, make_cfg(max_action=1.0), seed=0).algorithm.actor.distribution
     assert torch.allclose(distribution.middle - distribution.reach, env.action_bounds[0].clamp(min=-1.0))
     monkeypatch.setattr(type(env), "action_bounds", (torch.full((12,), 2.0), torch.full((12,), 3.0)))
     with pytest.raises(UserError, match=r"max_action=1.0: leaves an action no range; give more than 2"):
-        Runner(env, make_cfg(max_action=1.0), seed=0)
+        Trainer(env, make_cfg(max_action=1.0), seed=0)
     env.close()
 
 
 @pytest.mark.parametrize("task", ["go2_flat", "humanoid_v5"])
 def test_actions_span_what_the_environment_bounds_them_to(task):
     env = make_env(get_task(task), num_envs=2, num_threads=1)
-    distribution = Runner(env, make_cfg(critic_groups=("actor",)), seed=0).algorithm.actor.distribution
+    distribution = Trainer(env, make_cfg(critic_groups=("actor",)), seed=0).algorithm.actor.distribution
     low, high = env.action_bounds
     env.close()
     assert torch.allclose(distribution.middle - distribution.reach, low)
@@ -211,16 +211,16 @@ def test_actions_span_what_the_environment_bounds_them_to(task):
 @pytest.mark.parametrize("symmetry", chosen(["none", "augment"], "none"))
 def test_it_learns_the_point(symmetry):
     rows = []
-    runner = Runner(PointEnv(), make_cfg(symmetry=symmetry, updates=2.0, learning_rate=3e-3), observer=rows.append)
-    runner.learn(70)
+    runner = Trainer(PointEnv(), make_cfg(symmetry=symmetry, updates=2.0, learning_rate=3e-3), observer=rows.append)
+    runner.train(70)
     assert rows[2]["episode/return"] < -5.0
     assert rows[-1]["episode/return"] > -4.5  # Random actions are at -40, the best policy is at about -1.2.
     assert all(0.0 < row["policy/temperature"] < 1.0 for row in rows)
 
 
 def test_the_policy_of_a_checkpoint_is_the_policy(tmp_path):
-    runner = Runner(PointEnv(), make_cfg(), run_dir=tmp_path)
-    runner.learn(8)
+    runner = Trainer(PointEnv(), make_cfg(), run_dir=tmp_path)
+    runner.train(8)
     obs = PointEnv(seed=5).get_observations()
     with torch.no_grad():
         assert torch.equal(make_policy(tmp_path)(obs), runner.actor.mean(obs["actor"]))
@@ -237,7 +237,7 @@ def test_the_policy_of_a_checkpoint_is_the_policy(tmp_path):
 )
 def test_settings_that_do_not_fit_are_one_line(settings, message):
     with pytest.raises(UserError) as error:
-        Runner(PointEnv(), make_cfg(**settings))
+        Trainer(PointEnv(), make_cfg(**settings))
     assert str(error.value).startswith(message)
 
 

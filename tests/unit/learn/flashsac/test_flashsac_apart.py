@@ -52,7 +52,7 @@ class Fragile(ThreadPool):
 def test_the_noise_of_a_lost_simulator_goes_on(make_point_env, cfg, tmp_path):
     for name, pool in (("a", ThreadPool), ("b", Fragile)):
         with apart(make_point_env, cfg, run_dir=tmp_path / name, pool=pool) as session:
-            session.learn(4)
+            session.train(4)
     assert same(tensors(tmp_path / "a"), tensors(tmp_path / "b"))
 
 
@@ -66,7 +66,7 @@ def test_only_noise_acts_until_the_learner_has_seen_enough(make_point_env, cfg):
             return update(rollout, progress)
 
         session.algorithm.update = look
-        session.learn(8)
+        session.train(8)
     for is_noise, version in kept:
         assert torch.equal(is_noise, version < 2)  # 1024 transitions are two rollouts.
 
@@ -74,8 +74,8 @@ def test_only_noise_acts_until_the_learner_has_seen_enough(make_point_env, cfg):
 def test_its_age_is_measured_and_a_simulator_has_no_replay_memory(make_point_env, cfg):
     rows = []
     with apart(make_point_env, cfg, count=2, staleness=2, observer=rows.append) as session:
-        session.learn(12)
-        own = session._pool._simulators[0].runner.algorithm.replay
+        session.train(12)
+        own = session.env.pool._simulators[0].runner.algorithm.replay
     assert max(row["staleness/max"] for row in rows) in (1.0, 2.0)
     assert "staleness/effective" not in rows[-1]
     assert own.rows == cfg.num_steps + 1
@@ -87,7 +87,7 @@ def test_it_learns_the_point_from_stale_rollouts_of_a_quick_and_a_slow_simulator
     flash = replace(cfg.flashsac, updates=2.0, warm_up=256, tau=0.05)
     cfg = replace(cfg, stagger_episodes=False, flashsac=flash)
     with apart(make_point_env, cfg, count=2, staleness=2, sleeps=(0.0, 0.01), observer=rows.append) as session:
-        session.learn(60)
+        session.train(60)
         counts = session.algorithm.replay.counts
     assert min(rows[k]["episode/return"] for k in range(3) if "episode/return" in rows[k]) < -5.0
     assert rows[-1]["episode/return"] > -3.5

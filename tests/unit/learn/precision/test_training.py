@@ -10,7 +10,7 @@ from robot_rl.learn.algorithms.flashsac.config import FlashSACLearnerCfg
 from robot_rl.learn.algorithms.rsl_rl.config import RslRlLearnerCfg
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.precision.conversion import layers_of
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import MemoryCfg, PrecisionCfg, from_dict
 from tests.covering import chosen
 from tests.unit.learn.apart import assert_local_run, assert_resumed
@@ -29,7 +29,7 @@ def test_the_first_ratio_is_exactly_one(make_point_env, small_cfg, mode, symmetr
         return
     cfg = replace(precise(small_cfg, mode), symmetry=symmetry)
     cfg.actor.memory = cfg.critic.memory = MemoryCfg(kind=memory, hidden=16)
-    runner = Runner(make_point_env(num_envs=77), cfg)
+    runner = Trainer(make_point_env(num_envs=77), cfg)
     for _ in range(3):
         rollout = runner.collect()
         statistics = runner.algorithm.update(rollout, 0.0)
@@ -40,13 +40,13 @@ def test_the_first_ratio_is_exactly_one(make_point_env, small_cfg, mode, symmetr
 
 
 def test_rollouts_in_another_precision_show_in_the_ratio(make_point_env, small_cfg):
-    runner = Runner(make_point_env(), precise(small_cfg, "bf16", rollout="int8"))
+    runner = Trainer(make_point_env(), precise(small_cfg, "bf16", rollout="int8"))
     statistics = runner.algorithm.update(runner.collect(), 0.0)
     assert 1e-6 < float(statistics["precision/log_ratio"]) < 0.1
 
 
 def test_float32_says_nothing_of_precision(make_point_env, small_cfg):
-    runner = Runner(make_point_env(), small_cfg)
+    runner = Trainer(make_point_env(), small_cfg)
     assert not [name for name in runner.algorithm.update(runner.collect(), 0.0) if "precision" in name]
     assert not [name for name in runner.actor.state_dict() if "arithmetic" in name]
 
@@ -60,18 +60,18 @@ def test_it_learns(make_point_env, small_cfg, mode):
         return float(env.pos.abs().mean())
 
     cfg = replace(precise(small_cfg, mode), max_iterations=40)
-    runner = Runner(make_point_env(num_envs=128), cfg)
+    runner = Trainer(make_point_env(num_envs=128), cfg)
     with torch.no_grad():
         before = distance(runner)
-    runner.learn(40)
+    runner.train(40)
     with torch.no_grad():
         assert distance(runner) < 0.5 * before
 
 
 def test_grids_are_in_checkpoints_and_in_the_policy_of_a_run(make_point_env, small_cfg, tmp_path):
-    run = Runner(make_point_env(), precise(small_cfg, "int8"), run_dir=tmp_path)
-    run.learn(2)
-    again = Runner(make_point_env(), precise(small_cfg, "int8"), seed=3)
+    run = Trainer(make_point_env(), precise(small_cfg, "int8"), run_dir=tmp_path)
+    run.train(2)
+    again = Trainer(make_point_env(), precise(small_cfg, "int8"), seed=3)
     again.load(run.checkpoint, fresh_worlds=True)
     for mine, theirs in (
         (run.actor, again.actor),
@@ -103,18 +103,18 @@ def test_a_simulator_apart_acts_in_it_and_is_resumed(make_point_env, small_cfg, 
     ],
 )
 def test_a_run_does_not_go_on_in_another_precision(make_point_env, small_cfg, tmp_path, settings, message):
-    run = Runner(make_point_env(), precise(small_cfg, "int8"), run_dir=tmp_path)
-    run.learn(2)
-    other = Runner(make_point_env(), replace(small_cfg, precision=PrecisionCfg(**settings)))
+    run = Trainer(make_point_env(), precise(small_cfg, "int8"), run_dir=tmp_path)
+    run.train(2)
+    other = Trainer(make_point_env(), replace(small_cfg, precision=PrecisionCfg(**settings)))
     with pytest.raises(UserError, match=message):
         other.load(run.checkpoint)
 
 
 @pytest.mark.parametrize(("before", "after"), [("fp32", "int8"), ("int8", "fp32"), ("int8", "bf16")])
 def test_another_run_may_begin_from_its_weights(make_point_env, small_cfg, tmp_path, before, after):
-    run = Runner(make_point_env(), precise(small_cfg, before), run_dir=tmp_path)
-    run.learn(2)
-    other = Runner(make_point_env(), precise(small_cfg, after), seed=5)
+    run = Trainer(make_point_env(), precise(small_cfg, before), run_dir=tmp_path)
+    run.train(2)
+    other = Trainer(make_point_env(), precise(small_cfg, after), seed=5)
     other.load(run.checkpoint, weights_only=True)
     for mine, theirs in zip(other.actor.parameters(), run.actor.parameters(), strict=True):
         assert torch.equal(mine, theirs)
@@ -147,7 +147,7 @@ def test_a_converter_and_a_precision_exclude_each_other(small_cfg):
 def test_a_build_without_e4m3_names_what_would_work(monkeypatch, make_point_env, small_cfg):
     monkeypatch.delattr(torch, "float8_e4m3fn")
     with pytest.raises(UserError, match="precision=fp8: this PyTorch has no float8_e4m3fn; use precision=int8 or bf16"):
-        Runner(make_point_env(), precise(small_cfg, "fp8"))
+        Trainer(make_point_env(), precise(small_cfg, "fp8"))
 
 
 def test_settings_there_and_back():

@@ -15,8 +15,8 @@ from robot_rl.learn.algorithms.world_model.config import WorldModelCfg, WorldMod
 from robot_rl.learn.algorithms.world_model.dynamics import ENDS, Dynamics, Prediction, Range, Sizes
 from robot_rl.learn.algorithms.world_model.steps import ROW_CLIP, Steps, Views, _clip_rows
 from robot_rl.learn.algorithms.world_model.world_model import STATISTICS, _imagine
+from robot_rl.learn.make_trainer import make_trainer
 from robot_rl.learn.ranks import ALONE
-from robot_rl.learn.runners import make_runner
 from robot_rl.report.page import write_report
 from robot_rl.settings import NetworkCfg
 from tests.resuming import assert_same_run, in_two
@@ -52,7 +52,7 @@ def test_a_resumed_run_is_the_run(make, tmp_path):
 def test_the_memory_holds_what_each_step_changed(make):
     """The last step of an episode, too: its state is that before the reset."""
     env = make()
-    runner = make_runner(env, make_cfg(), seed=3)
+    runner = make_trainer(env, make_cfg(), seed=3)
     rollout, ends = runner.collect(), 0
     for _ in range(40):
         runner.algorithm.update(rollout, 0.0)
@@ -73,7 +73,7 @@ def test_the_memory_holds_what_each_step_changed(make):
 
 
 def test_the_policys_step_raises_the_imagined_return(make):
-    runner = make_runner(make(), make_cfg(), seed=3)
+    runner = make_trainer(make(), make_cfg(), seed=3)
     for _ in range(6):
         runner.algorithm.update(runner.collect(), 0.0)
     algorithm = runner.algorithm
@@ -94,7 +94,7 @@ def test_the_critic_is_learned_in_several_steps_from_the_same_ones(make):
     """They see all of the imagined steps, and the value of what they see moves towards the same targets."""
     off = []
     for steps in (1, 6):
-        runner = make_runner(make(), make_cfg(), seed=3)
+        runner = make_trainer(make(), make_cfg(), seed=3)
         runner.algorithm.update(runner.collect(), 0.0)
         algorithm = runner.algorithm
         algorithm.cfg = dataclasses.replace(OWN, critic_steps=steps)
@@ -204,7 +204,7 @@ def test_bounds_hold_what_was_seen_and_a_margin():
 def test_a_mirrored_world_changes_by_the_mirrored_change(make):
     cfg = WorldModelLearnerCfg(num_steps=7, symmetry="network", actor=SMALL, critic=SMALL, world_model=OWN)
     env = make("go2_flat")
-    runner = make_runner(env, cfg, seed=3)
+    runner = make_trainer(env, cfg, seed=3)
     for _ in range(3):
         runner.algorithm.update(runner.collect(), 0.0)
     algorithm = runner.algorithm
@@ -248,7 +248,7 @@ def test_no_predicted_change_is_beyond_those_that_were_seen():
 
 
 def test_a_step_into_the_unknown_counts_for_nothing(make):
-    runner = make_runner(make(), make_cfg(), seed=3)
+    runner = make_trainer(make(), make_cfg(), seed=3)
     for _ in range(4):
         runner.algorithm.update(runner.collect(), 0.0)
     algorithm = runner.algorithm
@@ -264,7 +264,7 @@ def test_a_step_into_the_unknown_counts_for_nothing(make):
 
 
 def test_what_hardly_anything_but_an_end_has_is_known_from_the_ends(make):
-    runner = make_runner(make(), make_cfg(), seed=3)
+    runner = make_trainer(make(), make_cfg(), seed=3)
     rollout = runner.collect()
     rollout.done[-1, 0], rollout.time_out[-1, 0], rollout.has_final_obs = True, False, True
     rollout.ends["world"][-1] = rollout.groups["world"][-1]
@@ -282,7 +282,7 @@ def test_what_hardly_anything_but_an_end_has_is_known_from_the_ends(make):
 
 def test_the_horizon_is_as_long_as_the_gap_allows(make):
     own = dataclasses.replace(OWN, horizon=6, least_horizon=2, max_gap=0.3)
-    runner = make_runner(make(), WorldModelLearnerCfg(num_steps=7, actor=SMALL, critic=SMALL, world_model=own), seed=3)
+    runner = make_trainer(make(), WorldModelLearnerCfg(num_steps=7, actor=SMALL, critic=SMALL, world_model=own), seed=3)
     algorithm = runner.algorithm
     for gaps, horizon in (([0.1, 0.2, 0.3, 0.2, 0.4, 0.1], 4), ([0.0] * 6, 6), ([0.9] * 6, 2)):
         state = algorithm.state() | {"gaps": torch.tensor(gaps)}
@@ -297,7 +297,7 @@ def test_the_horizon_is_as_long_as_the_gap_allows(make):
 def test_the_models_loss_over_several_steps_goes_down(make):
     own = dataclasses.replace(OWN, model_horizon=3, model_steps=1)
     cfg = WorldModelLearnerCfg(num_steps=7, actor=SMALL, critic=SMALL, world_model=own)
-    algorithm = (runner := make_runner(make("go2_flat"), cfg, seed=3)).algorithm
+    algorithm = (runner := make_trainer(make("go2_flat"), cfg, seed=3)).algorithm
     for _ in range(4):
         algorithm.update(runner.collect(), 0.0)
     stream, losses = algorithm.model_draws.get_state(), []
@@ -358,7 +358,7 @@ def test_the_policys_gradient_is_that_of_autograd(task, changes, make, monkeypat
     actor = NetworkCfg(hidden=(8, 8), **changes)
     more = {"go2_flat": {"symmetry": "network"}, "walker2d_v5": {"critic_groups": ("actor",)}}.get(task, {})
     cfg = WorldModelLearnerCfg(num_steps=7, actor=actor, critic=SMALL, world_model=OWN, **more)
-    runner = make_runner(make(task), cfg, seed=3)
+    runner = make_trainer(make(task), cfg, seed=3)
     for _ in range(4):
         runner.algorithm.update(runner.collect(), 0.0)
     algorithm = runner.algorithm

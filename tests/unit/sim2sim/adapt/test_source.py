@@ -10,7 +10,7 @@ import torch
 
 from robot_rl.errors import UserError
 from robot_rl.learn.networks.actor_critic import Actor
-from robot_rl.learn.simulators.pool import StoppedError
+from robot_rl.learn.rollouts.source import StoppedError
 from robot_rl.learn.simulators.weights import pack
 from robot_rl.settings import NetworkCfg
 from robot_rl.sim2sim.adapt.source import RobotSource

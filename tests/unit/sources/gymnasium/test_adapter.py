@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import NetworkCfg
 from robot_rl.sources.gymnasium.adapter import GymEnv
 
@@ -73,7 +73,7 @@ def small_cfg(**changes):
 def test_what_is_learned_at_the_end_of_an_episode(walks, kind, mode):
     """The return at a time-out is reward + gamma V(last observation), at a termination the reward; resets weigh 0."""
     env = walks(mode, kind=kind)
-    runner = Runner(env, small_cfg(normalize_obs=False))
+    runner = Trainer(env, small_cfg(normalize_obs=False))
     gamma, ends = runner.cfg.ppo.gamma, 0
     for _ in range(3):  # The second and third rollout begin wherever the first one stopped, on a reset step, too.
         runner.collect()
@@ -156,8 +156,8 @@ def test_metrics_of_episodes(walks):
 def test_the_same_seed_gives_the_same_bits():
     def returns(seed):
         env = GymEnv(gymnasium.make_vec("Pendulum-v1", 3, vectorization_mode="sync"), seed=seed)
-        runner = Runner(env, small_cfg(), seed=seed)
-        runner.learn(2)
+        runner = Trainer(env, small_cfg(), seed=seed)
+        runner.train(2)
         return torch.cat([p.flatten() for p in runner.actor.state_dict().values()])
 
     assert torch.equal(returns(3), returns(3))

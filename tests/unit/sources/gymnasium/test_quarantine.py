@@ -11,7 +11,7 @@ from gymnasium.vector.utils import batch_space
 from robot_rl.errors import NotRetryableError, UserError
 from robot_rl.evaluate.rollout import evaluate_episodes
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.trainer import Trainer
 from robot_rl.sources.gymnasium.adapter import GymEnv
 
 SPACE = spaces.Dict({"pos": spaces.Box(-9, 9, (1,), np.float64), "vel": spaces.Box(-9, 9, (2,), np.float32)})
@@ -161,8 +161,8 @@ def learner(**changes):
 
 @pytest.mark.parametrize("at", [3, LENGTH])
 def test_a_training_goes_on_without_them(at):
-    runner = Runner(make("SameStep", part="pos", at=at, always=True), learner(), seed=1)
-    row = runner.learn(2)
+    runner = Trainer(make("SameStep", part="pos", at=at, always=True), learner(), seed=1)
+    row = runner.train(2)
     assert row["quarantined/observation"] >= 1
     assert all(value.isfinite().all() for value in runner.actor.state_dict().values())
 
@@ -171,7 +171,7 @@ def test_a_training_in_which_nearly_all_break_is_given_up():
     worlds = [lambda: Counter(part="reward", at=1, always=True)] * 3
     env = GymEnv(gymnasium.vector.SyncVectorEnv(worlds, autoreset_mode="SameStep"))
     with pytest.raises(NotRetryableError, match=r"max_quarantined=0\.5: 48 of 48 samples .* most for 'reward'"):
-        Runner(env, learner(), seed=1).learn(2)
+        Trainer(env, learner(), seed=1).train(2)
 
 
 def test_an_evaluation_counts_whole_episodes_only(capsys):

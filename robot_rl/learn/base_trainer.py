@@ -1,13 +1,14 @@
-"""The parts that every runner shares: counters, observers, metrics, and checkpoints in one format."""
+"""The parts that every trainer shares: counters, observers, metrics, and checkpoints in one format."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +35,15 @@ from robot_rl.settings import LearnerCfg, to_dict
 
 Observer = Callable[[dict[str, float]], bool | None]
 """Called once an iteration with the row of metrics; returning True ends the training."""
-OnIterationEnd = Callable[["Session"], Mapping[str, float]]
+OnIterationEnd = Callable[["BaseTrainer"], Mapping[str, float]]
 """Called after each iteration, with the session; returns what the iteration's row gets in addition."""
 
 
 _versions = functools.cache(package_versions)
 
 
-class Session(ABC):
-    """A training in an environment: everything around the iterations, for any runner.
+class BaseTrainer(ABC):
+    """A training in an environment: everything around the iterations, for any loop.
 
     Of the environment it uses, where present: `mirror`, `pop_metrics()`, `step_dt`, and in the extras of a step
     "time_outs" (N,), "final_obs" (observations at which episodes ended) and "valid" (N,).
@@ -77,7 +78,7 @@ class Session(ABC):
             run_dir: where metrics and checkpoints go; None keeps nothing.
             seed: of weights, actions and minibatches; the environment has its own.
             observer: one or several callables, called once an iteration; one that returns True ends the training.
-            writer: takes the metrics; None: `learn` makes one for `run_dir` in the first process.
+            writer: takes the metrics; None: `train` makes one for `run_dir` in the first process.
             ranks: the processes that train together.
 
         Raises:
@@ -97,7 +98,7 @@ class Session(ABC):
         own_metrics = getattr(env, "pop_metrics", None)
         tracker = EpisodeTracker(env.num_envs, float(getattr(env, "step_dt", 1.0)), self.device)
         self._tracker = None if own_metrics else tracker
-        self._pop_metrics: Callable[[], dict[str, float]] = own_metrics or tracker.pop
+        self.pop_metrics: Callable[[], dict[str, float]] = own_metrics or tracker.pop
         self.iteration, self.env_steps, self.time_s = 0, 0, 0.0
         self._saver = Saver(ranks, cfg.keep_checkpoints, cfg.save_interval, cfg.save_interval_s)
         self._save_s, self._saved, self._limit = 0.0, -1, QuarantineLimit(cfg.max_quarantined)
@@ -105,7 +106,7 @@ class Session(ABC):
         self._spare: Package | None = None
         self._elapsed_s = 0.0
 
-    def learn(self, max_iterations: int | None = None) -> dict[str, float]:
+    def train(self, max_iterations: int | None = None) -> dict[str, float]:
         """Train until cfg.max_iterations, an observer's True, or a signal; return the last row of metrics.
 
         `max_iterations` replaces the configured number, which counts the iterations of a loaded checkpoint, too.
@@ -165,6 +166,18 @@ class Session(ABC):
     def checkpoint(self) -> Path | None:
         """The newest checkpoint that is on the disk; None before the first."""
         return self._saver.durable
+
+    @property
+    def elapsed_s(self) -> float:
+        """Return the seconds since the iteration before ended [s]."""
+        return time.perf_counter() - self._mark
+
+    @contextlib.contextmanager
+    def uninterrupted(self) -> Iterator[None]:
+        """Let no signal give up the iteration inside."""
+        may_give_up, self._request.may_give_up = self._request.may_give_up, False
+        yield
+        self._request.may_give_up = may_give_up
 
     @property
     def is_stopping(self) -> bool:
@@ -333,15 +346,15 @@ class Session(ABC):
         """Return further entries of a checkpoint's description."""
         return {}
 
-    def _check(self, meta: Mapping[str, Any]) -> None:  # noqa: B027  (a runner need not have anything to check)
-        """Raise UserError if this runner cannot resume the run of a checkpoint with this description."""
+    def _check(self, meta: Mapping[str, Any]) -> None:  # noqa: B027  (a trainer need not have anything to check)
+        """Raise UserError if this trainer cannot resume the run of a checkpoint with this description."""
 
     def _finish_iteration(self, metrics: Mapping[str, float], seconds: Mapping[str, float]) -> dict[str, float]:
         """Count an iteration, write its row, save a checkpoint when it is due, and return the row.
 
         An iteration lasts from the end of the one before, so writing, observers and checkpoints are in "other". The row
         is that of all processes together; time in which one waits for another is in "learn". `seconds` has the time by
-        part, "simulate", "infer" and "learn" [s]. Raises FloatingPointError or NotRetryableError, as `learn`.
+        part, "simulate", "infer" and "learn" [s]. Raises FloatingPointError or NotRetryableError, as `train`.
         """
         self._request.may_give_up = False
         now = time.perf_counter()

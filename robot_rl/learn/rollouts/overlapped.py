@@ -7,16 +7,16 @@ has the worlds as they were before the rollout that is being simulated, and the 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from rsl_rl.env import VecEnv
 from torch import Tensor, nn
 
 from robot_rl.errors import UserError
@@ -24,13 +24,10 @@ from robot_rl.learn.algorithm import carried
 from robot_rl.learn.checkpoints import worlds
 from robot_rl.learn.collector import Collector
 from robot_rl.learn.graphs import FIRST
-from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.rollout import Rollout
-from robot_rl.learn.runner import Runner
-from robot_rl.learn.timing import Stopwatch
+from robot_rl.learn.rollouts.source import Host, RolloutSource
 from robot_rl.metrics.iteration import overlap_efficiency
-from robot_rl.settings import LearnerCfg
 
 BEHAVIOUR = "behaviour."
 """Prefix of the policy that simulates, in a checkpoint."""
@@ -221,160 +218,161 @@ def _tensors(module: nn.Module) -> list[Tensor]:
     return [*module.parameters(), *module.buffers()]
 
 
-class OverlappedRunner(Runner):
-    """Trains like `Runner`, but simulates while it learns."""
+class OverlappedRollouts(RolloutSource):
+    """Rollouts that are simulated during the update before.
 
-    def __init__(self, env: VecEnv, cfg: LearnerCfg, **options: Any) -> None:
-        """Build the algorithm and allocate two rollouts; the options are those of `Session`."""
-        super().__init__(env, cfg, **options)
-        if not all(hook.is_separable for hook in self.algorithm.spec().hooks):
+    In some iterations simulation and update come one after the other, so that their times are those without the other.
+    """
+
+    def __init__(self, trainer: Host) -> None:
+        """Allocate a second rollout, and what simulates during the update."""
+        super().__init__(trainer)
+        if not all(hook.is_separable for hook in trainer.algorithm.spec().hooks):
             raise UserError(
-                f"overlap: true, but an auxiliary objective of learner={cfg.name} acts in rollouts with what it learns"
+                f"overlap: true, but an auxiliary objective of learner={trainer.cfg.name} acts in rollouts with what "
+                "it learns"
             )
-        self._learn_watch = Stopwatch(self.device)
-        self._ahead = PrefetchedRollout(self.collector, self.algorithm.actor, self._make_executor())
+        self.ahead = PrefetchedRollout(trainer.collector, trainer.algorithm.actor, self._make_executor())
         self._rest: dict[str, Tensor] = {}
-        self._is_noted = False
-        self._apart = (0.0, 0.0)
-        self._count = 0
         self._drawn: dict[str, Tensor] = {}
+        self._is_noted = False
+        self._count, self._is_apart = 0, False
+        self._apart, self._simulated_s, self._waited_s = (0.0, 0.0), 0.0, 0.0
+        self._popped: dict[str, float] = {}
+        self._seconds: dict[str, float] = {}
 
     def _make_executor(self) -> StreamExecutor | None:
         """Return what simulates during the update on a GPU; None where it is a thread.
 
         Only a rollout in one graph can run during it: Warp's own launches are on a stream of Warp's.
         """
-        if self.device.type != "cuda":
+        trainer = self.trainer
+        if trainer.device.type != "cuda":
             return None
-        recorded = self.collector.recorded
+        recorded = trainer.collector.recorded
         if recorded is None:
-            reason = self.collector.why_not_recorded
+            reason = trainer.collector.why_not_recorded
             raise UserError(f"overlap: true, but on a GPU only a rollout in one CUDA graph can overlap: {reason}")
-        return StreamExecutor(self.device, lambda: recorded.is_recorded)
+        return StreamExecutor(trainer.device, lambda: recorded.is_recorded)
 
-    def learn(self, max_iterations: int | None = None) -> dict[str, float]:
-        """Train as `Session.learn` does; on return nothing uses the worlds."""
-        try:
-            return super().learn(max_iterations)
-        finally:
-            self._halt()
+    @property
+    def newest(self) -> Rollout:
+        """Return the rollout that was taken last."""
+        return self.ahead.rollout
 
-    def load(self, path: Path, **options: Any) -> None:
-        """Load a checkpoint, as `Session.load`."""
-        self._halt()
-        was_noted, self._is_noted = self._is_noted, False
-        try:
-            super().load(path, **options)
-        except BaseException:
-            self._is_noted = was_noted
-            raise
-        self._ahead.forget()
-        self._rest = {}
-
-    def _halt(self) -> None:
-        """End what uses the worlds: a rollout that is under way is given up, and they are again as before it."""
-        if not worlds.has_state(self.env):
-            self._ahead.wait()
-        elif self._ahead.give_up():
-            self._pop_metrics()
-            worlds.unpack(Path("the worlds before"), self._rest, self.env, self._acting_worlds())
-            for name, stream in self.acting_streams().items():
-                stream.set_state(self._drawn[name])
-            self.collector.leave()
-
-    def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
-        if not self._ahead.is_flying and self.iteration < last:
+    def start(self, last: int) -> None:
+        """Begin the first rollout, if none is under way."""
+        if not self.ahead.is_flying and self.trainer.iteration < last:
             self._launch()
-        return super()._run(last, stop)
 
-    def _launch(self) -> None:
-        """Begin the next rollout, in the worlds as they are."""
-        if not self.collector.has_started:
-            self.collector.start(self._worlds(), is_first=self.iteration == 0)
-        if int(self._ahead.version) < 0:
-            self._ahead.become(self.algorithm.actor, self.iteration)
-        self._note()
-        may_give_up, self._request.may_give_up = self._request.may_give_up, False
-        self._watch.start()
-        self._ahead.launch(self.algorithm.snapshot(self.iteration))
-        self._request.may_give_up = may_give_up
-
-    def _note(self) -> None:
-        """Keep the state of the worlds, which nothing uses now."""
-        live = worlds.pack(self.env, self._acting_worlds())
-        self._rest = {name: tensor.detach().clone() for name, tensor in live.items()}
-        self._drawn = {name: stream.get_state() for name, stream in self.acting_streams().items()}
-        self._is_noted = True
-
-    def _iterate(self, last: int) -> dict[str, float]:
-        """Run one iteration: take a rollout, begin the next, and learn from it.
-
-        In some iterations the two come one after the other, so that their times are those without the other.
-        """
-        self._guard()
-        is_apart = self._count in MEASURED or self._count % MEASURED_EVERY == MEASURED_EVERY - 1
+    def next(self, last: int) -> Rollout:
+        """Take a rollout, and begin the next."""
+        trainer = self.trainer
+        self._is_apart = self._count in MEASURED or self._count % MEASURED_EVERY == MEASURED_EVERY - 1
         self._count += 1
         begin = time.perf_counter()
-        rollout = self._ahead.take()
-        waited = time.perf_counter() - begin
-        rollout.learner_version = torch.full((), self.iteration, dtype=torch.int64, device=self.device)
-        metrics = self._pop_metrics()
-        seconds = self._watch.read()
-        self._ahead.become(self.algorithm.actor, self.iteration)
-        if self.iteration + 1 < last and not self._request.requested:
+        rollout = self.ahead.take()
+        self._waited_s = time.perf_counter() - begin
+        rollout.learner_version = torch.full((), trainer.iteration, dtype=torch.int64, device=trainer.device)
+        self._popped = trainer.pop_metrics()
+        self._seconds = trainer.watch.read()
+        self.ahead.become(trainer.algorithm.actor, trainer.iteration)
+        if trainer.iteration + 1 < last and not trainer.is_stopping:
             self._launch()
         else:
             self._note()
-        simulated = self._ahead.wait() if is_apart else 0.0
-        self._learn_watch.start()
-        statistics = self.algorithm.update(rollout, self.iteration / max(last, 1))
-        self._learn_watch.lap("learn")
-        values = torch.stack(list(statistics.values())).tolist()
-        metrics = dict(zip(statistics, values, strict=True)) | metrics
-        seconds |= self._learn_watch.read()
-        elapsed = time.perf_counter() - self._mark
-        metrics["perf/wait_s"] = waited
-        if simulated:
-            self._apart = (simulated, seconds["learn"])
-        elif self._apart[0] and not is_apart:
-            rest = max(0.0, elapsed - waited - seconds["learn"])
+        self._simulated_s = self.ahead.wait() if self._is_apart else 0.0
+        return rollout
+
+    def measured(self, learn_s: float) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the environment's metrics, how long the rollout was waited for, and how much overlaps."""
+        elapsed = self.trainer.elapsed_s
+        metrics = self._popped | {"perf/wait_s": self._waited_s}
+        if self._simulated_s:
+            self._apart = (self._simulated_s, learn_s)
+        elif self._apart[0] and not self._is_apart:
+            rest = max(0.0, elapsed - self._waited_s - learn_s)
             names = ("perf/simulate_apart_s", "perf/learn_apart_s")
             metrics |= dict(zip(names, self._apart, strict=True))
             metrics["perf/overlap_efficiency"] = overlap_efficiency(*self._apart, rest, elapsed)
-        return self._finish_iteration(metrics, seconds)
+        return metrics, self._seconds
 
-    def _package_worlds(self) -> dict[str, Tensor]:
-        learned = {f"{worlds.LIVE}{name}": tensor for name, tensor in self._learned_worlds().items()}
-        return self._rest | learned if self._is_noted else super()._package_worlds()
+    def pause(self) -> None:
+        """End what uses the worlds: a rollout that is under way is given up, and they are again as before it."""
+        trainer = self.trainer
+        if not worlds.has_state(trainer.env):
+            self.ahead.wait()
+        elif self.ahead.give_up():
+            trainer.pop_metrics()
+            worlds.unpack(Path("the worlds before"), self._rest, trainer.env, self._acting_worlds())
+            for name, stream in trainer.acting_streams().items():
+                stream.set_state(self._drawn[name])
+            trainer.collector.leave()
 
-    def _state(self) -> dict[str, Tensor]:
-        own = self._ahead.actor.state_dict() | carried(self._ahead.actor)
+    @contextlib.contextmanager
+    def loading(self) -> Iterator[None]:
+        """Give up the rollout that is under way; forget it once others are loaded."""
+        self.pause()
+        was_noted, self._is_noted = self._is_noted, False
+        try:
+            yield
+        except BaseException:
+            self._is_noted = was_noted
+            raise
+        self.ahead.forget()
+        self._rest = {}
+
+    def _launch(self) -> None:
+        """Begin the next rollout, in the worlds as they are."""
+        trainer = self.trainer
+        if not trainer.collector.has_started:
+            trainer.collector.start(self.worlds(trainer.live_worlds()), is_first=trainer.iteration == 0)
+        if int(self.ahead.version) < 0:
+            self.ahead.become(trainer.algorithm.actor, trainer.iteration)
+        self._note()
+        with trainer.uninterrupted():
+            trainer.watch.start()
+            self.ahead.launch(trainer.algorithm.snapshot(trainer.iteration))
+
+    def _note(self) -> None:
+        """Keep the state of the worlds, which nothing uses now."""
+        live = worlds.pack(self.trainer.env, self._acting_worlds())
+        self._rest = {name: tensor.detach().clone() for name, tensor in live.items()}
+        self._drawn = {name: stream.get_state() for name, stream in self.trainer.acting_streams().items()}
+        self._is_noted = True
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the policy that simulates, its version, and the random streams before its rollout."""
+        own = self.ahead.actor.state_dict() | carried(self.ahead.actor)
         behaviour = {f"{BEHAVIOUR}{name}": tensor for name, tensor in own.items()}
-        drawn = self._drawn if self._is_noted else {}
-        return super()._state() | drawn | {VERSION: self._ahead.version} | behaviour
+        return (self._drawn if self._is_noted else {}) | {VERSION: self.ahead.version} | behaviour
 
-    def _loaded(self, state: Mapping[str, Tensor]) -> None:
-        super()._loaded(state)
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Load the policy that simulates."""
         if not state:
-            self._ahead.version.fill_(-1)
+            self.ahead.version.fill_(-1)
             return
         own = worlds.under(state, BEHAVIOUR)
-        self._ahead.version.copy_(own.pop("version"))
-        for name, tensor in carried(self._ahead.actor).items():
+        self.ahead.version.copy_(own.pop("version"))
+        for name, tensor in carried(self.ahead.actor).items():
             tensor.copy_(own.pop(name))
-        self._ahead.actor.load_state_dict(own)
+        self.ahead.actor.load_state_dict(own)
 
     def _acting_worlds(self) -> dict[str, Tensor]:
         """Return the state of each world that changes while a rollout is simulated, live."""
-        return {name: tensor for name, tensor in super()._worlds().items() if name not in self._learned_worlds()}
+        learned = self._learned_worlds()
+        return {name: tensor for name, tensor in self.trainer.live_worlds().items() if name not in learned}
 
     def _learned_worlds(self) -> dict[str, Tensor]:
         """Return the state of each world that changes when a rollout is learned from, live."""
-        critic = self._ahead.rollout.critic_after
-        return ({} if critic is None else {"memory.critic": critic}) | self.algorithm.worlds()
+        critic = self.ahead.rollout.critic_after
+        return ({} if critic is None else {"memory.critic": critic}) | self.trainer.algorithm.worlds()
 
-    def _worlds(self) -> dict[str, Tensor]:
+    def worlds(self, live: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the state of each world: of what acts, and of what was learned from."""
         return self._acting_worlds() | self._learned_worlds()
 
-    def _unsound(self) -> list[str]:
-        return self._unsound_parts(self._ahead.rollout)
+    def packed_worlds(self) -> dict[str, Tensor] | None:
+        """Return the worlds before the rollout that is simulated."""
+        learned = {f"{worlds.LIVE}{name}": tensor for name, tensor in self._learned_worlds().items()}
+        return self._rest | learned if self._is_noted else None

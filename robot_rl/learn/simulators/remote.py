@@ -1,10 +1,10 @@
-"""The learner of a training whose worlds are simulated elsewhere."""
+"""Rollouts from worlds that are simulated elsewhere."""
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,14 +15,12 @@ from torch import Tensor
 from robot_rl.errors import UserError
 from robot_rl.learn.build import find_maker
 from robot_rl.learn.checkpoints import worlds
-from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.rollout import Rollout
-from robot_rl.learn.runner import Runner
-from robot_rl.learn.simulators.pool import Source, StoppedError
+from robot_rl.learn.rollouts.source import Host, RolloutSource
+from robot_rl.learn.simulators.pool import Source
 from robot_rl.learn.simulators.simulator import Segment
 from robot_rl.learn.simulators.weights import pack
 from robot_rl.metrics.iteration import merge_rows
-from robot_rl.settings import LearnerCfg
 
 NOT_SHARED = ("recording", "rewind", "skip", "num_worlds", "_template")
 """Attributes that only an environment that is stepped has."""
@@ -73,9 +71,9 @@ class RemoteWorlds(VecEnv):
         """Return nothing: metrics come with the segments."""
         return {}
 
-    def make_runner(self, cfg: LearnerCfg, **options: Any) -> AsyncRunner:
-        """Return the learner of these worlds; the options are those of `Session`."""
-        return AsyncRunner(self, cfg, **options)
+    def make_rollouts(self, trainer: Host) -> RemoteRollouts:
+        """Return the source of a trainer's rollouts."""
+        return RemoteRollouts(trainer)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the state of all worlds after the newest segments that were learned from."""
@@ -106,76 +104,69 @@ class RemoteWorlds(VecEnv):
             close()
 
 
-class AsyncRunner(Runner):
-    """Learns from segments of rollouts as they come, and publishes its weights."""
+class RemoteRollouts(RolloutSource):
+    """Segments of rollouts as they come; the weights after each update are published."""
 
-    env: RemoteWorlds
+    def __init__(self, trainer: Host) -> None:
+        """Take the pool of the trainer's worlds."""
+        super().__init__(trainer)
+        self._worlds: RemoteWorlds = trainer.env  # type: ignore[assignment]
+        self._pool, self._staleness = self._worlds.pool, trainer.cfg.staleness.max
+        refuse_unsuited(trainer)
+        self._published_s, self._published_at, self._waited_s = 0.0, 0.0, 0.0
+        self._segments: list[Segment] = []
+        self._dropped = 0.0
 
-    def __init__(self, env: RemoteWorlds, cfg: LearnerCfg, **options: Any) -> None:
-        """Build the algorithm; the options are those of `Session`."""
-        super().__init__(env, cfg, **options)
-        self._staleness, self._pool = cfg.staleness.max, env.pool
-        refuse_unsuited(self)
-        self._published_s, self._published_at = 0.0, 0.0
-
-    def learn(self, max_iterations: int | None = None) -> dict[str, float]:
-        """Train as `Session.learn` does; on return no segment is wanted any more."""
-        try:
-            return super().learn(max_iterations)
-        finally:
-            self._pool.abandon()
-
-    def load(self, path: Path, **options: Any) -> None:
-        """Load a checkpoint, as `Session.load`."""
-        self._rest()
-        super().load(path, **options)
-
-    def _rest(self) -> None:
-        """Let the simulators go back to the end of their last segments that were learned from."""
+    def start(self, last: int) -> None:
+        """Publish the weights, and let the simulators begin."""
         self._pool.rest()
+        self._publish()
+        iteration = self.trainer.iteration
+        self._pool.begin(iteration, self._staleness, is_first=iteration == 0)
 
-    def _publish(self) -> None:
-        begin, self._published_at = time.perf_counter(), time.time()
-        self._pool.publish(self.iteration, pack(self.algorithm.actor))
-        self._published_s += time.perf_counter() - begin
-
-    def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
-        try:
-            self._rest()
-            self._publish()
-            self._pool.begin(self.iteration, self._staleness, is_first=self.iteration == 0)
-            return super()._run(last, stop)
-        except StoppedError as error:  # Between two iterations: what is saved is complete.
-            self._stopped_by = error.signal
-            return {}
-
-    def _iterate(self, last: int) -> dict[str, float]:
-        """Run one iteration: take the segments of a rollout, learn from it, and publish the weights."""
-        self._guard()
+    def next(self, last: int) -> Rollout:
+        """Wait for the segments of a rollout."""
         begin = time.perf_counter()
-        segments = self._pool.take()
-        waited = time.perf_counter() - begin
-        self._watch.start()
-        rollout, dropped = self._assemble(segments)
-        statistics = self.algorithm.update(rollout, self.iteration / max(last, 1))
-        self._watch.lap("learn")
-        values = torch.stack(list(statistics.values())).tolist()
-        self.env.notices += [line for one in segments for line in one.notices]
-        metrics = dict(zip(statistics, values, strict=True)) | self._merge(segments)
-        metrics |= {"staleness/dropped": dropped, "perf/wait_s": waited, "perf/publish_s": self._published_s}
+        self._segments = self._pool.take()
+        self._waited_s = time.perf_counter() - begin
+        rollout, self._dropped = self._assemble(self._segments)
+        return rollout
+
+    def measured(self, learn_s: float) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the metrics of all segments, and what waiting and publishing took."""
+        segments = self._segments
+        self._worlds.notices += [line for one in segments for line in one.notices]
+        metrics = self._merge(segments) | {
+            "staleness/dropped": self._dropped,
+            "perf/wait_s": self._waited_s,
+            "perf/publish_s": self._published_s,
+        }
         delays = [one.taken_at - self._published_at for one in segments if one.taken_at > self._published_at]
         if delays:  # By the clocks of two machines, where they are two.
             metrics["perf/publish_to_step_s"] = max(delays)
-        metrics |= {
-            "simulators": float(len(self._pool.present)),
-            "simulators/lost": float(self._pool.lost),
-        }
+        metrics |= {"simulators": float(len(self._pool.present)), "simulators/lost": float(self._pool.lost)}
         self._published_s = 0.0
-        seconds = self._watch.read() | {"simulate": min(waited, max(one.busy_s for one in segments))}
-        row = self._finish_iteration(metrics, seconds)
-        if self.iteration < last:
+        return metrics, {"simulate": min(self._waited_s, max(one.busy_s for one in segments))}
+
+    def publish(self, last: int) -> None:
+        """Publish the weights after an update."""
+        if self.trainer.iteration < last:
             self._publish()
-        return row
+
+    def pause(self) -> None:
+        """Want no segment any more."""
+        self._pool.abandon()
+
+    @contextlib.contextmanager
+    def loading(self) -> Iterator[None]:
+        """Let the simulators go back to the end of their last segments that were learned from."""
+        self._pool.rest()
+        yield
+
+    def _publish(self) -> None:
+        begin, self._published_at = time.perf_counter(), time.time()
+        self._pool.publish(self.trainer.iteration, pack(self.trainer.algorithm.actor))
+        self._published_s += time.perf_counter() - begin
 
     def _merge(self, segments: Sequence[Segment]) -> dict[str, float]:
         """Return the row of all segments, and where there are several engines the metrics of each, by its name."""
@@ -188,7 +179,7 @@ class AsyncRunner(Runner):
 
     def _assemble(self, segments: Sequence[Segment]) -> tuple[Rollout, float]:
         """Fill the rollout with segments; return it and the share of the samples that are too old."""
-        rollout = self.collector.rollout
+        rollout = self.trainer.collector.rollout
         rollout.begin()
         rollout.has_final_obs = any(one.has_final_obs for one in segments)
         rollout.has_invalid = any(one.has_invalid for one in segments)
@@ -199,15 +190,17 @@ class AsyncRunner(Runner):
                 tensor[:, first : first + part.shape[1]].copy_(part)
                 first += part.shape[1]
         frozen = segments[-1].frozen
-        rollout.frozen = None if frozen is None else frozen.to(self.device)
+        rollout.frozen = None if frozen is None else frozen.to(self.trainer.device)
         rollout.blocks = tuple((one.index * one.num_worlds, one.num_worlds) for one in segments)
-        age = self.iteration - rollout.version
+        age = self.trainer.iteration - rollout.version
         is_old = age > self._staleness
         if rollout.sequence:  # A memory went on from the steps before: all of a world's, or none.
             is_old = is_old.any(0, keepdim=True).expand_as(is_old)
         rollout.learner_version = None
         if self._staleness:
-            rollout.learner_version = torch.full((), self.iteration, dtype=torch.int64, device=self.device)
+            rollout.learner_version = torch.full(
+                (), self.trainer.iteration, dtype=torch.int64, device=self.trainer.device
+            )
         if bool(is_old.any()):
             rollout.valid &= ~is_old
             rollout.has_invalid = True
@@ -215,16 +208,16 @@ class AsyncRunner(Runner):
         return rollout, float(is_old.float().mean())
 
 
-def refuse_unsuited(runner: Runner) -> None:
+def refuse_unsuited(trainer: Host) -> None:
     """Raise UserError for a learner that cannot learn from segments."""
-    cfg, spec = runner.cfg, runner.algorithm.spec()
+    cfg, spec = trainer.cfg, trainer.algorithm.spec()
     if cfg.overlap:
         raise UserError("overlap: true, but simulators apart never wait for the learner anyway; leave it out")
     if not all(hook.is_separable for hook in spec.hooks):
         raise UserError(f"learner={cfg.name}: an auxiliary objective acts in rollouts, which simulators cannot do")
     if find_maker(cfg, "make_session") is not None or getattr(cfg, "is_team", False):
         raise UserError(f"learner={cfg.name}: cannot learn from simulators apart; use learner=ppo")
-    if runner.algorithm.worlds() and not runner.algorithm.keeps_order:
+    if trainer.algorithm.worlds() and not trainer.algorithm.keeps_order:
         raise UserError(
             f"learner={cfg.name}: an auxiliary objective remembers each world, whose segments may come late"
         )

@@ -1,0 +1,1 @@
+"""Where the rollouts of a trainer come from: simulated here, ahead of the update, or elsewhere."""
