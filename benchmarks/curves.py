@@ -19,7 +19,7 @@ from words import read_words, run_script
 
 from robot_rl.errors import UserError
 from robot_rl.files import write_json
-from robot_rl.report.plot import BLUE, ORANGE, Axis, path, ticks
+from robot_rl.view.chart import BLUE, ORANGE, Axis, path, ticks
 
 KNOWN = {"run": "", "out": "", "note": ""}
 POINTS = 60

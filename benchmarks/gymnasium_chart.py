@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium_rivals import RIVALS
 
-from robot_rl.report.plot import BLUE, GREEN, ORANGE, Axis, path, ticks
+from robot_rl.view.chart import BLUE, GREEN, ORANGE, Axis, path, ticks
 
 WIDTH, HEIGHT = 230, 150
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 24, 26

@@ -39,8 +39,8 @@ from robot_rl.learn.overlap import Ahead, OverlappedRunner
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.runner import Runner
 from robot_rl.learn.simulators.weights import pack, unpack
-from robot_rl.report.plot import Axis, path
 from robot_rl.settings import apply_overrides
+from robot_rl.view.chart import Axis, path
 
 GOAL, WINDOW = 0.25, 10
 MARKS = (0.4, 0.35)

@@ -21,7 +21,7 @@ from words import read_words, run_script
 
 from robot_rl.errors import UserError
 from robot_rl.files import write_json
-from robot_rl.report.plot import Axis, path, ticks
+from robot_rl.view.chart import Axis, path, ticks
 
 KNOWN = {"runs": "", "task": "", "level": "0.5", "out": "", "note": ""}
 POINTS = 60

@@ -36,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
 
     from robot_rl.files import write_atomic
     from robot_rl.latency.measure import STAGES, draw_latency, measure
-    from robot_rl.report.plot import microseconds
+    from robot_rl.view.chart import microseconds
 
     source = Path(options.source)
     plot, file = paths(source, options.out)

@@ -33,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.experiment.progress import Progress
     from robot_rl.experiment.run_dir import RunDir
     from robot_rl.experiment.watch import follow
-    from robot_rl.report.data import read_descriptions
+    from robot_rl.view.report.data import read_descriptions
 
     options = read_all(Options, arguments, first="run")
     run_dir = RunDir.find(options.run, options.root)

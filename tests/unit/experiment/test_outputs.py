@@ -23,7 +23,7 @@ from robot_rl.files import write_json
 from robot_rl.learn.auxiliaries.motions import write_motion
 from robot_rl.manifests.targets.sbatch import SbatchJob, script
 from robot_rl.manifests.text import to_yaml
-from robot_rl.viewer.video import write_video
+from robot_rl.view.viewer.video import write_video
 
 FACTS = {"machine": {}, "versions": {}}
 

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from robot_rl.errors import UserError
-from robot_rl.inspect.page import render_page
-from robot_rl.inspect.record import load_model, read_record
-from robot_rl.inspect.replay import fastest, replay
-from robot_rl.report.plot import Chart, draw, short
+from robot_rl.view.chart import short
+from robot_rl.view.inspect.chart import Chart, draw
+from robot_rl.view.inspect.page import render_page
+from robot_rl.view.inspect.record import load_model, read_record
+from robot_rl.view.inspect.replay import fastest, replay
 
 
 def rewrite(path, target, **changes):

@@ -1,0 +1,194 @@
+"""Charts: round ticks, short numbers, diagrams as SVG without a script, and an image to draw bars on.
+
+Diagrams that answer to the pointer are drawn in the browser, by static/chart.js.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+INK, FAINT, GRID = "#222222", "#777777", "#dddddd"
+BLUE, LIGHT_BLUE, ORANGE, GREEN = "#0b62c4", "#6aa2dd", "#d1660a", "#5a8f29"
+MARGINS = {"left": 46, "right": 12, "top": 24, "bottom": 46}
+"""Space around a plot for its numbers, title and unit [px]."""
+
+
+def short(value: float) -> str:
+    """Return a number in few characters."""
+    if not math.isfinite(value):
+        return str(value)
+    size = abs(value)
+    if size >= 1e4 or 0 < size < 1e-3:
+        text = f"{value:.1e}".replace("e+0", "e").replace("e-0", "e−").replace(".0e", "e")
+    else:
+        text = f"{value:.0f}" if size >= 100 else f"{value:.3g}"
+    return text.replace("-", "−")
+
+
+def microseconds(us: float) -> str:
+    """Return a time [us] with a suitable unit."""
+    if us >= 1e6:
+        return f"{us / 1e6:.3g} s"
+    return f"{us / 1e3:.3g} ms" if us >= 1e3 else f"{us:.3g} us"
+
+
+def ticks(low: float, high: float, count: int = 3) -> list[float]:
+    """Return round values that enclose a range, about `count` steps apart."""
+    rough = (high - low) / count
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= rough * 0.999)
+    first = math.floor(low / step + 1e-6)
+    return [step * k for k in range(first, math.ceil(high / step - 1e-6) + 1)]
+
+
+@dataclass(kw_only=True, slots=True)
+class Axis:
+    """An axis of a plot: values from `low` to `high` are at pixels from `start` to `end`."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: Any) -> Any:
+        """Return the position of a value, or of each of an array [px]."""
+        return self.start + (value - self.low) / ((self.high - self.low) or 1.0) * (self.end - self.start)
+
+
+class Plot:
+    """One diagram as SVG, of which the axes are drawn first; colours and widths are attributes, which CSS overrides.
+
+    Attributes:
+        x, y: the axes.
+        parts: SVG elements, in the order in which they are drawn.
+    """
+
+    def __init__(self, size: tuple[int, int], x: tuple[float, float], y: tuple[float, float], **margins: int) -> None:
+        """Lay out the axes from value to value in `size` [px], less the margins `left`, `right`, `top` and `bottom`."""
+        left, right, top, bottom = (margins.get(side, value) for side, value in MARGINS.items())
+        self.size, self.parts = size, list[str]()
+        self.x = Axis(low=x[0], high=x[1], start=left, end=size[0] - right)
+        self.y = Axis(low=y[0], high=y[1], start=size[1] - bottom, end=top)
+
+    def text(self, x: float, y: float, text: str, anchor: str = "", **attributes: Any) -> None:
+        """Write a text, which is escaped, at a pixel; `font_size` is written as font-size."""
+        words = {"text-anchor": anchor, **{key.replace("_", "-"): value for key, value in attributes.items()}}
+        extra = "".join(f' {key}="{value}"' for key, value in words.items() if value)
+        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}"{extra}>{escape(text)}</text>')
+
+    def axes(
+        self,
+        xs: Iterable[float],
+        ys: Iterable[float],
+        unit: str = "",
+        title: str = "",
+        number: Callable[[float], str] = "{:g}".format,
+    ) -> None:
+        """Draw lines and numbers at `ys`, numbers at `xs`, the unit of the horizontal axis and the title."""
+        ys = list(ys)
+        left, right, low = self.x.start, self.x.end, self.y.start
+        lines = "".join(f"M{left:g} {self.y(value):.1f}H{right:g}" for value in ys)
+        self.parts.append(f'<path class="grid" d="{lines}" stroke="{GRID}"/>')
+        for value in ys:
+            self.text(left - 5, self.y(value) + 4, number(value), "end")
+        for value in xs:
+            self.text(self.x(value), low + 16, number(value), "middle")
+        if unit:
+            self.text((left + right) / 2, low + 34, unit, "middle", font_size=12)
+        if title:
+            self.text(left, self.y.end - 9, title, font_size=13)
+
+    def line(
+        self, xs: Any, ys: Any, colour: str = "currentColor", *, width: float = 2.0, dash: str = "", css: str = "line"
+    ) -> None:
+        """Draw a line of a class of CSS through values, with a gap for one that is not finite."""
+        extra = f' stroke-dasharray="{dash}"' if dash else ""
+        drawn = path(self.x(np.asarray(xs, dtype=float)), self.y(np.asarray(ys, dtype=float)))
+        self.parts.append(
+            f'<path class="{css}" d="{drawn}" fill="none" stroke="{colour}" stroke-width="{width:g}"{extra}/>'
+        )
+
+    def band(self, xs: Any, lows: Any, highs: Any, colour: str) -> None:
+        """Fill the space between two lines."""
+        xs, lows, highs = (np.asarray(values, dtype=float) for values in (xs, lows, highs))
+        drawn = path(self.x(np.concatenate([xs, xs[::-1]])), self.y(np.concatenate([lows, highs[::-1]])))
+        self.parts.append(f'<path class="band" d="{drawn}Z" fill="{colour}" fill-opacity="0.15"/>')
+
+    def dots(self, xs: Any, ys: Any, radius: float = 2.0, colour: str = "currentColor") -> None:
+        """Draw a dot at each place with finite values."""
+        for x, y in zip(xs, ys, strict=True):
+            if math.isfinite(y):
+                place = f'cx="{self.x(x):.1f}" cy="{self.y(y):.1f}"'
+                self.parts.append(f'<circle class="dot" {place} r="{radius:g}" fill="{colour}"/>')
+
+
+def svg(plots: Sequence[Plot], *, columns: int = 0, head: int = 0, extra: str = "") -> str:
+    """Return an SVG file of plots of one size side by side, in rows of so many, below `head` pixels for `extra`."""
+    (width, height), columns = plots[0].size, columns or len(plots)
+    parts = [
+        f'<g transform="translate({k % columns * width} {head + k // columns * height})">{"".join(plot.parts)}</g>'
+        for k, plot in enumerate(plots)
+    ]
+    box = f"0 0 {width * columns} {head + height * -(-len(plots) // columns)}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" font-family="sans-serif" font-size="11" '
+        f'fill="{INK}">\n<rect width="100%" height="100%" fill="#fff"/>\n{extra}' + "\n".join(parts) + "\n</svg>\n"
+    )
+
+
+def path(xs: Iterable[float], ys: Iterable[float]) -> str:
+    """Return the path of an SVG line through points [px], with a gap for one that is not finite."""
+    out, pen = "", "M"
+    for x, y in zip(xs, ys, strict=True):
+        finite = math.isfinite(x) and math.isfinite(y)
+        out += f"{pen}{x:.1f} {y:.1f}" if finite else ""
+        pen = "L" if finite else "M"
+    return out
+
+
+class Canvas:
+    """An image that is drawn at twice its size, for smooth edges; coordinates are pixels of the final image."""
+
+    SCALE = 2
+
+    def __init__(self, width: int, height: int) -> None:
+        """Create a white image of `width` by `height` pixels."""
+        from PIL import Image, ImageDraw
+
+        self._image = Image.new("RGB", (self.SCALE * width, self.SCALE * height), "white")
+        self._draw = ImageDraw.Draw(self._image)
+
+    def text(self, at: tuple[float, float], text: str, size: int, fill: str, anchor: str = "la") -> None:
+        """Write a text of a size [px]."""
+        from PIL import ImageFont
+
+        font = ImageFont.load_default(size=self.SCALE * size)
+        self._draw.text((self.SCALE * at[0], self.SCALE * at[1]), text, fill=fill, font=font, anchor=anchor)
+
+    def line(self, points: Sequence[float], fill: str, width: int = 1) -> None:
+        """Draw a line through points x0, y0, x1, y1, ..."""
+        self._draw.line([self.SCALE * value for value in points], fill=fill, width=self.SCALE * width)
+
+    def box(self, box: Sequence[float], fill: str) -> None:
+        """Fill a box x0, y0, x1, y1."""
+        x0, y0, x1, y1 = (self.SCALE * value for value in box)
+        self._draw.rectangle((x0, y0, max(x0, x1), max(y0, y1)), fill=fill)
+
+    def bars(self, edges: Sequence[tuple[float, float]], heights: Sequence[float], base: float, room: float) -> None:
+        """Draw bars from `base` up; the tallest is `room` high, and any other than 0 at least a pixel."""
+        for (left, right), height in zip(edges, heights, strict=True):
+            if height:
+                self.box((left, base - max(room * height / max(heights), 1.0), right, base), BLUE)
+
+    def image(self) -> Any:
+        """Return the image at its final size, a `PIL.Image.Image`."""
+        from PIL import Image
+
+        width, height = self._image.size
+        return self._image.resize((width // self.SCALE, height // self.SCALE), Image.Resampling.LANCZOS)
