@@ -186,7 +186,7 @@ class Diagram {
     box.replaceChildren();
     this.frame = null;
     const width = (this.width = box.clientWidth);
-    const height = spec.small ? 118 : Math.max(170, Math.min(spec.most, width * 0.44));
+    const height = spec.small ? 118 : Math.max(170, Math.min(spec.most, width * 0.46));
     const limits = this.limits();
     const target = spec.target && `dashed: ${spec.target[1]} ${short(spec.target[0])}`;
     this.aside.textContent = [spec.note, target, limits?.cut && `${limits.cut} off the scale`].filter(Boolean).join(" · ");
