@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from plot import Plot, svg, ticks
 from words import read_words, run_script
 
 from robot_rl.errors import UserError
 from robot_rl.files import write_json
-from robot_rl.view.chart import BLUE, ORANGE, Plot, svg, ticks
+from robot_rl.view.chart import BLUE, ORANGE
 
 KNOWN = {"run": "", "out": "", "note": ""}
 POINTS = 60

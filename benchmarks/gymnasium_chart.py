@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 from gymnasium_rivals import RIVALS
+from plot import Plot, svg, ticks
 
-from robot_rl.view.chart import BLUE, GREEN, ORANGE, Plot, svg, ticks
+from robot_rl.view.chart import BLUE, GREEN, ORANGE
 
 HEAD = 30
 COLOURS = {"ours": BLUE, "cleanrl": ORANGE, "sb3": GREEN}

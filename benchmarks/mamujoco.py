@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from harness import facts, run_bench, say
+from plot import Plot, svg, ticks
 from tensordict import TensorDict
 from words import run_script
 
@@ -32,7 +33,7 @@ from robot_rl.experiment.outputs import CURVES, MARK, check_output
 from robot_rl.experiment.settings import change, default_tree, resolve
 from robot_rl.files import write_atomic
 from robot_rl.learn.policy import make_policy
-from robot_rl.view.chart import BLUE, FAINT, ORANGE, Plot, svg, ticks
+from robot_rl.view.chart import BLUE, FAINT, ORANGE
 
 PUBLISHED: dict[str, float] = {"Ant-4x2": 5800.0, "HalfCheetah-2x3": 6800.0, "Walker2d-2x3": 5000.0}
 """Return of HARL's MAPPO after `PUBLISHED_STEPS`, read from the curves of arXiv 2304.09870."""

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from harness import make_result, write
+from plot import Plot, svg
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 from words import read_words, run_script
@@ -32,7 +33,6 @@ from robot_rl.learn.checkpoints.checkpoint import load_checkpoint
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.runners import make_runner
 from robot_rl.settings import apply_overrides
-from robot_rl.view.chart import Plot, svg
 
 SPEED, AWAY, SECONDS, TRIES = 0.8, 4.0, 10.0, 12
 """Command [m/s], distance that counts as crossed [m], time for it [s], tries for every tile of a kind and row."""

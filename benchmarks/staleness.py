@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 from harness import make_result
+from plot import Plot, svg
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 from words import read_words, run_script
@@ -40,7 +41,6 @@ from robot_rl.learn.policy import make_policy
 from robot_rl.learn.runner import Runner
 from robot_rl.learn.simulators.weights import pack, unpack
 from robot_rl.settings import apply_overrides
-from robot_rl.view.chart import Plot, svg
 
 GOAL, WINDOW = 0.25, 10
 MARKS = (0.4, 0.35)

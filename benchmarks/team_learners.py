@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from plot import Plot, svg, ticks
 from words import read_words, run_script
 
 from robot_rl.errors import UserError
 from robot_rl.files import write_json
-from robot_rl.view.chart import Plot, svg, ticks
 
 KNOWN = {"runs": "", "task": "", "level": "0.5", "out": "", "note": ""}
 POINTS = 60

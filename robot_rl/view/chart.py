@@ -1,13 +1,11 @@
-"""Charts: round ticks, short numbers, diagrams as SVG without a script, and an image to draw bars on.
-
-Diagrams that answer to the pointer are drawn in the browser, by static/chart.js.
-"""
+"""Charts: those of pages, which static/chart.js draws in the browser, and an image to draw bars on."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
@@ -15,8 +13,6 @@ import numpy as np
 
 INK, FAINT, GRID = "#222222", "#777777", "#dddddd"
 BLUE, LIGHT_BLUE, ORANGE, GREEN = "#0b62c4", "#6aa2dd", "#d1660a", "#5a8f29"
-MARGINS = {"left": 46, "right": 12, "top": 24, "bottom": 46}
-"""Space around a plot for its numbers, title and unit [px]."""
 
 
 def short(value: float) -> str:
@@ -38,15 +34,6 @@ def microseconds(us: float) -> str:
     return f"{us / 1e3:.3g} ms" if us >= 1e3 else f"{us:.3g} us"
 
 
-def ticks(low: float, high: float, count: int = 3) -> list[float]:
-    """Return round values that enclose a range, about `count` steps apart."""
-    rough = (high - low) / count
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= rough * 0.999)
-    first = math.floor(low / step + 1e-6)
-    return [step * k for k in range(first, math.ceil(high / step - 1e-6) + 1)]
-
-
 @dataclass(kw_only=True, slots=True)
 class Axis:
     """An axis of a plot: values from `low` to `high` are at pixels from `start` to `end`."""
@@ -61,95 +48,81 @@ class Axis:
         return self.start + (value - self.low) / ((self.high - self.low) or 1.0) * (self.end - self.start)
 
 
-class Plot:
-    """One diagram as SVG, of which the axes are drawn first; colours and widths are attributes, which CSS overrides.
+@dataclass(kw_only=True, slots=True)
+class Series:
+    """One curve; colour 0 of `tone` is the main one, 1 to 6 are the categorical ones, and a dashed one has none."""
+
+    name: str
+    values: list[float | None]
+    tone: int = 0
+    dashed: bool = False
+
+
+@dataclass(kw_only=True, slots=True)
+class Chart:
+    """A chart of a page, which static/chart.js draws.
 
     Attributes:
-        x, y: the axes.
-        parts: SVG elements, in the order in which they are drawn.
+        title: its title.
+        unit: of the vertical axis, shown next to the title.
+        series: the curves, all over the same rows.
+        kind: "line", or "stack" for stacked areas.
+        zero: include 0 in the vertical axis.
+        log: logarithmic vertical axis.
+        target: a horizontal line at this value, with its label.
+        top: fixed upper end of the vertical axis.
+        small: draw it smaller.
+        dots: mark each value.
+        suspect: highlight it.
+        note: a few words under the title.
     """
 
-    def __init__(self, size: tuple[int, int], x: tuple[float, float], y: tuple[float, float], **margins: int) -> None:
-        """Lay out the axes from value to value in `size` [px], less the margins `left`, `right`, `top` and `bottom`."""
-        left, right, top, bottom = (margins.get(side, value) for side, value in MARGINS.items())
-        self.size, self.parts = size, list[str]()
-        self.x = Axis(low=x[0], high=x[1], start=left, end=size[0] - right)
-        self.y = Axis(low=y[0], high=y[1], start=size[1] - bottom, end=top)
+    title: str
+    unit: str
+    series: list[Series]
+    kind: str = "line"
+    zero: bool = False
+    log: bool = False
+    target: tuple[float, str] | None = None
+    top: float | None = None
+    small: bool = False
+    dots: bool = False
+    suspect: bool = False
+    note: str = ""
 
-    def text(self, x: float, y: float, text: str, anchor: str = "", **attributes: Any) -> None:
-        """Write a text, which is escaped, at a pixel; `font_size` is written as font-size."""
-        words = {"text-anchor": anchor, **{key.replace("_", "-"): value for key, value in attributes.items()}}
-        extra = "".join(f' {key}="{value}"' for key, value in words.items() if value)
-        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}"{extra}>{escape(text)}</text>')
 
-    def axes(
-        self,
-        xs: Iterable[float],
-        ys: Iterable[float],
-        unit: str = "",
-        title: str = "",
-        number: Callable[[float], str] = "{:g}".format,
-    ) -> None:
-        """Draw lines and numbers at `ys`, numbers at `xs`, the unit of the horizontal axis and the title."""
-        ys = list(ys)
-        left, right, low = self.x.start, self.x.end, self.y.start
-        lines = "".join(f"M{left:g} {self.y(value):.1f}H{right:g}" for value in ys)
-        self.parts.append(f'<path class="grid" d="{lines}" stroke="{GRID}"/>')
-        for value in ys:
-            self.text(left - 5, self.y(value) + 4, number(value), "end")
-        for value in xs:
-            self.text(self.x(value), low + 16, number(value), "middle")
-        if unit:
-            self.text((left + right) / 2, low + 34, unit, "middle", font_size=12)
-        if title:
-            self.text(left, self.y.end - 9, title, font_size=13)
+def numbers(values: np.ndarray) -> list[float | None]:
+    """Return values with six digits each, None for one that is not finite."""
+    return [float(f"{v:.6g}") if math.isfinite(v) else None for v in values.tolist()]
 
-    def line(
-        self, xs: Any, ys: Any, colour: str = "currentColor", *, width: float = 2.0, dash: str = "", css: str = "line"
-    ) -> None:
-        """Draw a line of a class of CSS through values, with a gap for one that is not finite."""
-        extra = f' stroke-dasharray="{dash}"' if dash else ""
-        drawn = path(self.x(np.asarray(xs, dtype=float)), self.y(np.asarray(ys, dtype=float)))
-        self.parts.append(
-            f'<path class="{css}" d="{drawn}" fill="none" stroke="{colour}" stroke-width="{width:g}"{extra}/>'
+
+def block(axes: dict[str, list[float | None]], charts: Iterable[Chart]) -> str:
+    """Return the data of a page's charts, in the page's order, over the horizontal axes {key: values}."""
+    data = {"axes": axes, "charts": [asdict(chart) for chart in charts]}
+    # "<" never appears in the block, so nothing in a metric's name can end it.
+    text = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    return f'<script type="application/json" id="data">{text}</script>\n'
+
+
+def figure(chart: Chart, index: int) -> str:
+    """Return the <figure> of a chart, which has that index in the page's block."""
+    title = escape(chart.title)
+    unit = f'<span class="unit">{escape(chart.unit)}</span>' if chart.unit else ""
+    suspect = " suspect" if chart.suspect else ""
+    legend = read = ""
+    if len(chart.series) > 1 or chart.kind == "stack":
+        items = "".join(
+            f'<span class="tone{s.tone}"><i></i><b>{escape(s.name)}</b> <output></output></span>' for s in chart.series
         )
-
-    def band(self, xs: Any, lows: Any, highs: Any, colour: str) -> None:
-        """Fill the space between two lines."""
-        xs, lows, highs = (np.asarray(values, dtype=float) for values in (xs, lows, highs))
-        drawn = path(self.x(np.concatenate([xs, xs[::-1]])), self.y(np.concatenate([lows, highs[::-1]])))
-        self.parts.append(f'<path class="band" d="{drawn}Z" fill="{colour}" fill-opacity="0.15"/>')
-
-    def dots(self, xs: Any, ys: Any, radius: float = 2.0, colour: str = "currentColor") -> None:
-        """Draw a dot at each place with finite values."""
-        for x, y in zip(xs, ys, strict=True):
-            if math.isfinite(y):
-                place = f'cx="{self.x(x):.1f}" cy="{self.y(y):.1f}"'
-                self.parts.append(f'<circle class="dot" {place} r="{radius:g}" fill="{colour}"/>')
-
-
-def svg(plots: Sequence[Plot], *, columns: int = 0, head: int = 0, extra: str = "") -> str:
-    """Return an SVG file of plots of one size side by side, in rows of so many, below `head` pixels for `extra`."""
-    (width, height), columns = plots[0].size, columns or len(plots)
-    parts = [
-        f'<g transform="translate({k % columns * width} {head + k // columns * height})">{"".join(plot.parts)}</g>'
-        for k, plot in enumerate(plots)
-    ]
-    box = f"0 0 {width * columns} {head + height * -(-len(plots) // columns)}"
+        legend = f'<div class="legend">{items}</div>'
+    else:
+        read = '<output class="read"></output>'
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" font-family="sans-serif" font-size="11" '
-        f'fill="{INK}">\n<rect width="100%" height="100%" fill="#fff"/>\n{extra}' + "\n".join(parts) + "\n</svg>\n"
+        f'<figure class="chart{suspect}" data-chart="{index}"><figcaption><span class="title">{title}</span>{unit}'
+        f'{read}</figcaption>{legend}<p class="aside"></p>'
+        f'<div class="plot" tabindex="0" role="img" aria-label="{title}: curve over time; '
+        'arrow keys move the reading point"></div></figure>'
     )
-
-
-def path(xs: Iterable[float], ys: Iterable[float]) -> str:
-    """Return the path of an SVG line through points [px], with a gap for one that is not finite."""
-    out, pen = "", "M"
-    for x, y in zip(xs, ys, strict=True):
-        finite = math.isfinite(x) and math.isfinite(y)
-        out += f"{pen}{x:.1f} {y:.1f}" if finite else ""
-        pen = "L" if finite else "M"
-    return out
 
 
 class Canvas:

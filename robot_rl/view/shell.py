@@ -14,17 +14,18 @@ STATIC = Path(__file__).parent / "static"
 """The styles and scripts of the pages."""
 
 
-def page(title: str, body: str, *, style: str = "", script: str = "") -> str:
+def page(title: str, body: str, *, style: str = "", draws: bool = False) -> str:
     """Return a page.
 
     Args:
         title: of the page; it is escaped.
         body: its HTML.
         style: additional CSS.
-        script: JavaScript at its end, the only one that may run.
+        draws: the page has charts (`robot_rl.view.chart`): their script is at its end, the only one that may run.
     """
     policy = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'"
-    if script:
+    if draws:
+        script = "".join((STATIC / name).read_text(encoding="utf-8") for name in ("chart.js", "page.js"))
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         policy, body = f"{policy}; script-src 'sha256-{digest}'", f"{body}<script>{script}</script>\n"
     css = "".join((STATIC / name).read_text(encoding="utf-8") for name in ("theme.css", "document.css")) + style

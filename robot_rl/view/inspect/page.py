@@ -1,14 +1,15 @@
-"""The page of a quarantined world: one self-contained HTML file without a script."""
+"""The page of a quarantined world: one self-contained HTML file."""
 
 from __future__ import annotations
 
+import itertools
+import math
 from html import escape
 from typing import Any
 
 import numpy as np
 
-from robot_rl.view.chart import short
-from robot_rl.view.inspect.chart import Chart, draw, milliseconds
+from robot_rl.view.chart import Chart, Series, block, figure, numbers, short
 from robot_rl.view.inspect.record import Record
 from robot_rl.view.inspect.replay import Growth, Replay
 from robot_rl.view.shell import facts, far, image, page, section, table
@@ -22,9 +23,6 @@ OWN_STYLE = """
 .strip figcaption { font-size: 0.8rem; color: var(--soft); }
 .strip img { display: block; width: 100%; border-radius: 6px; }
 .strip .last img { outline: 2px solid var(--t2); outline-offset: 1px; }
-.chart.suspect { border-color: var(--t2); }
-.chart .far { font-size: 0.8rem; margin-left: auto; }
-.plot .lost { fill: none; stroke: var(--t2); stroke-width: 2; }
 .charts + .charts { margin-top: 0.75rem; }
 td, th { white-space: nowrap; }
 """
@@ -34,23 +32,30 @@ def render_page(record: Record, result: Replay, growths: list[Growth], frames: l
     """Return the page."""
     title = f"{record.about['task']}: world {record.about['world']}"
     why = "".join(f"<li>{escape(line[0].upper() + line[1:])}</li>" for line in record.about["why"])
-    strip, positions, velocities = _strip(record, frames), _joints(record, result, "position"), _joints(record, result)
-    sections = (
+    strip = _strip(record, frames)
+    charts = {
+        ("Base", "Position and speed of the base."): _base_charts(record),
+        ("Joint positions", DASHED): _joints(record, result, "position"),
+        ("Joint velocities", "One point per control step, at its end."): _joints(record, result),
+        ("Actions", "Output of the policy; each holds for one control step."): _actions(record),
+    }
+    sections = [
         ("The last moments", "As recorded; a state that is not finite is drawn as the last finite one.", strip),
         ("Replay", "The recorded controls, stepped again by plain MuJoCo.", _replay(record, result)),
         ("What grew", "The last control steps of the quantities that grew the fastest.", _growth(growths)),
-        ("Base", "Position and speed of the base.", _charts(_base_charts(record))),
-        ("Joint positions", DASHED, _charts(positions)),
-        ("Joint velocities", "One point per control step, at its end.", _charts(velocities)),
-        ("Actions", "Output of the policy; each holds for one control step.", _charts(_actions(record))),
-    )
+    ]
+    index = itertools.count()
+    for (name, text), some in charts.items():
+        figures = "".join(figure(chart, next(index)) for chart in some)
+        sections.append((name, text, figures and f'<div class="charts small">{figures}</div>'))
+    data = block({"time_ms": numbers(1000 * record.times)}, [chart for some in charts.values() for chart in some])
     body = (
         f'<header><h1>{escape(title)}</h1><p class="run mono">{escape(record.path.name)}</p>{_facts(record)}</header>\n'
         f'<ul class="why">{why}</ul>\n'
         + "".join(section(name, text, body and f"<div>{body}</div>") for name, text, body in sections)
-        + f"<footer><p>Made from <code>{escape(str(record.path))}</code>.</p></footer>\n"
+        + f"<footer><p>Made from <code>{escape(str(record.path))}</code>.</p></footer>\n{data}"
     )
-    return page(title, body, style=OWN_STYLE)
+    return page(title, body, style=OWN_STYLE, draws=True)
 
 
 def _facts(record: Record) -> str:
@@ -76,7 +81,7 @@ def _strip(record: Record, frames: list[tuple[int, np.ndarray]]) -> str:
     cells = ""
     for k, frame in frames:
         last = k == len(record.step) - 1
-        text, name = ("the end", ' class="last"') if last else (milliseconds(record.times[k]), "")
+        text, name = ("the end", ' class="last"') if last else (_milliseconds(record.times[k]), "")
         cells += f"<figure{name}>{image(Image.fromarray(frame), text)}<figcaption>{text}</figcaption></figure>"
     return f'<div class="strip">{cells}</div>' if cells else ""
 
@@ -85,7 +90,7 @@ def _replay(record: Record, result: Replay) -> str:
     notes = "".join(f'<p class="under">{escape(note)}</p>' for note in result.notes)
     broken = far(f"broken from substep {result.bad_substep} on", True)
     rows = [
-        (milliseconds(record.times[t + 1]), short(dq), short(dv), broken if t == result.bad_step else "")
+        (_milliseconds(record.times[t + 1]), short(dq), short(dv), broken if t == result.bad_step else "")
         for t, (dq, dv) in enumerate(result.differences)
     ]
     head = ("State at", "Largest difference in position", "in velocity", "")
@@ -97,8 +102,31 @@ def _growth(growths: list[Growth]) -> str:
     return table((), cells)
 
 
-def _charts(charts: list[Chart]) -> str:
-    return f'<div class="charts small">{"".join(draw(chart) for chart in charts)}</div>' if charts else ""
+def _chart(
+    record: Record,
+    title: str,
+    unit: str,
+    values: np.ndarray,
+    *,
+    first: int = 0,
+    target: np.ndarray | None = None,
+    suspect: bool = False,
+    zero: bool = False,
+) -> Chart:
+    """Return the chart of a quantity, from state `first` on; a last value far off the others is in the note only."""
+    shown = np.full(len(record.times), math.nan)
+    shown[first : first + len(values)] = values
+    lost, note = np.flatnonzero(~np.isfinite(values)), ""
+    if lost.size:
+        begin = _milliseconds(record.times[first + lost[0]])
+        note = f"not finite: {lost.size} of {len(values)} values, the first at {begin}"
+    elif _flies_off(values):
+        note, shown[first + len(values) - 1] = f"ends at {short(float(values[-1]))}", math.nan
+    series = [Series(name=title, values=numbers(shown), tone=2 if suspect else 0)]
+    if target is not None:
+        series.append(Series(name="target", values=[*numbers(target), None], tone=6, dashed=True))
+    options: dict[str, Any] = {"zero": zero, "suspect": suspect, "note": note}
+    return Chart(title=title, unit=unit, series=series, small=True, dots=True, **options)
 
 
 def _base_charts(record: Record) -> list[Chart]:
@@ -107,12 +135,11 @@ def _base_charts(record: Record) -> list[Chart]:
         speed = np.linalg.norm(record.qvel[:, :3].astype(np.float64), axis=1)
         turn = np.linalg.norm(record.qvel[:, 3:6].astype(np.float64), axis=1)
         charts = [
-            Chart(title="Base height", unit="m", times=record.times, values=record.qpos[:, 2]),
-            Chart(title="Base speed", unit="m/s", times=record.times, values=speed, bounds=(0.0, 0.0)),
-            Chart(title="Base turn rate", unit="rad/s", times=record.times, values=turn, bounds=(0.0, 0.0)),
+            _chart(record, "Base height", "m", record.qpos[:, 2]),
+            _chart(record, "Base speed", "m/s", speed, zero=True),
+            _chart(record, "Base turn rate", "rad/s", turn, zero=True),
         ]
-    reward = Chart(title="Reward", unit="per step", times=record.times[1:], values=record.reward)
-    return [*charts, reward] if len(record.reward) > 1 else charts
+    return [*charts, _chart(record, "Reward", "per step", record.reward, first=1)] if len(record.reward) > 1 else charts
 
 
 def _joints(record: Record, result: Replay, what: str = "velocity") -> list[Chart]:
@@ -126,19 +153,31 @@ def _joints(record: Record, result: Replay, what: str = "velocity") -> list[Char
     for name in about["joint_names"]:
         if name not in names:
             continue
-        chart = Chart(title=name, unit=unit, times=record.times, values=values[:, names.index(name)])
-        chart.suspect = name in record.suspects(result.bad_name)
+        suspect = name in record.suspects(result.bad_name)
         asked = "velocity" if name in about.get("speed_targets", ()) else "position"
-        if what == asked and name in targets and about["actuator"] in ("PositionPd", "DcMotor"):
-            chart.target = record.ctrl[:, 0, targets[name]]
-        charts.append(chart)
+        has_target = what == asked and name in targets and about["actuator"] in ("PositionPd", "DcMotor")
+        target = record.ctrl[:, 0, targets[name]] if has_target else None
+        charts.append(_chart(record, name, unit, values[:, names.index(name)], target=target, suspect=suspect))
     return charts
 
 
 def _actions(record: Record) -> list[Chart]:
     charts = []
     for k, name in enumerate(record.about["action_names"]):
-        chart = Chart(title=name, unit="", times=record.times[:-1], values=record.action[:, k])
-        chart.suspect = any(f"action of {name} " in line for line in record.about["why"])
-        charts.append(chart)
+        suspect = any(f"action of {name} " in line for line in record.about["why"])
+        charts.append(_chart(record, name, "", record.action[:, k], suspect=suspect))
     return charts if len(record.action) > 1 else []
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.0f} ms".replace("-", "−")
+
+
+def _flies_off(values: np.ndarray) -> bool:
+    """Return whether the last value is so far from the others that they would be drawn as a flat line."""
+    before = values[:-1][np.isfinite(values[:-1])]
+    if not before.size or not math.isfinite(values[-1]):
+        return False
+    low, high = float(before.min()), float(before.max())
+    spread = max(high - low, 0.1 * max(abs(low), abs(high)), 1e-3)
+    return bool(values[-1] > high + 3 * spread or values[-1] < low - 3 * spread)

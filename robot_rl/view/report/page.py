@@ -6,17 +6,17 @@ All texts of a run are escaped by `html.escape`.
 from __future__ import annotations
 
 import base64
-import json
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError
 from robot_rl.files import write_atomic
+from robot_rl.view.chart import block, figure
 from robot_rl.view.report.data import RunData, find_mapping, find_value, read_run
-from robot_rl.view.report.sections import Chart, Section, make_sections, payload
+from robot_rl.view.report.sections import Section, make_sections
 from robot_rl.view.report.verdict import Figure, duration, evaluation_table, make_verdict, mean_and_std, number
-from robot_rl.view.shell import STATIC, facts, far, image, page, section, table
+from robot_rl.view.shell import facts, far, image, page, section, table
 
 VIDEO_LIMIT = 8 * 1024 * 1024
 """Larger videos [bytes] are shown as frames: base64 adds a third, and a page should open at once."""
@@ -55,8 +55,7 @@ def render_page(data: RunData) -> str:
     if isinstance(data.config.get("task"), dict):
         task = str(data.config["task"].get("name") or task)
     axes, sections, k = make_sections(data)
-    # "<" never appears in the block, so nothing in a metric's name can end it.
-    block = json.dumps(payload(axes, sections), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    data_block = block(axes, [chart for one in sections for chart in one.charts])
     parts = [
         _header(data, task),
         _verdict(make_verdict(data)),
@@ -65,10 +64,9 @@ def render_page(data: RunData) -> str:
         _sections(sections),
         _config(data),
         _footer(data, k),
-        f'<script type="application/json" id="data">{block}</script>\n' if sections else "",
+        data_block if sections else "",
     ]
-    script = "".join((STATIC / name).read_text(encoding="utf-8") for name in ("chart.js", "report.js"))
-    return page(f"{task} {run_id}", "".join(parts), script=script if sections else "")
+    return page(f"{task} {run_id}", "".join(parts), draws=bool(sections))
 
 
 def _header(data: RunData, task: str) -> str:
@@ -198,32 +196,13 @@ def _bar(axes: dict[str, Any]) -> str:
 def _sections(sections: list[Section]) -> str:
     out, index = "", 0
     for one in sections:
-        large = "".join(_figure(c, index + i) for i, c in enumerate(one.charts) if not c.small)
-        small = "".join(_figure(c, index + i) for i, c in enumerate(one.charts) if c.small)
+        large = "".join(figure(c, index + i) for i, c in enumerate(one.charts) if not c.small)
+        small = "".join(figure(c, index + i) for i, c in enumerate(one.charts) if c.small)
         index += len(one.charts)
         body = f'<div class="charts">{large}</div>' if large else ""
         body += f'<div class="charts small">{small}</div>' if small else ""
         out += section(one.title, one.text, f"<div>{body}</div>", one.key)
     return out
-
-
-def _figure(chart: Chart, index: int) -> str:
-    title = escape(chart.title)
-    unit = f'<span class="unit">{escape(chart.unit)}</span>' if chart.unit else ""
-    legend = read = ""
-    if len(chart.series) > 1 or chart.kind == "stack":
-        items = "".join(
-            f'<span class="tone{s.tone}"><i></i><b>{escape(s.name)}</b> <output></output></span>' for s in chart.series
-        )
-        legend = f'<div class="legend">{items}</div>'
-    else:
-        read = '<output class="read"></output>'
-    return (
-        f'<figure class="chart" data-chart="{index}"><figcaption><span class="title">{title}</span>{unit}{read}'
-        f'</figcaption>{legend}<p class="aside"></p>'
-        f'<div class="plot" tabindex="0" role="img" aria-label="{title}: curve over the training; '
-        'arrow keys move the reading point"></div></figure>'
-    )
 
 
 def _config(data: RunData) -> str:

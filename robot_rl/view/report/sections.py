@@ -2,55 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from robot_rl.metrics.description import shown_unit
 from robot_rl.metrics.iteration import PARTS, describe_time
+from robot_rl.view.chart import Chart, Series, numbers
 from robot_rl.view.report.data import TIME_LIMITS, X_KEYS, RunData, find_value, last_mean, mappings, thin
 
 OVERLAP_TITLE = "Left by a perfect overlap of simulation and learning"
-
-
-@dataclass(kw_only=True, slots=True)
-class Series:
-    """One curve; colour 0 of `tone` is the main one, 1 to 6 are the categorical ones."""
-
-    name: str
-    values: list[float | None]
-    tone: int = 0
-
-
-@dataclass(kw_only=True, slots=True)
-class Chart:
-    """One chart.
-
-    Attributes:
-        title: its title.
-        unit: of the vertical axis, shown next to the title.
-        series: the curves, all over the same rows.
-        kind: "line", or "stack" for stacked areas.
-        zero: include 0 in the vertical axis.
-        log: logarithmic vertical axis.
-        target: a horizontal line at this value, with its label.
-        top: fixed upper end of the vertical axis.
-        small: draw it smaller.
-        note: a few words under the title.
-    """
-
-    title: str
-    unit: str
-    series: list[Series]
-    kind: str = "line"
-    zero: bool = False
-    log: bool = False
-    target: tuple[float, str] | None = None
-    top: float | None = None
-    small: bool = False
-    note: str = ""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -72,7 +34,7 @@ def make_sections(data: RunData) -> tuple[dict[str, Any], list[Section], int]:
     if data.rows == 0:
         return {}, [], 1
     columns, k = thin(data.columns)
-    axes = {key: _values(columns[key]) for key in X_KEYS if key in columns and np.isfinite(columns[key]).any()}
+    axes = {key: numbers(columns[key]) for key in X_KEYS if key in columns and np.isfinite(columns[key]).any()}
     sections = [
         _learning(columns, data),
         _rewards(columns, data.config),
@@ -85,19 +47,10 @@ def make_sections(data: RunData) -> tuple[dict[str, Any], list[Section], int]:
     return axes, [s for s in sections if s.charts], k
 
 
-def payload(axes: dict[str, Any], sections: list[Section]) -> dict[str, Any]:
-    """Return the data block of the page for JSON: axes, and all charts in page order."""
-    return {"axes": axes, "charts": [asdict(chart) for section in sections for chart in section.charts]}
-
-
-def _values(column: np.ndarray) -> list[float | None]:
-    return [float(f"{v:.6g}") if math.isfinite(v) else None for v in column.tolist()]
-
-
 def _line(columns: dict[str, np.ndarray], key: str, title: str, unit: str, **kwargs: Any) -> Chart | None:
     if key not in columns:
         return None
-    return Chart(title=title, unit=unit, series=[Series(name=key, values=_values(columns[key]))], **kwargs)
+    return Chart(title=title, unit=unit, series=[Series(name=key, values=numbers(columns[key]))], **kwargs)
 
 
 def _learning(columns: dict[str, np.ndarray], data: RunData) -> Section:
@@ -145,9 +98,9 @@ def _terminations(columns: dict[str, np.ndarray]) -> Section:
         # The time limit is at the bottom, in grey; without its own metric it is the remainder.
         name = next((name for name in map(_words, TIME_LIMITS) if name in shares), "time limit")
         good = shares.pop(name, 1 - total)
-        series = [Series(name=name, values=_values(good * 100), tone=6)]
+        series = [Series(name=name, values=numbers(good * 100), tone=6)]
         series += [
-            Series(name=name, values=_values(column * 100), tone=2 + i % 4)
+            Series(name=name, values=numbers(column * 100), tone=2 + i % 4)
             for i, (name, column) in enumerate(shares.items())
         ]
         series = series if kind == "stack" else series[1:]
@@ -207,7 +160,7 @@ def _throughput(columns: dict[str, np.ndarray]) -> Section:
     ]
     if parts:
         series = [
-            Series(name=part, values=_values(columns[f"perf/{part}_s"]), tone=6 if part == "other" else 1 + i % 5)
+            Series(name=part, values=numbers(columns[f"perf/{part}_s"]), tone=6 if part == "other" else 1 + i % 5)
             for i, part in enumerate(parts)
         ]
         charts.append(Chart(title="Where the time goes", unit="s per iteration", series=series, kind="stack"))

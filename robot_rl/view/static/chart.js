@@ -1,6 +1,6 @@
 "use strict";
-// The interactive diagrams of the project's pages, in plain SVG. A page has this file before its own script, and an
-// element [data-scheme] that switches its colours. <html> tells how it went: data-errors counts the scripts' errors.
+// The interactive diagrams of the project's pages, in plain SVG. A page has this file before its own script, and perhaps
+// an element [data-scheme] that switches its colours. <html> tells how it went: data-errors counts the scripts' errors.
 const root = document.documentElement;
 root.dataset.errors = "0";
 for (const kind of ["error", "unhandledrejection"])
@@ -12,6 +12,7 @@ for (const kind of ["error", "unhandledrejection"])
 const AXES = {
   iteration: { unit: "iteration", text: (v) => `iteration ${Math.round(v)}` },
   env_steps: { unit: "steps", text: (v) => `${short(v)} steps` },
+  time_ms: { unit: "ms", text: (v) => `${short(v)} ms` },
   time_s: { unit: "h:min:s", text: (v) => clock(v) },
 };
 
@@ -163,7 +164,7 @@ class Diagram {
     new ResizeObserver(() => requestAnimationFrame(() => this.box.clientWidth !== this.width && this.paint())).observe(this.box);
   }
 
-  // spec: {curves, axis, kind, zero, log, target, top, small, most, note, smooth, raw}. A curve is {tone, x, y}, with
+  // spec: {curves, axis, kind, zero, log, target, top, small, dots, most, note, smooth, raw}. A curve is {tone, x, y}, with
   // low and high for a band around it; of kind "stack" its band alone is drawn. raw: what is smoothed is seen behind.
   show(spec) {
     const { kind, smooth, raw } = spec;
@@ -210,13 +211,19 @@ class Diagram {
     }
     if (spec.kind === "stack") return;
     // The first curve is on top.
-    for (const { group, xs, raw, y: values } of curves.reverse()) {
+    for (const { group, xs, raw, dashed, y: values } of curves.reverse()) {
       const ys = values.map(y);
       layer.append(group);
+      if (dashed) {
+        // Each value holds until the next.
+        const held = path(xs.flatMap((x, i) => [x, xs[i + 1] ?? x]), ys.flatMap((v) => [v, v]));
+        draw(group, "path", { class: "target", d: held });
+        continue;
+      }
       if (raw) draw(group, "path", { class: "raw", d: path(xs, raw.map(y)) });
       draw(group, "path", { class: "line", d: path(xs, ys) });
       const isAlone = (i) => xs[i] !== null && ys[i] !== null && (ys[i - 1] ?? null) === null && (ys[i + 1] ?? null) === null;
-      ys.forEach((v, i) => isAlone(i) && draw(group, "circle", { class: "dot", cx: xs[i], cy: v, r: 2.5 }));
+      ys.forEach((v, i) => (isAlone(i) || (spec.dots && xs[i] !== null && v !== null)) && draw(group, "circle", { class: "dot", cx: xs[i], cy: v, r: 2.5 }));
     }
   }
 
@@ -326,7 +333,7 @@ try {
   // A page in a sandbox keeps nothing.
 }
 if (["light", "dark"].includes(kept.theme)) root.dataset.theme = kept.theme;
-document.querySelector("[data-scheme]").addEventListener("click", () => {
+document.querySelector("[data-scheme]")?.addEventListener("click", () => {
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = kept.theme = dark ? "light" : "dark";
 });

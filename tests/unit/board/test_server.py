@@ -213,7 +213,7 @@ def test_nothing_else_is_served(make_run, root, tmp_path, serve):
         "/static/../server.py",
         "/static/..%2fserver.py",
         "/static/%2e%2e/server.py",
-        "/static/report.js",
+        "/static/page.js",
         "/static/",
         "//etc/passwd",
         "/etc/passwd",

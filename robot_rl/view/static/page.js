@@ -1,8 +1,8 @@
-// The diagrams of one run, from the JSON block of the page. What the page holds is the whole of it: nothing is fetched.
+// The diagrams of a page, from the JSON block of the page. What the page holds is the whole of it: nothing is fetched.
 // <html> tells how it went: data-charts counts the diagrams drawn.
 
 const { axes, charts } = JSON.parse(document.getElementById("data").textContent);
-const state = { axis: Object.keys(axes)[0] || "iteration", smooth: true, row: null };
+const state = { axis: Object.keys(axes)[0] || "iteration", smooth: document.querySelector("[data-smooth]") !== null, row: null };
 const views = [...document.querySelectorAll("[data-chart]")].map((figure) => ({
   chart: charts[Number(figure.dataset.chart)],
   diagram: new Diagram(figure, point),
@@ -12,7 +12,7 @@ const views = [...document.querySelectorAll("[data-chart]")].map((figure) => ({
 
 function curves({ kind, series }) {
   const x = axes[state.axis];
-  if (kind !== "stack") return series.map(({ tone, values }) => ({ tone, x, y: values }));
+  if (kind !== "stack") return series.map(({ tone, dashed, values }) => ({ tone, dashed, x, y: values }));
   let base = x.map(() => 0);
   return series.map(({ tone, values }) => {
     const low = base;
@@ -40,10 +40,12 @@ function read() {
     legend.forEach((output, s) => (output.textContent = value(chart.series[s])));
     diagram.point(row === null ? null : axes[state.axis][row]);
   }
+  const where = document.getElementById("where");
+  if (!where) return;
   const keys = Object.keys(axes);
   const shown = row ?? axes[keys[0]].length - 1;
   const place = keys.filter((key) => axes[key][shown] !== null).map((key) => AXES[key].text(axes[key][shown]));
-  document.getElementById("where").textContent = (row === null ? "last: " : "") + place.join(" · ");
+  where.textContent = (row === null ? "last: " : "") + place.join(" · ");
 }
 
 let pending = 0;
@@ -62,7 +64,7 @@ for (const button of document.querySelectorAll("[data-axis]")) {
     all();
   });
 }
-document.querySelector("[data-smooth]").addEventListener("click", ({ target }) => {
+document.querySelector("[data-smooth]")?.addEventListener("click", ({ target }) => {
   state.smooth = !state.smooth;
   target.setAttribute("aria-pressed", String(state.smooth));
   all();
