@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
@@ -25,10 +26,10 @@ def page(title: str, body: str, *, style: str = "", draws: bool = False) -> str:
     """
     policy = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'"
     if draws:
-        script = "".join((STATIC / name).read_text(encoding="utf-8") for name in ("chart.js", "page.js"))
+        script = _read("chart.js", "page.js")
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         policy, body = f"{policy}; script-src 'sha256-{digest}'", f"{body}<script>{script}</script>\n"
-    css = "".join((STATIC / name).read_text(encoding="utf-8") for name in ("theme.css", "document.css")) + style
+    css = _read("theme.css", "document.css") + style
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="generator" content="robot-rl">\n'
@@ -36,6 +37,12 @@ def page(title: str, body: str, *, style: str = "", draws: bool = False) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>{css}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
     )
+
+
+def _read(*names: str) -> str:
+    """Return files of STATIC as one, without indentation and lines of comments."""
+    text = "".join((STATIC / name).read_text(encoding="utf-8") for name in names)
+    return re.sub(r"^\s*(//.*\n\s*)*", "", text, flags=re.M)
 
 
 def facts(rows: Iterable[tuple[str, str]]) -> str:

@@ -23,7 +23,7 @@ from robot_rl.errors import UserError
 from robot_rl.files import open_plain
 from robot_rl.metrics.intervals import bands
 from robot_rl.metrics.rows import read_row
-from robot_rl.view.report.data import continued
+from robot_rl.view.report.data import continued, number_of
 
 AXES = ("iteration", "env_steps", "time_s")
 POINTS = 300
@@ -133,16 +133,8 @@ def _flat_columns(data: bytes, names: Sequence[str]) -> dict[str, np.ndarray] | 
 
 def _any_columns(data: bytes, names: Sequence[str]) -> dict[str, np.ndarray]:
     rows = [row for line in data.split(b"\n") if (row := read_row(line)) is not None]
-    table = np.array([[_number(row.get(name)) for name in names] for row in rows]).reshape(len(rows), len(names))
+    table = np.array([[number_of(row.get(name)) for name in names] for row in rows]).reshape(len(rows), len(names))
     return {name: table[:, index] for index, name in enumerate(names)}
-
-
-def _number(value: object) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        with contextlib.suppress(OverflowError):
-            number = float(value)
-            return number if math.isfinite(number) else math.nan
-    return math.nan
 
 
 def make_curve(runs: Sequence[tuple[np.ndarray, np.ndarray]], points: int = POINTS) -> Curve:

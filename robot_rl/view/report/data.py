@@ -64,7 +64,7 @@ class RunData:
     def solved(self) -> tuple[str, float] | None:
         """The metric and the bound that count as solved, None where the task declares none."""
         value = self.config.get("solved")
-        if not isinstance(value, list) or len(value) != 2 or math.isnan(bound := _number(value[1])):
+        if not isinstance(value, list) or len(value) != 2 or math.isnan(bound := number_of(value[1])):
             return None
         name = str(value[0]).removeprefix("tracking/")
         return (name, bound) if name in self.metrics else None
@@ -97,7 +97,7 @@ def read_descriptions(tree: Any) -> Descriptions:
     for name, row in rows.items():
         found[name] = {key: str(row.get(key) or "") for key in ("unit", "meaning", "better")}
         if "over" in row:
-            after_s = _number(row.get("after_s"))
+            after_s = number_of(row.get("after_s"))
             found[name] |= {"over": str(row["over"]), "after_s": 0.0 if math.isnan(after_s) else after_s}
     return found
 
@@ -182,10 +182,10 @@ def _read_metrics(path: Path, data: RunData) -> None:
 
 def _columns(rows: list[dict[str, Any]], data: RunData) -> dict[str, np.ndarray]:
     names = list(dict.fromkeys([*X_KEYS, *(name for row in rows for name in row)]))
-    columns = {name: np.array([_number(row.get(name)) for row in rows]) for name in names}
+    columns = {name: np.array([number_of(row.get(name)) for row in rows]) for name in names}
     # A metric of episodes is missing if none ended in an iteration; a loss or a standard deviation never is.
     vital = [name for name in names if name.startswith(("loss/", "policy/"))]
-    broken = [name for name in vital if any(name in row and math.isnan(_number(row[name])) for row in rows)]
+    broken = [name for name in vital if any(name in row and math.isnan(number_of(row[name])) for row in rows)]
     if broken:
         data.notes.append(f"Not finite in some iterations: {', '.join(broken)}. The curves have gaps there.")
     for name in ("env_steps", "time_s"):
@@ -193,7 +193,8 @@ def _columns(rows: list[dict[str, Any]], data: RunData) -> dict[str, np.ndarray]
     return {name: values for name, values in columns.items() if name in X_KEYS or np.isfinite(values).any()}
 
 
-def _number(value: Any) -> float:
+def number_of(value: Any) -> float:
+    """Return a finite number as it is, NaN for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return math.nan
     try:

@@ -212,10 +212,15 @@ def segment_at(script: list[Segment], time_s: float) -> Segment:
     return [segment for segment in script if segment.start_s <= time_s + 1e-9][-1]
 
 
+def yaw(quat_wxyz: np.ndarray) -> float:
+    """Return the angle about the vertical [rad] of the heading of an orientation (4,)."""
+    w, x, y, z = quat_wxyz
+    return math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+
+
 def heading(quat_wxyz: np.ndarray) -> np.ndarray:
     """Return the rotation (2, 2) from the heading frame of an orientation (4,) to the world."""
-    w, x, y, z = quat_wxyz
-    angle = math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+    angle = yaw(quat_wxyz)
     return np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from robot_rl.errors import UserError, suggest
+from robot_rl.view.viewer.drive import yaw
 
 OFFSET_M = 1.0
 """Where the ghost stands: this far to the robot's left."""
@@ -76,7 +77,7 @@ class Motions:
         at, found = entity.base_qpos, qpos.copy()
         robot = qpos[at + 3 : at + 7]
         angle = _twist(reference["base_quat_wxyz"], robot)
-        left = angle + _heading(reference["base_quat_wxyz"]) + math.pi / 2
+        left = angle + yaw(reference["base_quat_wxyz"]) + math.pi / 2
         found[at : at + 2] = qpos[at : at + 2] + OFFSET_M * np.array([math.cos(left), math.sin(left)])
         found[at + 2] = reference["base_pos_w"][2] + env.cfg.sim.floor_height
         turn = np.array([math.cos(angle / 2), 0.0, 0.0, math.sin(angle / 2)])
@@ -89,11 +90,6 @@ def _twist(start: np.ndarray, end: np.ndarray) -> float:
     """Return the angle about the vertical [rad] of the rotation from one orientation (4,) to another."""
     turn = _product(end, start * [1.0, -1.0, -1.0, -1.0])
     return 2.0 * math.atan2(turn[3], turn[0])
-
-
-def _heading(quat: np.ndarray) -> float:
-    w, x, y, z = quat
-    return math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
