@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from plot import Plot, svg, ticks
 from words import read_words, run_script
 
 from robot_rl.errors import UserError
 from robot_rl.files import write_json
-from robot_rl.report.plot import BLUE, ORANGE, Axis, path, ticks
+from robot_rl.view.chart import BLUE, ORANGE
 
 KNOWN = {"run": "", "out": "", "note": ""}
 POINTS = 60
 """Rows of a curve that are kept, evenly spaced."""
-SIZE, MARGIN = (520, 260), 46
 
 
 def read_run(directory: Path) -> dict[str, Any]:
@@ -54,21 +54,11 @@ def plot(result: dict[str, Any]) -> str:
     """Return the metric, or without one the return, over the minutes of training as an SVG."""
     name = result["metric"] or "return"
     points = [(row["time_s"] / 60, row[name]) for row in result["curve"] if name in row]
-    width, height = SIZE
     low, high = min(0.0, *(y for _, y in points)), max(y for _, y in points)
-    x = Axis(low=0.0, high=points[-1][0], start=MARGIN, end=width - 12)
-    y = Axis(low=low, high=high, start=height - MARGIN, end=24)
-    parts = [f'<text x="{MARGIN}" y="15" font-size="13">{result["task"]}: {name}</text>']
-    for value in ticks(low, high)[:-1]:
-        parts.append(f'<text x="{MARGIN - 6}" y="{y(value) + 4:.1f}" font-size="11" text-anchor="end">{value:g}</text>')
-        parts.append(f'<path d="M{MARGIN} {y(value):.1f}H{width - 12}" stroke="#ddd"/>')
-    for value in ticks(0.0, points[-1][0])[:-1]:
-        parts.append(f'<text x="{x(value):.1f}" y="{height - 28}" font-size="11" text-anchor="middle">{value:g}</text>')
-    parts.append(f'<text x="{width / 2}" y="{height - 8}" font-size="12" text-anchor="middle">minutes</text>')
-    drawn = path([x(a) for a, _ in points], [y(b) for _, b in points])
-    parts.append(f'<path d="{drawn}" fill="none" stroke="{BLUE if result["metric"] else ORANGE}" stroke-width="2"/>')
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">'
-    return f'{head}<rect width="100%" height="100%" fill="white"/>{"".join(parts)}</svg>\n'
+    plot = Plot((520, 260), x=(0.0, points[-1][0]), y=(low, high))
+    plot.axes(ticks(0.0, points[-1][0])[:-1], ticks(low, high)[:-1], "minutes", f"{result['task']}: {name}")
+    plot.line(*zip(*points, strict=True), BLUE if result["metric"] else ORANGE)
+    return svg([plot])
 
 
 def main(arguments: list[str]) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from harness import facts, run_bench, say
+from plot import Plot, svg, ticks
 from tensordict import TensorDict
 from words import run_script
 
@@ -29,10 +30,10 @@ from robot_rl.cli.options import MAX_SEED, option
 from robot_rl.errors import UserError, suggest
 from robot_rl.files import write_atomic
 from robot_rl.learn.policy import make_policy
-from robot_rl.report.plot import BLUE, FAINT, GRID, INK, ORANGE, Axis, path, ticks
 from robot_rl.runs import training
 from robot_rl.runs.outputs import CURVES, MARK, check_output
 from robot_rl.runs.settings import change, default_tree, resolve
+from robot_rl.view.chart import BLUE, FAINT, ORANGE
 
 PUBLISHED: dict[str, float] = {"Ant-4x2": 5800.0, "HalfCheetah-2x3": 6800.0, "Walker2d-2x3": 5000.0}
 """Return of HARL's MAPPO after `PUBLISHED_STEPS`, read from the curves of arXiv 2304.09870."""
@@ -45,7 +46,6 @@ EVALUATED = 20
 """Episodes of the final policy."""
 POINTS = 100
 """Points of a curve, about."""
-SIZE, MARGIN = (420, 240), 48
 
 
 @dataclass(kw_only=True, slots=True)
@@ -214,38 +214,22 @@ def summarize(names: list[str], runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def draw(result: Mapping[str, Any]) -> str:
     """Return the curves as an SVG: the return while training over steps, and HARL's after its 10 M."""
-    width, height = SIZE
-    parts = []
-    for k, run in enumerate(result["runs"]):
+    plots = []
+    for run in result["runs"]:
         name = run["task"].removeprefix("mamujoco:")
         published = PUBLISHED.get(name)
-        top = max(*run["curve"]["return"], published or 0.0)
-        marks = ticks(0.0, top)
-        x = Axis(low=0.0, high=max(run["steps"], PUBLISHED_STEPS) / 1e6, start=MARGIN, end=width - 14)
-        y = Axis(low=0.0, high=marks[-1], start=height - MARGIN, end=30)
-        lines = [f'<text x="{MARGIN}" y="18" font-size="13" fill="{INK}">{name}</text>']
-        for mark in marks:
-            lines.append(f'<path d="M{MARGIN} {y(mark):.1f}H{width - 14}" stroke="{GRID}"/>')
-            lines.append(f'<text x="{MARGIN - 6}" y="{y(mark) + 4:.1f}" text-anchor="end">{mark:g}</text>')
-        for mark in ticks(0.0, x.high)[:-1]:
-            lines.append(f'<text x="{x(mark):.1f}" y="{height - 30}" text-anchor="middle">{mark:g}</text>')
-        lines.append(f'<text x="{width / 2}" y="{height - 10}" text-anchor="middle">M steps</text>')
-        steps = [x(step / 1e6) for step in run["curve"]["steps"]]
-        line = path(steps, [y(value) for value in run["curve"]["return"]])
-        lines.append(f'<path d="{line}" fill="none" stroke="{BLUE}" stroke-width="2"/>')
+        marks = ticks(0.0, max(*run["curve"]["return"], published or 0.0))
+        most = max(run["steps"], PUBLISHED_STEPS) / 1e6
+        plot = Plot((420, 240), x=(0.0, most), y=(0.0, marks[-1]))
+        plot.axes(ticks(0.0, most)[:-1], marks, "M steps", name)
+        plot.line([step / 1e6 for step in run["curve"]["steps"]], run["curve"]["return"], BLUE)
         if published is not None:
-            at = (x(PUBLISHED_STEPS / 1e6), y(published))
-            lines.append(f'<path d="M{MARGIN} {at[1]:.1f}H{width - 14}" stroke="{ORANGE}" stroke-dasharray="4 3"/>')
-            lines.append(f'<circle cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="4" fill="{ORANGE}"/>')
-            lines.append(
-                f'<text x="{MARGIN + 6}" y="{at[1] - 5:.1f}" fill="{FAINT}">HARL&#39;s MAPPO after 10 M</text>'
-            )
-        parts.append(f'<g transform="translate({k * width} 0)">{"".join(lines)}</g>')
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width * len(parts)} {height}" font-family="sans-serif"'
-    )
-    mark = f'<text x="{MARGIN}" y="{height - 10}" fill="{BLUE}">{MARK}</text>'
-    return f'{head} font-size="11"><rect width="100%" height="100%" fill="white"/>{"".join(parts)}{mark}</svg>\n'
+            plot.line((0.0, most), (published, published), ORANGE, width=1, dash="4 3")
+            plot.dots((PUBLISHED_STEPS / 1e6,), (published,), 4, ORANGE)
+            plot.text(54, plot.y(published) - 5, "HARL's MAPPO after 10 M", fill=FAINT)
+        plots.append(plot)
+    plots[0].text(46, 230, MARK, fill=BLUE)
+    return svg(plots)
 
 
 def main(arguments: list[str]) -> None:

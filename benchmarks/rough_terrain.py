@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from harness import make_result, write
+from plot import Plot, svg
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 from words import read_words, run_script
@@ -133,40 +134,28 @@ def main(arguments: list[str]) -> None:
 
 def plot(notes: dict[str, Any]) -> str:
     """The curves of all tasks and, for each, the share crossed by kind and row, as SVG."""
-    parts, width, top = [], 900, 300
-    span = max(row["time_s"] for task in notes["tasks"].values() for row in task["curve"]) / 60
-    high = math.ceil(max(row["terrain_level"] for task in notes["tasks"].values() for row in task["curve"]) + 0.5)
-    for level in range(high + 1):
-        y = 260 - 220 * level / high
-        parts.append(
-            f'<path d="M60 {y:.1f}H880" stroke="#ddd"/><text x="50" y="{y + 4:.1f}" text-anchor="end">{level}</text>'
-        )
-    for minute in range(0, math.floor(span) + 1, 5):
-        x = 60 + 820 * minute / span
-        parts.append(f'<text x="{x:.1f}" y="280" text-anchor="middle">{minute} min</text>')
+    curves = {name: task["curve"] for name, task in notes["tasks"].items()}
+    span = max(row["time_s"] for rows in curves.values() for row in rows) / 60
+    high = math.ceil(max(row["terrain_level"] for rows in curves.values() for row in rows) + 0.5)
+    height = 340 + 24 * max(len(task["crossed"]) for task in notes["tasks"].values())
+    plot = Plot((900, height), x=(0.0, span), y=(0.0, high), left=60, right=20, top=40, bottom=height - 260)
+    title = "Mean terrain level of all worlds over training time"
+    plot.axes(range(0, math.floor(span) + 1, 5), range(high + 1), "min", title)
     for k, (name, task) in enumerate(notes["tasks"].items()):
-        points = " ".join(
-            f"{60 + 820 * row['time_s'] / 60 / span:.1f},{260 - 220 * row['terrain_level'] / high:.1f}"
-            for row in task["curve"]
-        )
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{TONES[k % 2]}" stroke-width="2"/>')
-        parts.append(f'<text x="{80 + 220 * k}" y="36" fill="{TONES[k % 2]}">{name}: level {task["level"]:.2f}</text>')
-    for k, (name, task) in enumerate(notes["tasks"].items()):
-        left = 60 + 430 * k
-        parts.append(f'<text x="{left}" y="{top + 14}" fill="{TONES[k % 2]}">{name}: share crossed, by row</text>')
+        tone, left, top = TONES[k % 2], 60 + 430 * k, 300
+        rows = task["curve"]
+        plot.line([row["time_s"] / 60 for row in rows], [row["terrain_level"] for row in rows], tone)
+        plot.text(80 + 220 * k, 54, f"{name}: level {task['level']:.2f}", fill=tone)
+        plot.text(left, top + 14, f"{name}: share crossed, by row", fill=tone)
         for r, (kind, shares) in enumerate(task["crossed"].items()):
             y = top + 28 + 24 * r
-            parts.append(f'<text x="{left + 100}" y="{y + 16}" text-anchor="end">{kind}</text>')
+            plot.text(left + 100, y + 16, kind, "end")
             for c, share in enumerate(shares):
                 green = f"rgb({255 - int(170 * share)},{235 - int(60 * share)},{220 - int(120 * share)})"
                 x = left + 108 + 29 * c
-                parts.append(f'<rect x="{x}" y="{y}" width="28" height="22" fill="{green}"/>')
-                parts.append(f'<text x="{x + 14}" y="{y + 15}" text-anchor="middle" font-size="10">{share:.2f}</text>')
-    height = top + 40 + 24 * max(len(task["crossed"]) for task in notes["tasks"].values())
-    box = f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {box}>'
-    title = '<text x="60" y="18" font-size="14">Mean terrain level of all worlds over training time</text>'
-    return f'{head}<rect width="100%" height="100%" fill="white"/>{title}{"".join(parts)}</svg>\n'
+                plot.parts.append(f'<rect x="{x}" y="{y}" width="28" height="22" fill="{green}"/>')
+                plot.text(x + 14, y + 15, f"{share:.2f}", "middle", font_size=10)
+    return svg([plot])
 
 
 if __name__ == "__main__":

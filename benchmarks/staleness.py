@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 from harness import make_result
+from plot import Plot, svg
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 from words import read_words, run_script
@@ -39,7 +40,6 @@ from robot_rl.learn.policy import make_policy
 from robot_rl.learn.rollouts.overlapped import OverlappedRollouts, PrefetchedRollout
 from robot_rl.learn.simulators.weights import pack, unpack
 from robot_rl.learn.trainer import Trainer
-from robot_rl.report.plot import Axis, path
 from robot_rl.settings import apply_overrides
 
 GOAL, WINDOW = 0.25, 10
@@ -189,25 +189,18 @@ def smooth(values: list[float]) -> list[float]:
 
 def plot(found: dict[str, dict[str, Any]]) -> str:
     """Return the curves of the explored error over iterations as an SVG, a line a training."""
-    width, height, margin = 720, 380, 46
     most = max(len(one["rows"]) for curves in found.values() for one in curves.values())
-    x, y = Axis(low=0.0, high=most, start=margin, end=width - 12), Axis(low=0.0, high=1.1, start=height - 42, end=24)
-    text = f'<text x="{margin}" y="15" font-size="13">go2_flat: linear error of explored steps [m/s]</text>'
-    parts = [text, f'<text x="{width / 2}" y="{height - 6}" font-size="12" text-anchor="middle">iterations</text>']
-    for value in (0.0, 0.25, 0.5, 0.75, 1.0):
-        parts.append(f'<text x="{margin - 6}" y="{y(value) + 4:.1f}" font-size="11" text-anchor="end">{value:g}</text>')
-        parts.append(f'<path d="M{margin} {y(value):.1f}H{width - 12}" stroke="#ddd"/>')
-    for value in range(0, most + 1, 50):
-        parts.append(f'<text x="{x(value):.1f}" y="{height - 26}" font-size="11" text-anchor="middle">{value}</text>')
+    plot = Plot((720, 380), x=(0.0, most), y=(0.0, 1.1))
+    title = "go2_flat: linear error of explored steps [m/s]"
+    plot.axes(range(0, most + 1, 50), (0.0, 0.25, 0.5, 0.75, 1.0), "iterations", title)
     for k, (name, curves) in enumerate(sorted(found.items())):
-        color, dash = COLORS[k % len(COLORS)], ' stroke-dasharray="5 3"' if name.endswith("none") else ""
+        colour, dash = COLORS[k % len(COLORS)], "5 3" if name.endswith("none") else ""
         for one in curves.values():
             errors = smooth([row[METRIC] for row in one["rows"]])
-            line = path([x(step + 1) for step in range(len(errors))], [y(min(error, 1.1)) for error in errors])
-            parts.append(f'<path d="{line}" fill="none" stroke="{color}" stroke-width="1.5"{dash}/>')
-        parts.append(f'<text x="{width - 170}" y="{40 + 15 * k}" font-size="12" fill="{color}">{name}</text>')
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">'
-    return f'{head}<rect width="100%" height="100%" fill="white"/>{"".join(parts)}</svg>\n'
+            steps = range(1, len(errors) + 1)
+            plot.line(steps, [min(error, 1.1) for error in errors], colour, width=1.5, dash=dash)
+        plot.text(550, 40 + 15 * k, name, font_size=12, fill=colour)
+    return svg([plot])
 
 
 def main(arguments: list[str]) -> int:

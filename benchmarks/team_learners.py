@@ -17,17 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from plot import Plot, svg, ticks
 from words import read_words, run_script
 
 from robot_rl.errors import UserError
 from robot_rl.files import write_json
-from robot_rl.report.plot import Axis, path, ticks
 
 KNOWN = {"runs": "", "task": "", "level": "0.5", "out": "", "note": ""}
 POINTS = 60
 """Rows of a curve that are kept, evenly spaced."""
 COLORS = ("#0b6fb8", "#e07b00", "#2a8a3e", "#a33b8f", "#666666")
-SIZE, MARGIN = (520, 280), 46
 
 
 def read_seed(directory: Path) -> dict[str, Any]:
@@ -70,28 +69,17 @@ def combine(seeds: list[dict[str, Any]], level: float) -> dict[str, Any]:
 
 def plot(result: dict[str, Any]) -> str:
     """Return all curves over iterations as an SVG."""
-    width, height = SIZE
     high = max(max(curve["greatest"]) for curve in result["curves"].values())
     most = max(curve["iteration"][-1] for curve in result["curves"].values())
-    x = Axis(low=0.0, high=most, start=MARGIN, end=width - 12)
-    y = Axis(low=0.0, high=high, start=height - MARGIN, end=24)
-    parts = [f'<text x="{MARGIN}" y="15" font-size="13">{result["task"]}: {result["metric"]}</text>']
-    for value in ticks(0.0, high)[:-1]:
-        parts.append(f'<text x="{MARGIN - 6}" y="{y(value) + 4:.1f}" font-size="11" text-anchor="end">{value:g}</text>')
-        parts.append(f'<path d="M{MARGIN} {y(value):.1f}H{width - 12}" stroke="#ddd"/>')
-    for value in ticks(0.0, most)[:-1]:
-        parts.append(f'<text x="{x(value):.1f}" y="{height - 28}" font-size="11" text-anchor="middle">{value:g}</text>')
-    parts.append(f'<text x="{width / 2}" y="{height - 8}" font-size="12" text-anchor="middle">iterations</text>')
+    plot = Plot((520, 280), x=(0.0, most), y=(0.0, high))
+    title = f"{result['task']}: {result['metric']}"
+    plot.axes(ticks(0.0, most)[:-1], ticks(0.0, high)[:-1], "iterations", title)
     for k, (name, curve) in enumerate(result["curves"].items()):
-        xs, color = [x(step) for step in curve["iteration"]], COLORS[k % len(COLORS)]
-        low, middle, top = ([y(value) for value in curve[key]] for key in ("least", "median", "greatest"))
-        band = path([*xs, *reversed(xs)], [*low, *reversed(top)])
-        parts.append(f'<path d="{band}Z" fill="{color}" fill-opacity="0.15"/>')
-        parts.append(f'<path d="{path(xs, middle)}" fill="none" stroke="{color}" stroke-width="2"/>')
-        place = f'x="{MARGIN + 8}" y="{40 + 15 * k}"'
-        parts.append(f'<text {place} font-size="12" fill="{color}">{name}</text>')
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">'
-    return f'{head}<rect width="100%" height="100%" fill="white"/>{"".join(parts)}</svg>\n'
+        xs, colour = curve["iteration"], COLORS[k % len(COLORS)]
+        plot.band(xs, curve["least"], curve["greatest"], colour)
+        plot.line(xs, curve["median"], colour)
+        plot.text(54, 40 + 15 * k, name, font_size=12, fill=colour)
+    return svg([plot])
 
 
 def main(arguments: list[str]) -> None:

@@ -27,7 +27,7 @@ class Options:
 
 def run(arguments: Sequence[str]) -> int:
     """Serve the page until Ctrl-C."""
-    from robot_rl.board.server import serve
+    from robot_rl.view.board.server import serve
 
     options = read_all(Options, arguments)
     serve(options.root, options.port, ready=lambda url: print(f"{options.root}: {url}  (Ctrl-C ends it)", flush=True))

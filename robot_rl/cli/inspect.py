@@ -17,8 +17,8 @@ from robot_rl.errors import UserError
 from robot_rl.runs.outputs import IMAGE, PAGE, check_output, save_image
 
 if TYPE_CHECKING:
-    from robot_rl.inspect.record import Record
-    from robot_rl.inspect.replay import Growth, Replay
+    from robot_rl.view.inspect.record import Record
+    from robot_rl.view.inspect.replay import Growth, Replay
 
 
 @dataclass(kw_only=True, slots=True)
@@ -33,10 +33,10 @@ def run(arguments: Sequence[str]) -> int:
     from PIL import Image
 
     from robot_rl.files import write_atomic
-    from robot_rl.inspect.film import film, strip
-    from robot_rl.inspect.page import render_page
-    from robot_rl.inspect.record import read_record
-    from robot_rl.inspect.replay import fastest, replay
+    from robot_rl.view.inspect.film import film, strip
+    from robot_rl.view.inspect.page import render_page
+    from robot_rl.view.inspect.record import read_record
+    from robot_rl.view.inspect.replay import fastest, replay
 
     files, rest = split_bare(arguments)
     if len(files) != 1:
@@ -59,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def show(record: "Record", result: "Replay", growths: "list[Growth]") -> None:
     """Print what happened, when and why, the replay's verdict, and the last steps of the fastest growing values."""
-    from robot_rl.report.plot import short
+    from robot_rl.view.chart import short
 
     about = record.about
     rows = [

@@ -35,8 +35,8 @@ def run(arguments: Sequence[str]) -> int:
     import json
 
     from robot_rl.files import write_atomic
-    from robot_rl.report.plot import microseconds
     from robot_rl.sim2sim.latency.measure import STAGES, draw_latency, measure
+    from robot_rl.view.chart import microseconds
 
     source = Path(options.source)
     plot, file = paths(source, options.out)

@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl_envs.motions import read_motion
     from robot_rl_envs.motions.files import library
 
-    from robot_rl.viewer.motion import Stage, draw_strip, show
+    from robot_rl.view.viewer.motion import Stage, draw_strip, show
 
     with as_user_error():
         robot = get_robot(options.robot)

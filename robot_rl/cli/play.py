@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     def ready(url: str) -> None:
         print(f"{source.name}: {url}  (Ctrl-C ends it)", flush=True)
 
-    from robot_rl.viewer.play import play
+    from robot_rl.view.viewer.play import play
 
     with contextlib.closing(cfg.make_env(num_envs=1, seed=options.seed)) as env:
         play(env, source.load(env), options.host, options.port, ready=ready, seconds=options.seconds or None)

@@ -12,8 +12,8 @@ from robot_rl.cli.options import RunOptions, read_all
 
 def run(arguments: Sequence[str]) -> int:
     """Write report.html."""
-    from robot_rl.report.page import write_report
     from robot_rl.runs.agreement import check_settings
+    from robot_rl.view.report.page import write_report
 
     run_dir = read_all(RunOptions, arguments).find_run()
     check_settings(run_dir, run_dir.read_config())

@@ -167,7 +167,7 @@ def _number(name: str, value: Any) -> str:
 def _draw(terrain: "Terrain", options: Options, level: int, column: int) -> "Image":
     from robot_rl_envs.render import NoGLError
 
-    from robot_rl.viewer.ground import GroundView, draw_ground
+    from robot_rl.view.viewer.ground import GroundView, draw_ground
 
     tiles = 1.2 if len(set(terrain.kinds)) < 3 else 3.2
     view = GroundView(

@@ -31,9 +31,9 @@ class Options:
 def run(arguments: Sequence[str]) -> int:
     """Show the rows as they come."""
     from robot_rl.cluster.watch import follow
-    from robot_rl.report.data import read_descriptions
     from robot_rl.runs.progress import Progress
     from robot_rl.runs.run_dir import RunDir
+    from robot_rl.view.report.data import read_descriptions
 
     options = read_all(Options, arguments, first="run")
     run_dir = RunDir.find(options.run, options.root)

@@ -41,8 +41,8 @@ def find_teacher(name: str, root: Path) -> tuple[Path, "Bundle"]:
     from robot_rl_deploy.bundle import read_bundle
     from robot_rl_deploy.policy import open_session
 
-    from robot_rl.runs.policies import find_bundle
     from robot_rl.learn.checkpoints.checkpoint import save_checkpoint, verify_checkpoint
+    from robot_rl.runs.policies import find_bundle
 
     try:
         directory = find_bundle(name)

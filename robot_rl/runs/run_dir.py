@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.runs.trust import seal
 from robot_rl.files import read_plain, read_yaml, write_atomic
 from robot_rl.machine import git_state, machine_facts, package_versions
+from robot_rl.runs.trust import seal
 
 # YYYYmmdd-HHMMSS-<seed>-<4 hex digits>
 RUN_ID = re.compile(r"\d{8}-\d{6}-\d+-[0-9a-f]{4}")

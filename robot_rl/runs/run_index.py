@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.runs.agreement import is_same
-from robot_rl.runs.run_dir import MAX_CONFIG, RunDir, task_folder
 from robot_rl.files import open_plain, read_plain, read_yaml, write_atomic
 from robot_rl.metrics.rows import BUSY, bounded, read_row
+from robot_rl.runs.agreement import is_same
+from robot_rl.runs.run_dir import MAX_CONFIG, RunDir, task_folder
 from robot_rl.settings.tree import leaves
 
 TAIL = 65_536

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError
-from robot_rl.runs.run_dir import RunDir, task_folder
 from robot_rl.files import read_plain
 from robot_rl.metrics.rows import lock, to_stderr
+from robot_rl.runs.run_dir import RunDir, task_folder
 
 FILES = ("run.yaml", "metrics.jsonl")
 FOLDERS = ("checkpoints", "tb", "wandb", "quarantine")

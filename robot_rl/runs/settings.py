@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError, suggest
+from robot_rl.learn.algorithms import get_learner, owners_of, preset_learner, read_learner
+from robot_rl.metrics.writers import WANDB_MODES
 from robot_rl.runs.agreement import check_settings
 from robot_rl.runs.run_dir import RunDir, check_run_id
 from robot_rl.runs.trust import require_trust
-from robot_rl.learn.algorithms import get_learner, owners_of, preset_learner, read_learner
-from robot_rl.metrics.writers import WANDB_MODES
 from robot_rl.settings import LearnerCfg, to_dict
 from robot_rl.settings import tree as trees
-from robot_rl.settings.words import REMOVED, MAX_ENVS, MAX_SEED
+from robot_rl.settings.words import MAX_ENVS, MAX_SEED, REMOVED
 from robot_rl.sources.protocol import TaskSource, Worlds, require_keys
 from robot_rl.sources.registry import source_of
 

@@ -8,7 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from robot_rl.errors import NotRetryableError, Interrupted, UserError, as_user_error
+from robot_rl.errors import Interrupted, NotRetryableError, UserError, as_user_error
+from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, list_checkpoints, load_checkpoint
+from robot_rl.learn.ranks import Ranks, make_ranks
+from robot_rl.learn.threads import restore_threads, use_threads
+from robot_rl.metrics.rows import refuse_locked, to_stderr
 from robot_rl.runs import signals
 from robot_rl.runs.agreement import FIXED, changes, check_settings, is_same
 from robot_rl.runs.inputs import resolve_inputs
@@ -16,10 +20,6 @@ from robot_rl.runs.progress import Progress
 from robot_rl.runs.run_dir import RunDir, task_folder
 from robot_rl.runs.run_lock import RunLock, check_kinds, is_trained, refuse_trained
 from robot_rl.runs.settings import TrainCfg, load
-from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, list_checkpoints, load_checkpoint
-from robot_rl.learn.ranks import Ranks, make_ranks
-from robot_rl.learn.threads import restore_threads, use_threads
-from robot_rl.metrics.rows import refuse_locked, to_stderr
 from robot_rl.settings.tree import leaves
 
 FREE = (

@@ -11,8 +11,8 @@ import numpy as np
 from robot_rl_deploy.parts import ACTION_KINDS
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.viewer.command import POSE, CommandInfo, command_info
-from robot_rl.viewer.drive import make_script, segment_at
+from robot_rl.view.viewer.command import POSE, CommandInfo, command_info
+from robot_rl.view.viewer.drive import make_script, segment_at
 
 if TYPE_CHECKING:
     from robot_rl_deploy.contract import Contract

@@ -22,7 +22,7 @@ from robot_rl.sim2sim.faults import Fault, check_faults
 from robot_rl.sim2sim.link import LOOPBACK, RealTime, free_ports, make_link, request_of
 from robot_rl.sim2sim.plant import TICK_S, Plant
 from robot_rl.sim2sim.proxy import ProxyProcess
-from robot_rl.viewer.command import command_info
+from robot_rl.view.viewer.command import command_info
 
 if TYPE_CHECKING:
     from robot_rl_envs.task import Task

@@ -25,7 +25,7 @@ from robot_rl.sim2sim.link import BEHIND_S, LOOPBACK, Link, free_ports, make_lin
 from robot_rl.sim2sim.message_relay import MessageRelay
 from robot_rl.sim2sim.plant import TICK_S, Body, ClockedBody, plant_task
 from robot_rl.sim2sim.session import REPEAT_S, STAND_S, START_S, command_figures
-from robot_rl.viewer.command import command_info
+from robot_rl.view.viewer.command import command_info
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robot_rl.sim2sim.commands import Commands
-from robot_rl.viewer.command import command_info
-from robot_rl.viewer.drive import command_frame, heading, scene_model, world_qpos
-from robot_rl.viewer.panel import Sliders
-from robot_rl.viewer.play import Page, by_hand
+from robot_rl.view.viewer.command import command_info
+from robot_rl.view.viewer.drive import command_frame, heading, scene_model, world_qpos
+from robot_rl.view.viewer.panel import Sliders
+from robot_rl.view.viewer.play import Page, by_hand
 
 if TYPE_CHECKING:
     from robot_rl.sim2sim.session import Session
@@ -34,7 +34,7 @@ class Canvas:
 
     def __init__(self, env: Any, host: str, port: int) -> None:
         """Start the page; raise a UserError as `Page` does."""
-        from robot_rl.viewer.scene import RobotScene
+        from robot_rl.view.viewer.scene import RobotScene
 
         self._env, self._page = env, Page(host, port, "sim2sim")
         self.server, self.url = self._page.server, self._page.url
@@ -77,8 +77,8 @@ class TeamView:
 
     def __init__(self, session: TeamSession, host: str, port: int) -> None:
         """Start the page; raise a UserError as `Page` does."""
-        from robot_rl.viewer.scene import WORLD
-        from robot_rl.viewer.target import Target
+        from robot_rl.view.viewer.scene import WORLD
+        from robot_rl.view.viewer.target import Target
 
         self._session, self._env = session, session.plant.env
         self._canvas = Canvas(self._env, host, port)
@@ -119,8 +119,8 @@ class View(Commands):
 
     def __init__(self, session: Session, host: str, port: int, *, drives: bool) -> None:
         """Start the page, with sliders for the command if it `drives`; raise a UserError as `Page` does."""
-        from robot_rl.viewer.scene import WORLD
-        from robot_rl.viewer.target import Target
+        from robot_rl.view.viewer.scene import WORLD
+        from robot_rl.view.viewer.target import Target
 
         self._session, self._env, self._request = session, session.plant.env, ""
         self._canvas = Canvas(self._env, host, port)

@@ -179,11 +179,9 @@ class NativeSource(TaskSource):
 
     def film(self, task: "Task", worlds: Worlds, policy: Any, cfg: Any, write: Callable[[Iterator[Any]], Path]) -> Path:
         """Film a policy as MuJoCo draws it."""
-        from robot_rl.viewer.video import film
-
         with contextlib.ExitStack() as stack:
             env = stack.enter_context(contextlib.closing(self.make_env(task, worlds)))
-            return write(stack.enter_context(contextlib.closing(film(env, policy.load(env), cfg))))
+            return write(stack.enter_context(contextlib.closing(cfg.film(env, policy.load(env)))))
 
     def export(
         self,

@@ -240,7 +240,7 @@ class TaskSource(ABC):
             task: `Resolved.task`.
             worlds: The visible worlds.
             policy: The policy.
-            cfg: A `robot_rl.viewer.video_cfg.VideoCfg`.
+            cfg: Settings of the video; `cfg.film(env, policy)` yields frames as MuJoCo draws them.
             write: Writes frames (H, W, 3) uint8 with even sides as a film, and returns its file.
         """
         raise UserError(f"video: {task.name} cannot be filmed here")

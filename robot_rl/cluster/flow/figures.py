@@ -13,7 +13,7 @@ from robot_rl.cluster.flow.gates import Verdict, judge_file
 from robot_rl.cluster.flow.state import DONE, FAILED, FlowState
 from robot_rl.errors import UserError
 from robot_rl.files import write_atomic, write_json
-from robot_rl.report.html import head as page_head
+from robot_rl.view.shell import page, table
 
 NOT_REACHED = "not reached"
 HEAD = ("step", "computer", "state", "seconds", "figure")
@@ -139,9 +139,5 @@ def _markdown(title: str, notes: Sequence[str], tables: Sequence[Table], links: 
 def _html(title: str, notes: Sequence[str], tables: Sequence[Table], links: Mapping[str, str]) -> str:
     items = "".join(f"<li>{escape(note)}</li>" for note in notes)
     items += "".join(f'<li><a href="{escape(path)}">{escape(name)}</a></li>' for name, path in links.items())
-    body = ""
-    for head, rows in tables:
-        tagged = [(head, "th"), *((row, "td") for row in rows)]
-        lines = ("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) for row, tag in tagged)
-        body += "".join(["<table>\n", *(f"<tr>{line}</tr>\n" for line in lines), "</table>\n"])
-    return f"{page_head(title)}<h1>{escape(title)}</h1>\n<ul>{items}</ul>\n{body}</body>\n</html>\n"
+    body = "".join(table(list(map(escape, head)), [list(map(escape, row)) for row in rows]) for head, rows in tables)
+    return page(title, f"<h1>{escape(title)}</h1>\n<ul>{items}</ul>\n{body}")

@@ -14,8 +14,8 @@ from typing import Any
 from robot_rl.errors import UserError
 from robot_rl.files import read_json
 from robot_rl.metrics.description import judged, shown_unit
-from robot_rl.report.plot import BLUE, FAINT, GRID, INK, LIGHT_BLUE, ORANGE, Canvas
 from robot_rl.sources.registry import source_of
+from robot_rl.view.chart import BLUE, FAINT, GRID, INK, LIGHT_BLUE, ORANGE, Canvas
 
 METRIC_LOSS, SURVIVAL_LOSS = 0.15, 0.03
 """What a policy may lose in another engine than its own: a share of its metric, points of survival."""

@@ -17,8 +17,8 @@ import numpy as np
 from robot_rl_envs.actuation.latency import FORMAT, VERSION, from_report
 
 from robot_rl.errors import UserError
-from robot_rl.report.plot import FAINT, GRID, INK, ORANGE, Axis, Canvas, microseconds
 from robot_rl.sim2sim.binary import load_runtime
+from robot_rl.view.chart import FAINT, GRID, INK, ORANGE, Axis, Canvas, microseconds
 
 WINDOW_S = 1.0
 """The delay is the median within so long a time, and jitter what a step is off it."""

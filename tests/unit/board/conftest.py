@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from robot_rl.board.server import Server
-from robot_rl.board.table import RunTable
+from robot_rl.view.board.server import Server
+from robot_rl.view.board.table import RunTable
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from robot_rl.board.curves import MetricsReader, make_curve, read_columns
 from robot_rl.metrics.intervals import bands, interquartile_mean, interval
+from robot_rl.view.board.curves import MetricsReader, make_curve, read_columns
 
 NAMES = ("iteration", "time_s", "a/b")
 
@@ -67,7 +67,7 @@ def test_the_reader_follows_the_file(tmp_path):
 
 
 def test_what_is_kept_in_memory_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr("robot_rl.board.curves.MOST_KEPT", 5)
+    monkeypatch.setattr("robot_rl.view.board.curves.MOST_KEPT", 5)
     reader = MetricsReader()
     for name in "abc":
         (tmp_path / name).write_text(line(1, 1.0) + line(2, 2.0))

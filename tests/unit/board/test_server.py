@@ -213,7 +213,7 @@ def test_nothing_else_is_served(make_run, root, tmp_path, serve):
         "/static/../server.py",
         "/static/..%2fserver.py",
         "/static/%2e%2e/server.py",
-        "/static/report.css",
+        "/static/page.js",
         "/static/",
         "//etc/passwd",
         "/etc/passwd",
@@ -243,7 +243,7 @@ def test_the_page_loads_nothing_from_elsewhere(serve):
     assert status == 200
     assert "default-src 'none'; script-src 'self'" in headers["Content-Security-Policy"]
     assert b"http" not in page
-    for name in ("board.js", "board.css", "figures.js", "colours.css"):
+    for name in ("board.js", "board.css", "chart.js", "theme.css"):
         assert board.ask(f"static/{name}")[0] == 200
     assert (raw(board, "/", method="HEAD"), len(page) > 1000) == ((200, b""), True)
 
@@ -286,7 +286,7 @@ def test_ctrl_c_ends_it(make_run, root, tmp_path):
 
 
 def test_a_listening_error_says_why(root, monkeypatch):
-    from robot_rl.board.server import Server
+    from robot_rl.view.board.server import Server
 
     def refuse(self):
         raise PermissionError(13, "Permission denied")

@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 
-from robot_rl.board.table import RunTable, created
 from robot_rl.errors import UserError
 from robot_rl.metrics.rows import lock
 from robot_rl.runs.run_index import RunRow
+from robot_rl.view.board.table import RunTable, created
 
 
 def states(table):

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from robot_rl.cli.inspect import show
 from robot_rl.errors import UserError
-from robot_rl.inspect.page import render_page
-from robot_rl.inspect.record import ARRAYS, FORMAT, read_record
-from robot_rl.inspect.replay import fastest, replay
+from robot_rl.view.inspect.page import render_page
+from robot_rl.view.inspect.record import ARRAYS, FORMAT, read_record
+from robot_rl.view.inspect.replay import fastest, replay
 
 STEPS = 3
 XML = """

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from robot_rl.metrics.iteration import PARTS, describe_time, limit, merge_rows, overlap_share, time_parts
-from robot_rl.report.data import read_run
-from robot_rl.report.sections import make_sections
+from robot_rl.view.report.data import read_run
+from robot_rl.view.report.sections import make_sections
 
 
 def parts(simulate, infer, learn, other):

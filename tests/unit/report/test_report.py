@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from robot_rl.errors import UserError
-from robot_rl.report.data import find_value, last_mean, read_run, thin, trailing_mean
-from robot_rl.report.page import write_report
-from robot_rl.report.sections import make_sections
-from robot_rl.report.verdict import duration, evaluation_table, make_verdict, mean_and_std, number
+from robot_rl.view.report.data import find_value, last_mean, read_run, thin, trailing_mean
+from robot_rl.view.report.page import write_report
+from robot_rl.view.report.sections import make_sections
+from robot_rl.view.report.verdict import duration, evaluation_table, make_verdict, mean_and_std, number
 
 
 class Links(HTMLParser):
@@ -241,7 +241,7 @@ def test_small_video_is_embedded_and_large_one_becomes_frames(run_dir, monkeypat
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
     assert write_report(run_dir).read_text().count("data:video/mp4;base64,") == 1
-    monkeypatch.setattr("robot_rl.report.page.VIDEO_LIMIT", 10)
+    monkeypatch.setattr("robot_rl.view.report.page.VIDEO_LIMIT", 10)
     text = write_report(run_dir).read_text()
     assert text.count("data:image/jpeg;base64,") == 6
     assert 'href="video.mp4"' in text

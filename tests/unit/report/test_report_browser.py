@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from robot_rl.report.page import write_report
+from robot_rl.view.report.page import write_report
 
 pytestmark = pytest.mark.long
 

@@ -5,9 +5,9 @@ import torch
 import yaml
 
 from robot_rl.errors import UserError
+from robot_rl.learn.checkpoints.checkpoint import save_checkpoint
 from robot_rl.runs.agreement import changes, check_settings
 from robot_rl.runs.run_dir import RunDir
-from robot_rl.learn.checkpoints.checkpoint import save_checkpoint
 
 CONFIG = {"task": "cartpole", "seed": 1, "ppo": {"gamma": 0.99, "lam": 0.95}, "hidden": [8, 8], "root": "runs"}
 

@@ -11,11 +11,11 @@ from robot_rl_deploy.bundle import read_bundle
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.errors import UserError
+from robot_rl.learn.policy import make_policy
 from robot_rl.runs import bundle_teacher
 from robot_rl.runs.inputs import resolve_inputs
 from robot_rl.runs.policies import list_policies
 from robot_rl.runs.settings import default_tree, resolve
-from robot_rl.learn.policy import make_policy
 from robot_rl.settings.tree import override
 
 

@@ -11,15 +11,15 @@ import yaml
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from robot_rl.board.answers import Board, to_json
-from robot_rl.board.server import Server
-from robot_rl.board.table import RunTable
-from robot_rl.runs.run_dir import RunDir
-from robot_rl.runs.run_index import read_runs
-from robot_rl.cluster.watch import NewRows, follow
-from robot_rl.metrics.rows import read_row
 from robot_rl.cluster.prometheus.collector import QuarantinedSamples, RunsCollector, RunSource
 from robot_rl.cluster.prometheus.serve import make_registry
+from robot_rl.cluster.watch import NewRows, follow
+from robot_rl.metrics.rows import read_row
+from robot_rl.runs.run_dir import RunDir
+from robot_rl.runs.run_index import read_runs
+from robot_rl.view.board.answers import Board, to_json
+from robot_rl.view.board.server import Server
+from robot_rl.view.board.table import RunTable
 
 HUGE = 10**400
 

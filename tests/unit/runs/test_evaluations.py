@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from robot_rl.runs.evaluations import NAME, Evaluations, Evaluator, EvaluatorLostError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.policy import build_policy, make_policy
 from robot_rl.learn.trainer import Trainer
+from robot_rl.runs.evaluations import NAME, Evaluations, Evaluator, EvaluatorLostError
 from tests.unit.learn.conftest import PointEnv
 
 

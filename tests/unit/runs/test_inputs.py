@@ -5,10 +5,10 @@ import shutil
 import pytest
 import yaml
 
+from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
 from robot_rl.runs.inputs import resolve_inputs
 from robot_rl.runs.run_dir import RunDir
 from robot_rl.runs.settings import default_tree, resolve
-from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
 from robot_rl.settings.tree import override
 
 

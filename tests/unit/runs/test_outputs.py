@@ -14,16 +14,16 @@ from robot_rl_deploy.bundle import FILES, SUMS, foreign_content, read_bundle
 from robot_rl_deploy.export import write_bundle
 from robot_rl_deploy.strict import ContractError
 
+from robot_rl.cluster.manifests.targets.sbatch import SbatchJob, script
+from robot_rl.cluster.manifests.text import to_yaml
 from robot_rl.errors import UserError
 from robot_rl.evaluate import write_evaluation
+from robot_rl.files import write_json
+from robot_rl.learn.auxiliaries.motions import write_motion
 from robot_rl.runs import outputs
 from robot_rl.runs.outputs import check_output, save_image
 from robot_rl.runs.policies import find_bundle
-from robot_rl.files import write_json
-from robot_rl.learn.auxiliaries.motions import write_motion
-from robot_rl.cluster.manifests.targets.sbatch import SbatchJob, script
-from robot_rl.cluster.manifests.text import to_yaml
-from robot_rl.viewer.video import write_video
+from robot_rl.view.viewer.video import write_video
 
 FACTS = {"machine": {}, "versions": {}}
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from ray import exceptions
 
-from robot_rl.errors import Interrupted, UserError
 from robot_rl.cluster.ray_runs import simulators
-from robot_rl.cluster.ray_runs.simulators import SimulatorSpec, RayPool, SimulatorsCfg
+from robot_rl.cluster.ray_runs.simulators import RayPool, SimulatorsCfg, SimulatorSpec
+from robot_rl.errors import Interrupted, UserError
 from robot_rl.learn.ranks import Ranks
 from robot_rl.learn.rollouts.source import StoppedError
 from robot_rl.learn.simulators.pool import LostError

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from robot_rl.errors import ExitCode, NotRetryableError, Interrupted, PeerError, UserError
 from robot_rl.cluster.launchers import read_launcher
 from robot_rl.cluster.launchers.ray import runs_at_once
 from robot_rl.cluster.ray_runs import cluster, rank
@@ -14,6 +13,7 @@ from robot_rl.cluster.ray_runs.cluster import Node, count, find_running, room
 from robot_rl.cluster.ray_runs.group import GroupCfg
 from robot_rl.cluster.ray_runs.rank import GROW, STOP, EndedError, RankCfg, Watcher, run_as_rank
 from robot_rl.cluster.ray_runs.simulators import SimulatorsCfg, check_facts, device_of
+from robot_rl.errors import ExitCode, Interrupted, NotRetryableError, PeerError, UserError
 
 
 def node(name, cpus, used=0.0, *, is_leaving=False):

@@ -6,13 +6,13 @@ import types
 
 import pytest
 
-from robot_rl.errors import ExitCode
 from robot_rl.cluster.launchers.launcher import FrozenRun
 from robot_rl.cluster.launchers.ray import roles_room, runs_at_once
 from robot_rl.cluster.ray_runs.evaluator import EvaluatorCfg
 from robot_rl.cluster.ray_runs.group import GroupCfg
 from robot_rl.cluster.ray_runs.simulators import SimulatorsCfg
 from robot_rl.cluster.ray_runs.sweep import train_each
+from robot_rl.errors import ExitCode
 from robot_rl.runs.run_dir import RunDir
 
 

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from robot_rl.errors import UserError
-from robot_rl.runs.run_dir import RUN_ID, RunDir
 from robot_rl.files import write_atomic, write_json
 from robot_rl.machine import git_state, machine_facts, memory_bytes, package_versions
+from robot_rl.runs.run_dir import RUN_ID, RunDir
 
 
 def make_run(root, run_id, task="cartpole"):

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from robot_rl.errors import UserError
-from robot_rl.runs.run_dir import RunDir
-from robot_rl.runs.run_lock import RunLock, check_kinds
 from robot_rl.learn.checkpoints.checkpoint import save_checkpoint
 from robot_rl.metrics.rows import lock, refuse_locked
+from robot_rl.runs.run_dir import RunDir
+from robot_rl.runs.run_lock import RunLock, check_kinds
 
 
 def is_locked(path):

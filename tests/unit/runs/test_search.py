@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from robot_rl.errors import Interrupted, UserError
 from robot_rl.cluster import search as module
 from robot_rl.cluster.search import Search, SearchCfg, Space
+from robot_rl.errors import Interrupted, UserError
 from robot_rl.runs.settings import default_tree, resolve
 from robot_rl.settings.tree import override
 

@@ -5,9 +5,9 @@ import torch
 from robot_rl_tasks.registry import get_task, list_tasks
 
 from robot_rl.errors import UserError
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.runs.run_dir import RunDir
 from robot_rl.runs.settings import default_tree, load, resolve, resolve_device
-from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.settings import apply_overrides, to_dict
 from robot_rl.settings import tree as trees
 

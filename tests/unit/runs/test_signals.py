@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from robot_rl.errors import ExitCode
-from robot_rl.runs import progress
 from robot_rl.learn import make_trainer as making
+from robot_rl.runs import progress
 
 MANY = "max_iterations=1000000"
 TAKEN = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)

@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from robot_rl.errors import ExitCode, Interrupted
 from robot_rl.cluster.frozen import freeze
 from robot_rl.cluster.launchers.ray import Ray
+from robot_rl.errors import ExitCode, Interrupted
+from robot_rl.learn.ranks import Ranks
 from robot_rl.runs.settings import default_tree, resolve
 from robot_rl.runs.training import TrainHooks, _divisible, train_frozen
-from robot_rl.learn.ranks import Ranks
 from robot_rl.settings.tree import override
 
 

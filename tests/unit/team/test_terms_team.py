@@ -14,8 +14,8 @@ from robot_rl_envs.objects import Box, Contact
 from robot_rl_envs.task import Command, Event, Metric, Observation, ObservationGroup, Reward
 from robot_rl_envs.terms import event
 
-from robot_rl.viewer.command import command_info
-from robot_rl.viewer.drive import command_frame
+from robot_rl.view.viewer.command import command_info
+from robot_rl.view.viewer.drive import command_frame
 from tests.unit.arm import KINDS, make_arm_task
 
 WORLDS, STD, PLACES = 6, 0.7, np.array([[0.0, 0.0], [1.0, 0.0]])

@@ -11,7 +11,7 @@ from robot_rl_envs.task import Metric, Reward, Termination
 
 from robot_rl.evaluate.controllers import TorchController
 from robot_rl.evaluate.rollout import evaluate, evaluate_team
-from robot_rl.viewer.drive import Driver, free_objects, goal, is_team, num_worlds
+from robot_rl.view.viewer.drive import Driver, free_objects, goal, is_team, num_worlds
 from tests.unit.team.terms import number_is, own_number
 
 
@@ -97,10 +97,9 @@ def test_only_a_robot_of_the_team_drops_out(make):
 
 @pytest.mark.long
 def test_a_film_shows_all_robots(make, gl):
-    from robot_rl.viewer.video import film
-    from robot_rl.viewer.video_cfg import VideoCfg
+    from robot_rl.view.viewer.video import VideoCfg
 
     env = make(2, 4)
-    (first, *_) = film(env, still, VideoCfg(seconds=0.1, fps=20, num_robots=4, width=320, height=240))
+    (first, *_) = VideoCfg(seconds=0.1, fps=20, num_robots=4, width=320, height=240).film(env, still)
     assert first.shape == (240, 320, 3)
     assert first.std() > 10

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from robot_rl.viewer.drive import rotation
+from robot_rl.view.viewer.drive import rotation
 
 MODEL = """
 <mujoco>

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from robot_rl.viewer.command import CommandInfo, command_info
-from robot_rl.viewer.drive import Driver, can_be_pushed, heading, make_script, rotation, scene_model, segment_at
+from robot_rl.view.viewer.command import CommandInfo, command_info
+from robot_rl.view.viewer.drive import Driver, can_be_pushed, heading, make_script, rotation, scene_model, segment_at
 
 UNITS = ("m/s", "m/s", "rad/s")
 

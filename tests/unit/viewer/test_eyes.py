@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from robot_rl.viewer.eyes import camera_images, with_inset
+from robot_rl.view.viewer.eyes import camera_images, with_inset
 
 
 def test_depth_is_grey_and_colour_is_itself_each_pixel_enlarged():

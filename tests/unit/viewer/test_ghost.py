@@ -11,9 +11,9 @@ from robot_rl_envs.motions import rotation
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.errors import UserError
-from robot_rl.viewer.ghost import OFFSET_M, Motions
-from robot_rl.viewer.panel import ALL
-from robot_rl.viewer.play import Player
+from robot_rl.view.viewer.ghost import OFFSET_M, Motions
+from robot_rl.view.viewer.panel import ALL
+from robot_rl.view.viewer.play import Player
 
 
 class Env:

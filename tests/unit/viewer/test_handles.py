@@ -14,9 +14,9 @@ from robot_rl_envs.objects import Box
 from robot_rl_envs.task import Actions, Observation, ObservationGroup, Reward, Sim, Task
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.viewer.drive import free_objects, rotation
-from robot_rl.viewer.handles import GIZMO_M
-from robot_rl.viewer.play import Player
+from robot_rl.view.viewer.drive import free_objects, rotation
+from robot_rl.view.viewer.handles import GIZMO_M
+from robot_rl.view.viewer.play import Player
 
 SHOWN = r"+/Simulated\s+([\d.]+)/.exec(document.body.innerText)[1]"
 POSE = [0.3, -1.0, 1.5, 0.6, 0.0, 0.0, 0.8]

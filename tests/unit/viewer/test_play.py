@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from robot_rl.errors import UserError
-from robot_rl.viewer.play import Player, checked_port, play
+from robot_rl.view.viewer.play import Player, checked_port, play
 
 SERVE = """
 import importlib.util, sys
 spec = importlib.util.spec_from_file_location("fake", sys.argv[1])
 fake = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(fake)
-from robot_rl.viewer.play import play
+from robot_rl.view.viewer.play import play
 play(fake.FakeEnv(), None, port=0, ready=lambda url: print(url, flush=True), seconds=300)
 print("ended", flush=True)
 """

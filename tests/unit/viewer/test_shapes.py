@@ -4,7 +4,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from robot_rl.viewer.shapes import (
+from robot_rl.view.viewer.shapes import (
     body_meshes,
     box,
     capsule,

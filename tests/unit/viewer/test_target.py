@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from robot_rl_envs.make import make_env
 
-from robot_rl.viewer.command import command_info
-from robot_rl.viewer.drive import can_be_pushed, command_frame
-from robot_rl.viewer.play import Player
-from robot_rl.viewer.target import GIZMO_M
-from robot_rl.viewer.video import COMMAND, draw_numbers, film, strip_height
-from robot_rl.viewer.video_cfg import VideoCfg
+from robot_rl.view.viewer.command import command_info
+from robot_rl.view.viewer.drive import can_be_pushed, command_frame
+from robot_rl.view.viewer.play import Player
+from robot_rl.view.viewer.target import GIZMO_M
+from robot_rl.view.viewer.video import COMMAND, VideoCfg, draw_numbers, strip_height
 
 ROW = r"/x \[m\]\s+{x}\s+y \[m\]\s+{y}\s+z \[m\]\s+{z}/.test(document.body.innerText)"
 
@@ -115,7 +114,7 @@ def blue(image):
 def test_a_film_shows_the_targets_that_the_task_draws(gl, arm, kind):
     env = arm(kind, num_envs=4)
     cfg = VideoCfg(seconds=0.4, fps=5, num_robots=4, width=320, height=240)
-    with contextlib.closing(film(env, None, cfg)) as frames:
+    with contextlib.closing(cfg.film(env, None)) as frames:
         images = list(frames)
     assert len(images) == 2
     assert env.state.command_hold.tolist() == [0] * 4

@@ -7,20 +7,19 @@ import numpy as np
 import pytest
 
 from robot_rl.errors import UserError
-from robot_rl.viewer.command import CommandInfo
-from robot_rl.viewer.video import (
+from robot_rl.view.viewer.command import CommandInfo
+from robot_rl.view.viewer.video import (
     COMMAND,
+    VideoCfg,
     draw_progress,
     draw_tracking,
-    film,
     strip_height,
     write_video,
 )
-from robot_rl.viewer.video_cfg import VideoCfg
 
 
 def record(env, policy, path, cfg):
-    with contextlib.closing(film(env, policy, cfg)) as frames:
+    with contextlib.closing(cfg.film(env, policy)) as frames:
         return write_video(frames, path, cfg.fps, total=round(cfg.seconds * cfg.fps), progress=False)
 
 
@@ -53,7 +52,7 @@ def test_commanded_robot(gl, fake_env, tmp_path):
 
 def test_the_first_frame_shows_the_first_command(gl, fake_env):
     env = fake_env()
-    with contextlib.closing(film(env, None, VideoCfg(seconds=0.1, fps=10, width=160, height=120))) as frames:
+    with contextlib.closing(VideoCfg(seconds=0.1, fps=10, width=160, height=120).film(env, None)) as frames:
         next(frames)
     assert env.commands == [(0.75, 0.0, 0.0)]
     assert env.actions == []

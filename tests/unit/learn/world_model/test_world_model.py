@@ -17,8 +17,8 @@ from robot_rl.learn.algorithms.world_model.steps import ROW_CLIP, Steps, Views, 
 from robot_rl.learn.algorithms.world_model.world_model import STATISTICS, _imagine
 from robot_rl.learn.make_trainer import make_trainer
 from robot_rl.learn.ranks import ALONE
-from robot_rl.report.page import write_report
 from robot_rl.settings import NetworkCfg
+from robot_rl.view.report.page import write_report
 from tests.resuming import assert_same_run, in_two
 
 SMALL = NetworkCfg(hidden=(8,))

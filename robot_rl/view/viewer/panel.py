@@ -1,0 +1,204 @@
+"""The controls and figures next to the scene."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from robot_rl.view.viewer.command import CommandInfo
+
+if TYPE_CHECKING:
+    import viser
+
+ALL = "any, drawn at each reset"
+"""Chosen where every motion may come; one that loops is followed until then."""
+VELOCITY_STEP = 0.05
+"""Step of the sliders of a velocity command [m/s, rad/s]."""
+STYLE = "font: 13px system-ui, sans-serif; font-variant-numeric: tabular-nums; padding: 0 1em; width: 100%;"
+
+
+class Sliders:
+    """A slider for each component of a command.
+
+    Attributes:
+        handles: the sliders by the component's name.
+    """
+
+    def __init__(self, gui: viser.GuiApi, info: CommandInfo, start: np.ndarray) -> None:
+        """Add them to a page, at a command (width,)."""
+        self._info, self.handles = info, {}
+        rows = zip(info.names, info.labels, info.lower.tolist(), info.upper.tolist(), start.tolist(), strict=True)
+        for name, label, low, high, value in rows:
+            step = VELOCITY_STEP if info.is_velocity else _step_of(high - low)
+            rounded = round(round(value / step) * step, 4)
+            self.handles[name] = gui.add_slider(label, low, high, step, min(max(rounded, low), high))
+
+    @property
+    def command(self) -> np.ndarray:
+        """The command (width,) that they show."""
+        return self._info.clip([float(handle.value) for handle in self.handles.values()])
+
+    def move(self, values: np.ndarray) -> None:
+        """Move the first sliders to values, as far as their ranges reach."""
+        for handle, value in zip(self.handles.values(), values.tolist(), strict=False):
+            handle.value = min(max(round(value, 4), handle.min), handle.max)
+
+
+def _step_of(width: float) -> float:
+    """Return a power of ten of which a range has a hundred or more."""
+    return 10.0 ** math.floor(math.log10(width / 100)) if width > 0 else 0.01
+
+
+class Panel:
+    """Sliders, buttons and figures of the page. Buttons leave a request that `take` collects."""
+
+    def __init__(
+        self,
+        server: viser.ViserServer,
+        title: str,
+        info: CommandInfo | None,
+        start: np.ndarray,
+        *,
+        travels: bool,
+        can_push: bool,
+        motions: Sequence[str] = (),
+    ) -> None:
+        """Build the panel.
+
+        It has sliders for a command, which begin at `start` (width,), a choice of motions, a switch for the view of a
+        robot that travels, and a button for pushes.
+        """
+        self._gui, self._info = server.gui, info
+        self._requests: set[str] = set()
+        self._images: dict[str, Any] = {}
+        self.paused = False
+        self._gui.configure_theme(control_layout="fixed", show_logo=False, show_share_button=False)
+        self._gui.set_panel_label(title)
+        self._sliders = self._add_command(info, start) if info is not None else None
+        self._motions = self._add_motions(motions) if motions else None
+        self._add_simulation(travels, can_push)
+        tracks = info is not None and info.is_velocity
+        with self._gui.add_folder("Measured" if info is None or tracks else "Figures"):
+            self._figures = self._gui.add_html("")
+            self._plot = self._add_plot(info) if info is not None and tracks else None
+
+    def _add_command(self, info: CommandInfo, start: np.ndarray) -> Sliders:
+        with self._gui.add_folder("Command"):
+            sliders = Sliders(self._gui, info, start)
+            if info.is_velocity:
+                self._gui.add_button("Stand still").on_click(lambda _: self.move(np.zeros(len(info.names))))
+        return sliders
+
+    def _add_motions(self, names: Sequence[str]) -> Any:
+        with self._gui.add_folder("Reference"):
+            chooser = self._gui.add_dropdown("Motion", (ALL, *names))
+        chooser.on_update(lambda _: self._requests.add("motion"))
+        return chooser
+
+    @property
+    def motion(self) -> str:
+        """Name of the chosen motion; empty for all."""
+        return "" if self._motions is None or self._motions.value == ALL else str(self._motions.value)
+
+    def _add_simulation(self, travels: bool, can_push: bool) -> None:
+        with self._gui.add_folder("Simulation"):
+            names = ["Pause", "Reset", "Push"] if can_push else ["Pause", "Reset"]
+            self._buttons = self._gui.add_button_group("Control", names)
+            self._buttons.on_click(lambda event: self._press(str(event.target.value)))
+            self._push = self._gui.add_slider("Push [m/s]", 0.1, 2.0, 0.1, 0.8) if can_push else None
+            self._speed = self._gui.add_slider("Speed [×]", 0.1, 4.0, 0.1, 1.0, hint="1 is real time")
+            self._follow = self._gui.add_checkbox("Follow the robot", True) if travels else None
+
+    def _add_plot(self, info: CommandInfo) -> Any:
+        from viser import uplot
+
+        self._axis = self._gui.add_dropdown("Shown", info.labels[:3])
+        empty = np.zeros(2)
+        series = (
+            uplot.Series(label="time [s]"),
+            uplot.Series(label="command", stroke="#1a73e6", width=2),
+            uplot.Series(label="measured", stroke="#2ea05a", width=2),
+        )
+        return self._gui.add_uplot((empty, empty, empty), series, scales={"x": uplot.Scale(time=False)}, aspect=1.6)
+
+    def move(self, values: np.ndarray) -> None:
+        """Move the first sliders of the command to values, as far as their ranges reach."""
+        if self._sliders is not None:
+            self._sliders.move(values)
+
+    def _press(self, name: str) -> None:
+        if name == "Pause":
+            self.paused = not self.paused
+        else:
+            self._requests.add(name.lower())
+
+    def take(self, request: str) -> bool:
+        """Return whether "reset", "push" or "motion" was requested since the last call."""
+        if request in self._requests:
+            self._requests.discard(request)
+            return True
+        return False
+
+    @property
+    def command(self) -> tuple[float, ...]:
+        """The command of the sliders; empty without one."""
+        return tuple(self._sliders.command.tolist()) if self._sliders is not None else ()
+
+    @property
+    def speed(self) -> float:
+        """Simulated seconds per second."""
+        return float(self._speed.value)
+
+    @property
+    def push_speed(self) -> float:
+        """Size of a push [m/s]."""
+        return float(self._push.value) if self._push is not None else 0.0
+
+    @property
+    def follow(self) -> bool:
+        """Whether the view follows the robot."""
+        return self._follow is not None and bool(self._follow.value)
+
+    def show_images(self, images: Mapping[str, np.ndarray]) -> None:
+        """Show what cameras see, (H, W, 3) uint8 by the camera's name."""
+        for name, image in images.items():
+            if name in self._images:
+                self._images[name].image = image
+            else:
+                self._images[name] = self._gui.add_image(image, label=f"camera {name}", format="png")
+
+    def write(self, rows: list[tuple[str, float, float | None]], facts: dict[str, str]) -> None:
+        """Show rows of (name, command, measured), measured None where nothing is, and other figures by name."""
+        right = 'style="text-align: right"'
+        html, errors = "", [command - measured for _, command, measured in rows if measured is not None]
+        if rows:
+            heads, cells = ["", "command", "measured", "error"] if errors else ["", "command"], ""
+            for name, command, measured in rows:
+                figures = [command] if measured is None else [command, measured, abs(command - measured)]
+                cells += f"<tr><td>{escape(name)}</td>{''.join(f'<td {right}>{_two(x)}</td>' for x in figures)}</tr>"
+            html += (
+                f'<table style="width: 100%"><tr>{"".join(f"<th {right}>{x}</th>" for x in heads)}</tr>{cells}</table>'
+            )
+        if errors:
+            facts = {"Planar velocity error": f"{math.hypot(*errors[:2]):.2f} m/s", **facts}
+        lines = "".join(f"<tr><td>{escape(k)}</td><td {right}>{escape(v)}</td></tr>" for k, v in facts.items())
+        self._figures.content = f'<div style="{STYLE}">{html}<table style="width: 100%">{lines}</table></div>'
+
+    def plot(self, history: list[tuple[float, np.ndarray, np.ndarray]]) -> None:
+        """Plot the selected component of a history of (time [s], command, measured)."""
+        if self._plot is None or self._info is None or len(history) < 2:
+            return
+        k = self._info.labels.index(self._axis.value)
+        times = np.array([time for time, _, _ in history])
+        command = np.array([float(point[k]) for _, point, _ in history])
+        measured = np.array([float(point[k]) for _, _, point in history])
+        self._plot.data = (times, command, measured)
+
+
+def _two(value: float) -> str:
+    """Return two decimals, without a minus before a zero."""
+    return f"{round(value, 2) + 0.0:.2f}"

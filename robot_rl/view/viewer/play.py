@@ -1,0 +1,245 @@
+"""A page in the browser to drive a policy by hand, in real time."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from robot_rl.errors import UserError
+from robot_rl.view.viewer.command import CommandInfo
+from robot_rl.view.viewer.drive import Driver, can_be_pushed, command_frame, free_objects, heading, scene_model
+from robot_rl.view.viewer.ghost import Motions
+
+DRAW_HZ, READ_HZ, PLOT_HZ = 100.0, 5.0, 5.0
+HISTORY_S = 10.0
+IMAGE_PX = 240
+"""Width of what a camera sees, about [px]."""
+
+
+def play(
+    env: Any,
+    policy: Any | None,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    *,
+    ready: Callable[[str], None] | None = None,
+    seconds: float | None = None,
+) -> None:
+    """Show world 0 of an environment in the browser and let the user drive it until Ctrl-C.
+
+    Args:
+        env: an environment, preferably of one world.
+        policy: a network's function, a bundle, or None; see `Driver`.
+        host: address to listen on; by default reachable from this machine only.
+        port: TCP port; 0 takes a free one.
+        ready: called with the page's address once it can be opened.
+        seconds: return after this wall time [s]; None runs until Ctrl-C.
+
+    Raises:
+        UserError: the address is not available.
+    """
+    player = Player(env, policy, host, port)
+    try:
+        if ready is not None:
+            ready(player.url)
+        player.run(seconds)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        player.close()
+
+
+class Page:
+    """A viser server without its banner.
+
+    Attributes:
+        server: the `viser.ViserServer`.
+        url: its address.
+    """
+
+    def __init__(self, host: str, port: int, label: str) -> None:
+        """Start it; raise a UserError if the address is not available."""
+        port = checked_port(host, port)
+        import viser
+
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.server = viser.ViserServer(host=host, port=port, label=label, verbose=False)
+        self.url = f"http://{'localhost' if host in ('127.0.0.1', 'localhost') else host}:{self.server.get_port()}"
+
+    def close(self) -> None:
+        """Stop it."""
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.server.stop()
+
+
+class Player:
+    """The page and its loop. The page's threads only leave requests; only the loop uses the environment."""
+
+    def __init__(self, env: Any, policy: Any | None, host: str = "127.0.0.1", port: int = 8080) -> None:
+        """Start the server; see `play`."""
+        self._page = Page(host, port, str(env.cfg.name))
+        server, self.url = self._page.server, self._page.url
+
+        from robot_rl.view.viewer.handles import Handles
+        from robot_rl.view.viewer.panel import Panel
+        from robot_rl.view.viewer.scene import WORLD, RobotScene
+        from robot_rl.view.viewer.target import Target
+
+        self.env, self.driver = env, Driver(env, policy)
+        self._info = info = by_hand(self.driver.info)
+        self._motions = Motions.of(env)
+        self._scene = RobotScene(server, scene_model(env))
+        start = np.zeros(0) if info is None else first_command(info, self.driver.command()[0])
+        names = self._motions.names if self._motions is not None else ()
+        travels, pushed = self._scene.travels, can_be_pushed(env)
+        self.panel = Panel(server, str(env.cfg.name), info, start, travels=travels, can_push=pushed, motions=names)
+        self._target = Target(server, WORLD, info) if info is not None and info.is_target else None
+        self._handles = Handles(server, WORLD, list(free_objects(env)))
+        self._scene.update(self.driver.qpos[0])
+        server.on_client_connect(self._scene.look_from)
+        self._history: deque[tuple[float, np.ndarray, np.ndarray]] = deque(maxlen=round(HISTORY_S * PLOT_HZ * 2))
+        self._rng = np.random.default_rng(0)
+        self._due = {"draw": 0.0, "read": 0.0, "plot": 0.0}
+        self._ticks: deque[float] = deque()  # times of the steps in the last second
+        self.steps = 0
+
+    def run(self, seconds: float | None = None) -> None:
+        """Simulate in real time for some wall time [s], or without an end."""
+        begin = anchor = time.perf_counter()
+        ahead = 0.0
+        while seconds is None or time.perf_counter() - begin < seconds:
+            now = time.perf_counter()
+            self._apply_requests()
+            if self.panel.paused:
+                anchor, ahead = now, 0.0
+                time.sleep(0.02)
+            else:
+                speed = self.panel.speed
+                ahead -= (now - anchor) * speed
+                anchor = now
+                # A machine that is too slow falls behind and does not catch up.
+                ahead = max(ahead, -0.1)
+                if ahead > 0:
+                    time.sleep(min(ahead / speed, 0.02))
+                    continue
+                self._step()
+                ahead += self.env.step_dt
+                self._ticks.append(now)
+                while now - self._ticks[0] > 1.0:
+                    self._ticks.popleft()
+            self._show(now)
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._page.close()
+
+    def _apply_requests(self) -> None:
+        panel = self.panel
+        if self._motions is not None and panel.take("motion"):
+            self._motions.choose(panel.motion)
+            self.driver.reset()
+        if panel.take("reset"):
+            self.driver.reset()
+        if panel.take("push"):
+            angle = self._rng.uniform(0, 2 * math.pi)
+            size = panel.push_speed
+            self.env.push((size * math.cos(angle), size * math.sin(angle), 0.0))
+        if self._target is not None and (dragged := self._target.take()) is not None:
+            panel.move(dragged)
+        for name, pose in self._handles.take().items():
+            self.env.place_object(name, pose[:3], pose[3:])
+
+    def _step(self) -> None:
+        if self._info is not None:
+            self.env.set_command(self.panel.command)
+        # An episode does not end by its time limit while somebody plays.
+        self.env.episode_length_buf.zero_()
+        self.driver.step()
+        self.steps += 1
+
+    def _is_due(self, what: str, now: float, rate: float) -> bool:
+        if now < self._due[what]:
+            return False
+        self._due[what] = now + 1 / rate
+        return True
+
+    def _show(self, now: float) -> None:
+        tracks, measured = self.driver.tracks, self.driver.measured[0]
+        command = self.driver.command()[0] if self._info is not None else np.zeros(0)
+        if self._is_due("draw", now, DRAW_HZ):
+            with self._page.server.atomic():
+                self._scene.update(self.driver.qpos[0], follow=self.panel.follow)
+                self._handles.show(free_objects(self.env))
+                if self._motions is not None:
+                    self._scene.show_ghost(self._motions.ghost(self.driver.qpos[0]))
+                if tracks:
+                    quat = self.env.state.base_quat_wxyz[0].cpu().numpy()
+                    self._scene.show_velocity(command, measured, heading(quat))
+                if self._target is not None and self._info is not None:
+                    self._target.place(*command_frame(self.env, self._info))
+                    self._target.show(np.array(self.panel.command))
+        if self._is_due("read", now, READ_HZ):
+            self.panel.show_images(self.driver.camera_images(0, IMAGE_PX))
+            span = self._ticks[-1] - self._ticks[0] if len(self._ticks) > 1 else math.inf
+            rate = (len(self._ticks) - 1) / span
+            facts = {
+                "Simulated": f"{self.driver.time_s:.1f} s",
+                "Speed": "paused" if self.panel.paused else f"{rate * self.env.step_dt:.2f} ×, {rate:.0f} steps/s",
+                "Failures": str(self.driver.failures),
+            }
+            if not tracks:
+                facts["Return"] = f"{float(self.driver.episode_return[0]):.1f}"
+            if self._motions is not None:
+                facts |= self._motions.facts()
+            self.panel.write(self._rows(command, measured), facts)
+        if tracks and self._is_due("plot", now, PLOT_HZ):
+            self._history.append((self.driver.time_s, command.copy(), measured.copy()))
+            self.panel.plot([point for point in self._history if point[0] > self.driver.time_s - HISTORY_S])
+
+    def _rows(self, command: np.ndarray, measured: np.ndarray) -> list[tuple[str, float, float | None]]:
+        """Return name, value and what was measured of each component of the command."""
+        if self._info is None:
+            return []
+        got = [*measured.tolist()] if self.driver.tracks else []
+        got += [None] * (len(command) - len(got))
+        return list(zip(self._info.labels, command.tolist(), got, strict=True))
+
+
+def by_hand(info: CommandInfo | None) -> CommandInfo | None:
+    """Return what the command is where the user gives it; None for none, and for a motion's frames."""
+    return None if info is not None and info.is_motion else info
+
+
+def first_command(info: CommandInfo, drawn: np.ndarray) -> np.ndarray:
+    """Return the command (width,) that the page begins with: half of the forward speed, or what the task drew."""
+    if not info.is_velocity:
+        return info.clip(drawn)
+    start = np.zeros(len(info.names))
+    start[0] = 0.5 * info.upper[0]
+    return info.clip(start)
+
+
+def checked_port(host: str, port: int) -> int:
+    """Return a port that is available at a host; a free one for port 0.
+
+    Raises:
+        UserError: there is no such port or address, or another program listens there.
+    """
+    if not isinstance(port, int) or not 0 <= port <= 65535:
+        raise UserError(f"port={port}: must be a TCP port from 0 (any free one) to 65535")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise UserError(f"cannot listen on {host}:{port} ({error.strerror}); choose another with port=") from None
+        return int(probe.getsockname()[1])
