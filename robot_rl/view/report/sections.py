@@ -1,4 +1,4 @@
-"""The charts of the report, with titles, units and order; templates/report.js draws them."""
+"""The charts of the report, with titles, units and order; static/page.js draws them."""
 
 from __future__ import annotations
 
