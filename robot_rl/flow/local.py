@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from robot_rl.errors import ExitCode
 from robot_rl.flow.dag import Flow, Step
@@ -35,10 +35,10 @@ from robot_rl.flow.state import (
     remove_outputs,
     stamps,
 )
+from robot_rl.processes import restore_signals, take_signals, tied
 
 POLL_S = 0.05
 TAIL_BYTES = 4096
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 DROPPED = ("FORCE_COLOR", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 """Variables that a step must not inherit: it is a process of its own and writes to a file."""
 
@@ -226,16 +226,11 @@ class Executor:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        previous: dict[int, Any] = {}
-        with contextlib.suppress(ValueError):  # In another thread Python allows no handlers.
-            for number in SIGNALS:
-                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-                    previous[number] = signal.signal(number, self._note)
+        before = take_signals(self._note)
         try:
             yield
         finally:
-            for number, handler in previous.items():
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            restore_signals(before)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._signal = self._signal or number
@@ -263,7 +258,6 @@ class Executor:
 
 def start_process(words: Sequence[str], log: BinaryIO) -> subprocess.Popen[bytes]:
     """Start a step in a session of its own, so that a terminal's Ctrl-C reaches it only once: through this process."""
-    from robot_rl.processes import tied
     from robot_rl.sim2sim.binary import runtime_environment
 
     return subprocess.Popen(
