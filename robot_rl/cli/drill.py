@@ -21,7 +21,7 @@ undisturbed one (bit for bit, on a CPU). Exits with 0 where every fault was surv
 import contextlib
 import dataclasses
 import shutil
-import sys
+import signal
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,9 +31,10 @@ from typing import TYPE_CHECKING
 from robot_rl.cli.options import TaskRunOptions, option, read_all
 from robot_rl.errors import ExitCode, UserError, suggest
 from robot_rl.experiment.outputs import DRILL, check_optional
+from robot_rl.processes import SIGNALS, restore_signals, take_signals
 
 if TYPE_CHECKING:
-    from robot_rl.drill.copies import Outcome, RunCopies
+    from robot_rl.drill import Outcome, RunCopies
     from robot_rl.experiment.run_dir import RunDir
 
 MIN_ITERATIONS = 15
@@ -59,8 +60,7 @@ def run(arguments: Sequence[str]) -> int:
     out = check_optional("out", options.out, DRILL)
     run_dir = options.find_run()
     names = _names(options.fault)
-    from robot_rl.drill.drill import drill, has_worlds, make_copies
-    from robot_rl.drill.process import DrillError
+    from robot_rl.drill import DrillError, drill, has_worlds, make_copies
     from robot_rl.experiment.settings import load
     from robot_rl.files import write_json
     from robot_rl.learn.checkpoints.checkpoint import good_checkpoint
@@ -69,20 +69,18 @@ def run(arguments: Sequence[str]) -> int:
     if NAN in names and not has_worlds(checkpoint):
         names = _without_nan(names, options.fault)
     outcomes: list[Outcome] = []
-
-    def done(outcome: "Outcome") -> None:
-        outcomes.append(outcome)
-        show(outcome)
-
     with _folder(run_dir, keep=options.keep) as work:
         copies = make_copies(run_dir, checkpoint, work, device=device, iterations=options.iterations)
         copies.settings |= {"trust": "true"} if options.trust else {}
         announce(copies)
         try:
-            survived = drill(copies, names, _say, done, keep=options.keep)
+            for outcome in drill(copies, names, keep=options.keep):
+                outcomes.append(outcome)
+                show(outcome)
         except DrillError as error:
             raise UserError(f"run {run_dir.run_id}: {error}") from None
     count = sum(not outcome.wrong for outcome in outcomes)
+    survived = count == len(outcomes)
     hint = "" if survived or options.keep else "; keep=true keeps the copies to inspect"
     print(f"\nsurvived {count} of {len(outcomes)} faults{hint}")
     if out is not None:
@@ -93,7 +91,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _names(fault: str) -> list[str]:
     """Return the requested faults."""
-    from robot_rl.drill.drill import FAULTS
+    from robot_rl.drill import FAULTS
 
     names = list(FAULTS) if fault == "all" else list(dict.fromkeys(fault.split(",")))
     for name in names:
@@ -135,7 +133,13 @@ def show(outcome: "Outcome") -> None:
 
 @contextlib.contextmanager
 def _folder(run_dir: "RunDir", *, keep: bool) -> Iterator[Path]:
-    """Create a folder for the copies, on the disk of the runs."""
+    """Create a folder for the copies, on the disk of the runs; a signal ends the command without it."""
+
+    def end(number: int, _: object) -> None:
+        take_signals(signal.SIG_IGN, SIGNALS[1:])  # A second one must not disturb the removal.
+        raise SystemExit(128 + number)
+
+    before = take_signals(end, SIGNALS[1:])  # Ctrl-C raises an exception as it is.
     work = Path(tempfile.mkdtemp(prefix=".drill-", dir=run_dir.path.parent.parent))
     try:
         yield work
@@ -144,10 +148,7 @@ def _folder(run_dir: "RunDir", *, keep: bool) -> Iterator[Path]:
             print(f"the copies are in {work}")
         else:
             shutil.rmtree(work, ignore_errors=True)
-
-
-def _say(line: str) -> None:
-    print(f"robot-rl: {line} ...", file=sys.stderr, flush=True)
+        restore_signals(before)
 
 
 def _record(copies: "RunCopies", outcomes: Sequence["Outcome"]) -> dict[str, object]:

@@ -35,12 +35,10 @@ from robot_rl.flow.state import (
     remove_outputs,
     stamps,
 )
-from robot_rl.processes import restore_signals, take_signals, tied
+from robot_rl.processes import name_end, own_environment, restore_signals, take_signals, tied
 
 POLL_S = 0.05
 TAIL_BYTES = 4096
-DROPPED = ("FORCE_COLOR", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-"""Variables that a step must not inherit: it is a process of its own and writes to a file."""
 
 View = Callable[[], None]
 
@@ -205,9 +203,7 @@ class Executor:
         line = row.line.removeprefix("robot-rl: ")
         if step.gates and row.code == ExitCode.FAULT and line.startswith("gate "):
             return line
-        code = row.code or 0
-        how = f"exit code {code}" if code > 0 else f"death by {signal.Signals(-code).name}"
-        return f"step {step.name}: ended with {how}: {line}; see {self.state.log(step.name)}"
+        return f"step {step.name}: ended with {name_end(row.code or 0)}: {line}; see {self.state.log(step.name)}"
 
     def _ending(self) -> Ending:
         if self._failed is not None:
@@ -266,13 +262,8 @@ def start_process(words: Sequence[str], log: BinaryIO) -> subprocess.Popen[bytes
         stdout=log,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        env=step_environment(runtime_environment()),
+        env=own_environment(runtime_environment()),
     )
-
-
-def step_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a step."""
-    return {key: value for key, value in variables.items() if key not in DROPPED} | {"PYTHONUNBUFFERED": "1"}
 
 
 def resolve_program(words: Sequence[str]) -> list[str]:
