@@ -32,6 +32,7 @@ def run(arguments: Sequence[str]) -> int:
     """Show the rows as they come."""
     from robot_rl.experiment.progress import Progress
     from robot_rl.experiment.run_dir import RunDir
+    from robot_rl.experiment.run_index import DAMAGED, read_run
     from robot_rl.experiment.watch import follow
     from robot_rl.report.data import read_descriptions
 
@@ -52,6 +53,8 @@ def run(arguments: Sequence[str]) -> int:
             progress(row)
     if done >= last:
         print(f"done: {run_dir.path}")
+    elif not done and read_run(run_dir).state == DAMAGED:
+        raise UserError(f"{run_dir.metrics_file}: damaged, no row can be read; robot-rl resume {run_dir.words} goes on")
     elif not done:
         print(f"not begun yet; robot-rl worker {shlex.quote(str(run_dir.path))} begins it where nobody trains it")
     else:
