@@ -59,15 +59,14 @@ def run(arguments: Sequence[str]) -> int:
     options = read_all(Options, arguments, first="run")
     out = check_optional("out", options.out, DRILL)
     run_dir = options.find_run()
-    names = _names(options.fault)
     from robot_rl.drill import DrillError, drill, has_worlds, make_copies
     from robot_rl.experiment.settings import load
     from robot_rl.files import write_json
     from robot_rl.learn.checkpoints.checkpoint import good_checkpoint
+    from robot_rl.machine import machine_facts, package_versions
 
     device, checkpoint = load(run_dir, trust=options.trust).device, good_checkpoint(run_dir.path)
-    if NAN in names and not has_worlds(checkpoint):
-        names = _without_nan(names, options.fault)
+    names = _names(options.fault, has_worlds=has_worlds(checkpoint))
     outcomes: list[Outcome] = []
     with _folder(run_dir, keep=options.keep) as work:
         copies = make_copies(run_dir, checkpoint, work, device=device, iterations=options.iterations)
@@ -84,29 +83,28 @@ def run(arguments: Sequence[str]) -> int:
     hint = "" if survived or options.keep else "; keep=true keeps the copies to inspect"
     print(f"\nsurvived {count} of {len(outcomes)} faults{hint}")
     if out is not None:
-        write_json(out, _record(copies, outcomes))
+        about = {"run": f"{copies.origin.task}/{copies.origin.run_id}", "from": copies.start, "to": copies.total}
+        found = {"save_interval": copies.save_interval, "faults": [dataclasses.asdict(outcome) for outcome in outcomes]}
+        write_json(out, about | found | {"machine": machine_facts(), "versions": package_versions()})
         print(out)
     return ExitCode.DONE if survived else ExitCode.FAULT
 
 
-def _names(fault: str) -> list[str]:
-    """Return the requested faults."""
+def _names(fault: str, *, has_worlds: bool) -> list[str]:
+    """Return the requested faults; of all, without the one that needs an environment that exposes its worlds' state."""
     from robot_rl.drill import FAULTS
 
     names = list(FAULTS) if fault == "all" else list(dict.fromkeys(fault.split(",")))
     for name in names:
         if name not in FAULTS:
             raise UserError(f"fault={fault}: no fault '{name}'; {suggest(name, ('all', *FAULTS))}")
+    if NAN in names and not has_worlds:
+        why = "the run's environment does not expose its worlds' state to write NaN into"
+        if fault != "all":
+            raise UserError(f"fault={fault}: {why}; leave {NAN} out")
+        print(f"{NAN} is left out: {why}")
+        names.remove(NAN)
     return names
-
-
-def _without_nan(names: list[str], fault: str) -> list[str]:
-    """Return the faults but the one that needs an environment that exposes its worlds' state."""
-    why = "the run's environment does not expose its worlds' state to write NaN into"
-    if fault != "all":
-        raise UserError(f"fault={fault}: {why}; leave {NAN} out")
-    print(f"{NAN} is left out: {why}")
-    return [name for name in names if name != NAN]
 
 
 def announce(copies: "RunCopies") -> None:
@@ -149,17 +147,3 @@ def _folder(run_dir: "RunDir", *, keep: bool) -> Iterator[Path]:
         else:
             shutil.rmtree(work, ignore_errors=True)
         restore_signals(before)
-
-
-def _record(copies: "RunCopies", outcomes: Sequence["Outcome"]) -> dict[str, object]:
-    from robot_rl.machine import machine_facts, package_versions
-
-    return {
-        "run": f"{copies.origin.task}/{copies.origin.run_id}",
-        "from": copies.start,
-        "to": copies.total,
-        "save_interval": copies.save_interval,
-        "faults": [dataclasses.asdict(outcome) for outcome in outcomes],
-        "machine": machine_facts(),
-        "versions": package_versions(),
-    }

@@ -111,10 +111,8 @@ def read_faults(text: str) -> tuple[Fault, ...]:
         UserError: It is invalid; the line names the part.
     """
     if not text.endswith(".json"):
-        found = tuple(_from_part(part.strip()) for part in re.split(r"[,;]", text) if part.strip())
-        if text and not found:
-            raise UserError(f"faults={text}: names no fault; write kind=value:joint@start-end, such as delay=0.03@2-4")
-        return found
+        parts = [part.strip() for part in re.split(r"[,;]", text) if part.strip()]
+        return tuple(map(_from_part, parts or filter(None, [text])))
     try:
         return load_faults(Path(text).read_text())
     except (OSError, UnicodeDecodeError) as error:

@@ -47,7 +47,7 @@ def test_what_was_written_is_read(tmp_path):
         ("nan@@5", "is invalid; write kind=value:joint@start-end"),
         ("nan:99", "must be the index of a joint"),
         ("nowhere.json", "cannot be read"),
-        (",", "faults=,: names no fault; write kind=value:joint@start-end"),
+        (",", "',' is invalid; write kind=value:joint@start-end"),
     ],
 )
 def test_a_bad_script_is_one_line(text, line):
