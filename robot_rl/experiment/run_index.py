@@ -227,13 +227,13 @@ def _make_row(folder: Path, entry: Mapping[str, Any]) -> RunRow:
     metrics = folder / "metrics.jsonl"
     with contextlib.suppress(OSError, UserError):
         row.changed_s = max(row.changed_s, metrics.stat().st_mtime)
-        row.state = DAMAGED if metrics.stat().st_size else EMPTY
         row.last = last_row(metrics)
+        row.state = DAMAGED if not row.last and metrics.stat().st_size else EMPTY
     done, of = row.iterations
     if is_running(metrics):
         row.state = RUNNING
-    elif row.last:
-        row.state = EMPTY if not done else DONE if done >= of else STOPPED
+    elif done:
+        row.state = DONE if done >= of else STOPPED
     return row
 
 
