@@ -31,8 +31,7 @@ from harness import facts, write
 from words import read_words, run_script
 
 from robot_rl.cli.main import main as command_line
-from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
-from robot_rl.drill.process import last_row
+from robot_rl.drill import differing_rows, differing_tensors, rows_of
 from robot_rl.errors import UserError
 from robot_rl.learn.checkpoints.checkpoint import (
     good_checkpoint,
@@ -41,6 +40,7 @@ from robot_rl.learn.checkpoints.checkpoint import (
     verify_checkpoint,
 )
 from robot_rl.runs.run_dir import RunDir
+from robot_rl.runs.run_index import last_row
 
 SAVE_INTERVAL = 5
 KNOWN = {"kills": "200", "seed": "1", "out": "benchmarks/kill_loop.json"}
@@ -160,8 +160,7 @@ def take_stock(run: RunDir, writing: int, tally: Tally, *, is_in_save: bool) -> 
         except UserError as error:
             tally.unloadable += 1
             print(f"unloadable: {error}", flush=True)
-    row, good = last_row(run), int(good_checkpoint(run.path).name)
-    assert row is not None
+    row, good = last_row(run.metrics_file), int(good_checkpoint(run.path).name)
     tally.lost.append(row["iteration"] - good)
     # The checkpoint before the one that was being written has to be there, and nothing older is gone back to.
     tally.beyond += good < (writing - SAVE_INTERVAL if is_in_save else writing)
@@ -197,9 +196,7 @@ def resume_words(run: RunDir, last: int) -> list[str]:
 
 def compare(run: RunDir, root: Path, folder: Path) -> dict[str, Any]:
     """Finish the run, and also one that is never killed."""
-    row = last_row(run)
-    assert row is not None
-    last = row["iteration"] + 2 * SAVE_INTERVAL
+    last = last_row(run.metrics_file)["iteration"] + 2 * SAVE_INTERVAL
     straight = RunDir(root / run.task / run.run_id)
     for one in (run, straight):
         if Life(resume_words(one, last), folder / "end.log").finish() != 0:

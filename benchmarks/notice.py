@@ -20,10 +20,12 @@ from pathlib import Path
 from harness import facts, middle, write
 from words import read_words, run_script
 
-from robot_rl.drill.process import Training, last_row, name_code
+from robot_rl.drill import Training
 from robot_rl.errors import ExitCode
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
+from robot_rl.processes import name_end
 from robot_rl.runs.run_dir import RunDir
+from robot_rl.runs.run_index import last_row
 
 PATIENCE_S = 900.0
 ENDLESS = 10**6
@@ -68,12 +70,10 @@ def notice(run: RunDir, draw: random.Random) -> dict[str, float]:
         code = training.wait(PATIENCE_S)
         ended = time.time()
     if code != ExitCode.REQUEUE:
-        raise SystemExit(f"{name_code(code)}: {training.lines[-1]}")
+        raise SystemExit(f"{name_end(code)}: {training.lines[-1]}")
     durable = run.checkpoints.stat().st_mtime
-    last = last_row(run)
-    assert last is not None
     assert durable > at
-    assert int(latest_checkpoint(run.path).name) == last["iteration"]
+    assert int(latest_checkpoint(run.path).name) == last_row(run.metrics_file)["iteration"]
     values = (
         first.stepping_s,
         worked_s,

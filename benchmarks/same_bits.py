@@ -39,7 +39,7 @@ from typing import Any
 from forks import Job, Report, run_jobs
 from words import read_words, run_script
 
-from robot_rl.drill.compare import TIMES, rows_of
+from robot_rl.drill import TIMES, rows_of
 from robot_rl.errors import UserError, suggest
 from robot_rl.files import write_json
 from robot_rl.machine import machine_facts, package_versions

@@ -19,10 +19,10 @@ from pathlib import Path
 from harness import facts, middle, write
 from words import read_words, run_script
 
-from robot_rl.drill.process import last_row
 from robot_rl.errors import UserError
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
 from robot_rl.runs.run_dir import RunDir
+from robot_rl.runs.run_index import last_row
 from tests.cluster.slurm import SETTINGS, SlurmCluster, missing
 
 PATIENCE_S = 600.0
@@ -52,7 +52,7 @@ def preempt(cluster: SlurmCluster, run: RunDir) -> dict[str, float]:
     """Preempt the training when it has made two more iterations, and return what took how long [s]."""
 
     def done() -> int:
-        return (last_row(run) or {"iteration": 0})["iteration"]
+        return last_row(run.metrics_file).get("iteration", 0)
 
     before = done()
     cluster.until(lambda: done() >= before + 2, "two iterations", PATIENCE_S)

@@ -21,7 +21,7 @@ undisturbed one (bit for bit, on a CPU). Exits with 0 where every fault was surv
 import contextlib
 import dataclasses
 import shutil
-import sys
+import signal
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,10 +30,11 @@ from typing import TYPE_CHECKING
 
 from robot_rl.cli.options import TaskRunOptions, option, read_all
 from robot_rl.errors import ExitCode, UserError, suggest
+from robot_rl.processes import SIGNALS, restore_signals, take_signals
 from robot_rl.runs.outputs import DRILL, check_optional
 
 if TYPE_CHECKING:
-    from robot_rl.drill.copies import Outcome, RunCopies
+    from robot_rl.drill import Outcome, RunCopies
     from robot_rl.runs.run_dir import RunDir
 
 MIN_ITERATIONS = 15
@@ -58,57 +59,52 @@ def run(arguments: Sequence[str]) -> int:
     options = read_all(Options, arguments, first="run")
     out = check_optional("out", options.out, DRILL)
     run_dir = options.find_run()
-    names = _names(options.fault)
-    from robot_rl.drill.drill import drill, has_worlds, make_copies
-    from robot_rl.drill.process import DrillError
+    from robot_rl.drill import DrillError, drill, has_worlds, make_copies
     from robot_rl.files import write_json
     from robot_rl.learn.checkpoints.checkpoint import good_checkpoint
+    from robot_rl.machine import machine_facts, package_versions
     from robot_rl.runs.settings import load
 
     device, checkpoint = load(run_dir, trust=options.trust).device, good_checkpoint(run_dir.path)
-    if NAN in names and not has_worlds(checkpoint):
-        names = _without_nan(names, options.fault)
+    names = _names(options.fault, has_worlds=has_worlds(checkpoint))
     outcomes: list[Outcome] = []
-
-    def done(outcome: "Outcome") -> None:
-        outcomes.append(outcome)
-        show(outcome)
-
     with _folder(run_dir, keep=options.keep) as work:
         copies = make_copies(run_dir, checkpoint, work, device=device, iterations=options.iterations)
         copies.settings |= {"trust": "true"} if options.trust else {}
         announce(copies)
         try:
-            survived = drill(copies, names, _say, done, keep=options.keep)
+            for outcome in drill(copies, names, keep=options.keep):
+                outcomes.append(outcome)
+                show(outcome)
         except DrillError as error:
             raise UserError(f"run {run_dir.run_id}: {error}") from None
     count = sum(not outcome.wrong for outcome in outcomes)
+    survived = count == len(outcomes)
     hint = "" if survived or options.keep else "; keep=true keeps the copies to inspect"
     print(f"\nsurvived {count} of {len(outcomes)} faults{hint}")
     if out is not None:
-        write_json(out, _record(copies, outcomes))
+        about = {"run": f"{copies.origin.task}/{copies.origin.run_id}", "from": copies.start, "to": copies.total}
+        found = {"save_interval": copies.save_interval, "faults": [dataclasses.asdict(outcome) for outcome in outcomes]}
+        write_json(out, about | found | {"machine": machine_facts(), "versions": package_versions()})
         print(out)
     return ExitCode.DONE if survived else ExitCode.FAULT
 
 
-def _names(fault: str) -> list[str]:
-    """Return the requested faults."""
-    from robot_rl.drill.drill import FAULTS
+def _names(fault: str, *, has_worlds: bool) -> list[str]:
+    """Return the requested faults; of all, without the one that needs an environment that exposes its worlds' state."""
+    from robot_rl.drill import FAULTS
 
     names = list(FAULTS) if fault == "all" else list(dict.fromkeys(fault.split(",")))
     for name in names:
         if name not in FAULTS:
             raise UserError(f"fault={fault}: no fault '{name}'; {suggest(name, ('all', *FAULTS))}")
+    if NAN in names and not has_worlds:
+        why = "the run's environment does not expose its worlds' state to write NaN into"
+        if fault != "all":
+            raise UserError(f"fault={fault}: {why}; leave {NAN} out")
+        print(f"{NAN} is left out: {why}")
+        names.remove(NAN)
     return names
-
-
-def _without_nan(names: list[str], fault: str) -> list[str]:
-    """Return the faults but the one that needs an environment that exposes its worlds' state."""
-    why = "the run's environment does not expose its worlds' state to write NaN into"
-    if fault != "all":
-        raise UserError(f"fault={fault}: {why}; leave {NAN} out")
-    print(f"{NAN} is left out: {why}")
-    return [name for name in names if name != NAN]
 
 
 def announce(copies: "RunCopies") -> None:
@@ -135,7 +131,13 @@ def show(outcome: "Outcome") -> None:
 
 @contextlib.contextmanager
 def _folder(run_dir: "RunDir", *, keep: bool) -> Iterator[Path]:
-    """Create a folder for the copies, on the disk of the runs."""
+    """Create a folder for the copies, on the disk of the runs; a signal ends the command without it."""
+
+    def end(number: int, _: object) -> None:
+        take_signals(signal.SIG_IGN, SIGNALS[1:])  # A second one must not disturb the removal.
+        raise SystemExit(128 + number)
+
+    before = take_signals(end, SIGNALS[1:])  # Ctrl-C raises an exception as it is.
     work = Path(tempfile.mkdtemp(prefix=".drill-", dir=run_dir.path.parent.parent))
     try:
         yield work
@@ -144,21 +146,4 @@ def _folder(run_dir: "RunDir", *, keep: bool) -> Iterator[Path]:
             print(f"the copies are in {work}")
         else:
             shutil.rmtree(work, ignore_errors=True)
-
-
-def _say(line: str) -> None:
-    print(f"robot-rl: {line} ...", file=sys.stderr, flush=True)
-
-
-def _record(copies: "RunCopies", outcomes: Sequence["Outcome"]) -> dict[str, object]:
-    from robot_rl.machine import machine_facts, package_versions
-
-    return {
-        "run": f"{copies.origin.task}/{copies.origin.run_id}",
-        "from": copies.start,
-        "to": copies.total,
-        "save_interval": copies.save_interval,
-        "faults": [dataclasses.asdict(outcome) for outcome in outcomes],
-        "machine": machine_facts(),
-        "versions": package_versions(),
-    }
+        restore_signals(before)

@@ -263,7 +263,9 @@ def _show_session(name: str, result: Mapping[str, Any], *, can_fall: bool) -> No
     if "loop" in result["binary"]:
         print(f"  missed deadlines of the policy: {result['binary']['loop']['missed_deadlines']}")
     for row in result.get("proxy", []):
-        print(f"  proxy: {row}")
+        after = row["damping_after_ms"]
+        how = "not damped" if after is None else f"damped by {row['fault']} after {after:.1f} ms"
+        print(f"  injected {row['kind']}: {how if row['happened'] else 'it did not happen'}")
 
 
 def _episodes(source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float]) -> dict[str, Any]:

@@ -10,8 +10,10 @@ terrain.num_columns=4 or terrain.resolution=0.05.
 
 import contextlib
 import dataclasses
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import MAX_SEED, option, read
@@ -40,7 +42,7 @@ class Options:
     robot: str = option("unitree_go2", "robot that is drawn for scale, or none")
     spawns: bool = option(True, "mark where robots start")
     size: int = option(1400, "width of the image [px]; the height is half of it", least=200, most=MAX_WIDTH)
-    out: str = option("", "the .png; terrain_<name>.png by default")
+    out: str = option("", "the .png; a temporary file by default")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -59,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
         print("\n".join(kind_lines()))
         return 0
     cfg = find_terrain(options, changes)
-    out = check_output("out", options.out or f"terrain_{options.name}.png", IMAGE, makes_folder=False)
+    out = check_output("out", options.out, IMAGE, makes_folder=False) if options.out else None
     with as_user_error():
         terrain = build_terrain(cfg, _robot(options))
     level = _place("level", options.level, cfg.num_rows, round(0.75 * (cfg.num_rows - 1)))
@@ -67,7 +69,9 @@ def run(arguments: Sequence[str]) -> int:
     text = PRESETS[options.name][0] if options.name in PRESETS else "the ground of a task"
     print(f"{options.name}: {text}")
     print("\n".join(facts(terrain)))
-    save_image(_draw(terrain, options, level, column), out)
+    image = _draw(terrain, options, level, column)
+    out = out or Path(tempfile.mkdtemp(prefix="robot-rl-"), f"terrain_{options.name}.png")
+    save_image(image, out)
     print(out)
     return 0
 

@@ -33,6 +33,7 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.cluster.watch import follow
     from robot_rl.runs.progress import Progress
     from robot_rl.runs.run_dir import RunDir
+    from robot_rl.runs.run_index import DAMAGED, read_run
     from robot_rl.view.report.data import read_descriptions
 
     options = read_all(Options, arguments, first="run")
@@ -52,6 +53,8 @@ def run(arguments: Sequence[str]) -> int:
             progress(row)
     if done >= last:
         print(f"done: {run_dir.path}")
+    elif not done and read_run(run_dir).state == DAMAGED:
+        raise UserError(f"{run_dir.metrics_file}: damaged, no row can be read; robot-rl resume {run_dir.words} goes on")
     elif not done:
         print(f"not begun yet; robot-rl worker {shlex.quote(str(run_dir.path))} begins it where nobody trains it")
     else:

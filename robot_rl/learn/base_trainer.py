@@ -24,13 +24,14 @@ from robot_rl.learn.checkpoints.saving import Package, Saver
 from robot_rl.learn.dims import Dims, checked_mirrors, env_mirrors, make_dims, mirrors_to_meta
 from robot_rl.learn.episodes import EpisodeTracker
 from robot_rl.learn.health import QuarantineLimit
-from robot_rl.learn.interrupt import SIGNALS, IterationCancelled, StopRequest
+from robot_rl.learn.interrupt import IterationCancelled, StopRequest
 from robot_rl.learn.precision.loading import check_precision, with_grids
 from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.machine import package_versions
 from robot_rl.metrics.iteration import PARTS, merge_rows, overlap_share, time_parts
 from robot_rl.metrics.rows import to_stderr
 from robot_rl.metrics.writers import MetricsWriter
+from robot_rl.processes import SIGNALS
 from robot_rl.settings import LearnerCfg, to_dict
 
 Observer = Callable[[dict[str, float]], bool | None]

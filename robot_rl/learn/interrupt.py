@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from types import FrameType
-from typing import Any
 
 from robot_rl.errors import Interrupted
+from robot_rl.processes import Handler, restore_signals, take_signals
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
-"""Signals that request the end of a training: Ctrl-C, the notices of schedulers, a closed terminal. Of several
-processes' signals the first in this order counts."""
 ECHO_S, ECHO_IN_A_JOB_S = 0.1, 2.0
 """Time after a first signal other than SIGINT in which the same signal is no second one [s]: `timeout` sends it to a
 process and to its group, a scheduler to every process of a job, of which torchrun and srun send it once more."""
@@ -27,7 +23,7 @@ class IterationCancelled(BaseException):
 
 
 class StopRequest:
-    """While entered, the first of SIGNALS sets `requested` and the second raises `Interrupted`.
+    """While entered, the first of `robot_rl.processes.SIGNALS` sets `requested` and the second raises `Interrupted`.
 
     A third ends the process. SIGHUP never counts as the second: a vanishing terminal, or systemd, sends it after or
     before another. If it is ignored, as under nohup, it stays ignored. Outside the main thread, where Python allows no
@@ -43,8 +39,7 @@ class StopRequest:
         self.signal, self.may_give_up, self._patience_s = 0, False, patience_s
         is_job = processes > 1 or "SLURM_JOB_ID" in os.environ
         self._echo_s, self._since = ECHO_IN_A_JOB_S if is_job else ECHO_S, 0.0
-        self._previous: dict[int, Any] = {}
-        self._is_main = threading.current_thread() is threading.main_thread()
+        self._previous: dict[int, Handler] = {}
 
     @property
     def requested(self) -> bool:
@@ -52,20 +47,17 @@ class StopRequest:
         return self.signal != 0
 
     def __enter__(self) -> StopRequest:
-        """Install the handlers of SIGNALS."""
-        if self._is_main:
-            taken = [n for n in SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
-            self._previous = {number: signal.signal(number, self._handle) for number in taken}
-            if self._patience_s:
-                self._previous[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._give_up)
+        """Install the handlers."""
+        self._previous = take_signals(self._handle)
+        if self._patience_s:
+            self._previous |= take_signals(self._give_up, [signal.SIGALRM])
         return self
 
     def __exit__(self, *_: object) -> None:
         """Restore the handlers before."""
-        if self._is_main and self._patience_s:
+        if signal.SIGALRM in self._previous:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
-        for number, handler in self._previous.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        restore_signals(self._previous)
         self._previous = {}
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

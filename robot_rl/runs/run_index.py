@@ -41,7 +41,7 @@ class RunRow:
     Attributes:
         path: Its directory.
         state: "running" (a process trains it), "done" (all iterations), "stopped", "empty" (no iteration yet), or
-            "damaged" (run.yaml cannot be read).
+            "damaged" (run.yaml cannot be read, or metrics.jsonl has no row but something else).
         settings: The values of its settings by dotted name.
         record: What else run.yaml says: "created", "solved", "git", "versions", "machine", "launcher".
         last: The last row of its metrics, without groups.
@@ -116,7 +116,7 @@ def read_runs(
         raise UserError(f"root={root}: is no directory; robot-rl train makes it")
     index = index_file(base) if index is None else index
     folders = f"{task_folder(task)}/*" if task else "*/*"
-    files = [path for path in base.glob(f"{folders}/run.yaml") if path.is_file()]
+    files = [path for path in base.glob(f"{folders}/run.yaml") if path.exists()]
     known = read_index(index)
     rows, kept, new = [], dict(known), 0
     names = [str(path.parent.resolve()) for path in files]
@@ -228,6 +228,7 @@ def _make_row(folder: Path, entry: Mapping[str, Any]) -> RunRow:
     with contextlib.suppress(OSError, UserError):
         row.changed_s = max(row.changed_s, metrics.stat().st_mtime)
         row.last = last_row(metrics)
+        row.state = DAMAGED if not row.last and metrics.stat().st_size else EMPTY
     done, of = row.iterations
     if is_running(metrics):
         row.state = RUNNING

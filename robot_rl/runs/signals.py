@@ -15,14 +15,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from types import FrameType
 
-Handler = Callable[[int, FrameType | None], object] | int | None
+from robot_rl.processes import Handler, restore_signals, take_signals
 
 TRAININGS = ("train", "resume", "worker")
 """Commands that a scheduler stops with a signal."""
-NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 START, UNWIND, OVER = range(3)
 """Phases of a training: nothing has to be undone; something has; its last state is saved."""
 PATIENCE_S = 2.0
@@ -49,19 +47,14 @@ class EndingSignals:
         self.__init__()
         self._hook = sys.unraisablehook
         if words[:1] and words[0] in TRAININGS:
-            for number in NUMBERS:
-                # nohup ignores SIGHUP for what it starts. In another thread Python allows no handlers.
-                with contextlib.suppress(ValueError):
-                    if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-                        self._previous[number] = signal.signal(number, self._handle)
+            self._previous = take_signals(self._handle)
         return self
 
     def __enter__(self) -> EndingSignals:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        restore_signals(self._previous)
         self._previous = {}
         self.signal, self.phase, self.has_failed = 0, START, False
         sys.unraisablehook = self._hook

@@ -111,7 +111,8 @@ def read_faults(text: str) -> tuple[Fault, ...]:
         UserError: It is invalid; the line names the part.
     """
     if not text.endswith(".json"):
-        return tuple(_from_part(part.strip()) for part in re.split(r"[,;]", text) if part.strip())
+        parts = [part.strip() for part in re.split(r"[,;]", text) if part.strip()]
+        return tuple(map(_from_part, parts or filter(None, [text])))
     try:
         return load_faults(Path(text).read_text())
     except (OSError, UnicodeDecodeError) as error:
@@ -148,13 +149,15 @@ def load_faults(text: str) -> tuple[Fault, ...]:
         if not isinstance(rows, list):
             raise ValueError("it is no list")
         return tuple(_from_row(row) for row in rows)
+    except UserError:
+        raise
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UserError(f"faults: no list of faults in JSON ({error})") from None
 
 
 def _from_row(row: Any) -> Fault:
     if not isinstance(row, dict):
-        raise UserError(f"faults: {row!r} must be an object such as {{'kind': 'delay', 'value': 0.05, 'start_s': 2}}")
+        raise UserError(f"faults: {row!r} is no object; write kind, value and start_s of each, such as delay, 0.05, 2")
     for key, value in row.items():
         if key not in _FIELDS:
             raise UserError(f"faults: unknown field '{key}'; {suggest(str(key), _FIELDS)}")
@@ -162,7 +165,7 @@ def _from_row(row: Any) -> Fault:
         if not isinstance(value, wanted) or isinstance(value, bool):
             raise UserError(f"faults: {key} is {value!r}; it must be {what}")
     if "kind" not in row:
-        raise UserError(f"faults: {row!r} names no kind; {', '.join(KINDS)}")
+        raise UserError(f"faults: one names no kind; known: {', '.join(KINDS)}")
     values: dict[str, Any] = {key: _FIELDS[key](value) for key, value in row.items()}
     values.setdefault("value", _default(row["kind"]))
     return Fault(**values)

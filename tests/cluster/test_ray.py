@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
+from robot_rl.drill import differing_rows, differing_tensors, rows_of
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
 from robot_rl.runs.run_dir import RunDir
 from tests.cluster.ray_cluster import Clusters, rows, wait_until

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
+from robot_rl.drill import differing_rows, differing_tensors, rows_of
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
 from robot_rl.runs.run_dir import RunDir
 from tests.cluster.slurm import NODES

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from robot_rl.cluster.flow.dag import Flow, Step
 from robot_rl.cluster.flow.state import (
@@ -35,12 +35,10 @@ from robot_rl.cluster.flow.state import (
     stamps,
 )
 from robot_rl.errors import ExitCode
+from robot_rl.processes import name_end, own_environment, restore_signals, take_signals, tied
 
 POLL_S = 0.05
 TAIL_BYTES = 4096
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
-DROPPED = ("FORCE_COLOR", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-"""Variables that a step must not inherit: it is a process of its own and writes to a file."""
 
 View = Callable[[], None]
 
@@ -205,9 +203,7 @@ class Executor:
         line = row.line.removeprefix("robot-rl: ")
         if step.gates and row.code == ExitCode.FAULT and line.startswith("gate "):
             return line
-        code = row.code or 0
-        how = f"exit code {code}" if code > 0 else f"death by {signal.Signals(-code).name}"
-        return f"step {step.name}: ended with {how}: {line}; see {self.state.log(step.name)}"
+        return f"step {step.name}: ended with {name_end(row.code or 0)}: {line}; see {self.state.log(step.name)}"
 
     def _ending(self) -> Ending:
         if self._failed is not None:
@@ -226,16 +222,11 @@ class Executor:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        previous: dict[int, Any] = {}
-        with contextlib.suppress(ValueError):  # In another thread Python allows no handlers.
-            for number in SIGNALS:
-                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-                    previous[number] = signal.signal(number, self._note)
+        before = take_signals(self._note)
         try:
             yield
         finally:
-            for number, handler in previous.items():
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            restore_signals(before)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._signal = self._signal or number
@@ -263,7 +254,6 @@ class Executor:
 
 def start_process(words: Sequence[str], log: BinaryIO) -> subprocess.Popen[bytes]:
     """Start a step in a session of its own, so that a terminal's Ctrl-C reaches it only once: through this process."""
-    from robot_rl.processes import tied
     from robot_rl.sim2sim.binary import runtime_environment
 
     return subprocess.Popen(
@@ -272,13 +262,8 @@ def start_process(words: Sequence[str], log: BinaryIO) -> subprocess.Popen[bytes
         stdout=log,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        env=step_environment(runtime_environment()),
+        env=own_environment(runtime_environment()),
     )
-
-
-def step_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a step."""
-    return {key: value for key, value in variables.items() if key not in DROPPED} | {"PYTHONUNBUFFERED": "1"}
 
 
 def resolve_program(words: Sequence[str]) -> list[str]:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,9 +32,9 @@ from robot_rl.cluster.ray_runs.rank import STOP
 from robot_rl.cluster.ray_runs.simulators import SimulatorsCfg
 from robot_rl.errors import ExitCode, UserError
 from robot_rl.metrics.rows import to_stderr
+from robot_rl.processes import restore_signals, take_signals
 from robot_rl.settings.schema import setting
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 POLL_S = 0.2
 SERVICES = ("reference", "teacher")
 """Frozen policies that a run may have evaluated by a process of their own."""
@@ -343,13 +342,11 @@ def _stopping(runs: Sequence[FrozenRun]) -> Iterator[Stop]:
 
     for file in files:
         file.unlink(missing_ok=True)
-    is_main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.signal(number, handle) for number in SIGNALS} if is_main else {}
+    before = take_signals(handle)
     try:
         yield stop
     finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        restore_signals(before)
         for file in files:
             file.unlink(missing_ok=True)
 

@@ -24,9 +24,9 @@ from robot_rl.cluster.launchers.launcher import COMMAND, FrozenRun, Launcher
 from robot_rl.errors import ExitCode, UserError
 from robot_rl.learn.stores import LOOPBACK, address_toward, is_here, open_store
 from robot_rl.metrics.rows import to_stderr
+from robot_rl.processes import SIGNALS, is_taken
 from robot_rl.settings.schema import setting
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 SHUTDOWN_S = 120
 """How long processes may take to save after a signal [s]."""
 RENDEZVOUS = "robot_rl"
@@ -129,8 +129,6 @@ class Torchrun(Launcher):
         from torch.distributed.launcher.api import LaunchConfig
 
         is_alone = self.nodes == 1
-        # nohup ignores SIGHUP for what it starts.
-        handled = [n for n in SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
         return LaunchConfig(
             min_nodes=self.nodes,
             max_nodes=self.nodes,
@@ -144,7 +142,7 @@ class Torchrun(Launcher):
             max_restarts=self.max_restarts,
             monitor_interval=0.1,
             start_method="forkserver",
-            signals_to_handle=",".join(number.name for number in handled),
+            signals_to_handle=",".join(number.name for number in filter(is_taken, SIGNALS)),
             shutdown_timeout=SHUTDOWN_S,
         )
 

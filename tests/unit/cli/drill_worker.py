@@ -1,14 +1,10 @@
 """robot-rl drill, with trainings forked from a process that has imported everything: real ones that start sooner.
 
-The process with a disk of its own is one of them, with the namespaces that `unshare` would have given it.
-
 python drill_worker.py <words behind robot-rl drill>
 """
 
-import ctypes
 import importlib
 import os
-import runpy
 import signal
 import subprocess
 import sys
@@ -27,19 +23,13 @@ IMPORTED = (
     "torch.utils.tensorboard.writer",
     "mujoco",
 )
-NEW_NAMESPACES = 0x10000000 | 0x00020000
-"""CLONE_NEWUSER and CLONE_NEWNS of Linux."""
 real = subprocess.Popen
-real_run = subprocess.run
 
 
 class Forked:
     """What a drill uses of subprocess.Popen."""
 
     def __init__(self, command, **_):
-        self._start(lambda: become_training(command[3:]))
-
-    def _start(self, become):
         read, write = os.pipe()
         self.returncode = None
         self.pid = os.fork()
@@ -48,7 +38,7 @@ class Forked:
             try:
                 os.dup2(write, 1)
                 os.dup2(write, 2)
-                code = become()
+                code = become_training(command[3:])
             finally:
                 sys.stdout.flush()
                 sys.stderr.flush()
@@ -83,31 +73,6 @@ def become_training(words):
     return main(words)
 
 
-def become_one_apart(module, words):
-    """Does what `unshare --user --map-root-user --mount python -m MODULE WORDS` does."""
-    user, group = os.getuid(), os.getgid()
-    if ctypes.CDLL(None, use_errno=True).unshare(NEW_NAMESPACES) != 0:
-        raise OSError(ctypes.get_errno(), "unshare")
-    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
-        with open(f"/proc/self/{name}", "w") as file:
-            file.write(text)
-    sys.argv = [module, *words]
-    runpy.run_module(module, run_name="__main__")
-    return 0
-
-
-def run(command, **options):
-    """What the drill runs with namespaces of its own is forked, all else is run."""
-    full_disk = importlib.import_module("robot_rl.drill.full_disk")
-    apart = [*full_disk.APART, sys.executable, "-m", full_disk.__name__]
-    if list(command[: len(apart)]) != apart:
-        return real_run(command, **options)
-    process = Forked.__new__(Forked)
-    process._start(lambda: become_one_apart(full_disk.__name__, command[len(apart) :]))
-    sys.stdout.write(process.stdout.read())
-    return subprocess.CompletedProcess(command, process.wait())
-
-
 def start(command, **options):
     is_training = isinstance(command, list) and command[1:3] == BEHIND
     return (Forked if is_training else real)(command, **options)
@@ -116,6 +81,5 @@ def start(command, **options):
 if __name__ == "__main__":
     for name in IMPORTED:
         importlib.import_module(name)
-    setattr(importlib.import_module("robot_rl.drill.process"), "start_process", start)  # noqa: B010
-    subprocess.run = run
+    setattr(subprocess, "Popen", start)  # noqa: B010
     sys.exit(main(["drill", *sys.argv[1:]]))

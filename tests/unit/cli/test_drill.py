@@ -2,11 +2,15 @@
 
 import hashlib
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from robot_rl.drill.drill import FAULTS
+from robot_rl.cli.drill import _folder
+from robot_rl.drill import FAULTS
+from robot_rl.runs.run_dir import RunDir
 
 WORKER = str(Path(__file__).with_name("drill_worker.py"))
 
@@ -38,6 +42,12 @@ def test_the_help_names_every_fault(run):
     assert code == 0
     for fault in FAULTS:
         assert f"\n  {fault} " in out
+
+
+def test_a_drill_that_is_ended_leaves_no_copies(small_run):
+    with pytest.raises(SystemExit, match="143"), _folder(RunDir(small_run), keep=False):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert not list(small_run.parents[1].glob(".drill-*"))
 
 
 @pytest.mark.long

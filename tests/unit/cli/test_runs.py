@@ -112,6 +112,17 @@ def test_the_index_follows_the_files_and_may_be_lost(root):
     assert states(root, index=root / "cartpole" / "a" / "run.yaml" / "no") == {"a": "stopped", "c": "damaged"}
 
 
+def test_what_cannot_be_read_is_damaged(run, root):
+    (root / "cartpole" / "a" / "metrics.jsonl").write_bytes(b"\xff\n\x80\0")
+    (root / "cartpole" / "b" / "run.yaml").unlink()
+    (root / "cartpole" / "b" / "run.yaml").mkdir()
+    assert states(root) == {"a": "damaged", "b": "damaged", "c": "empty"}
+    for words in (("runs", "diff", "a", "b"), ("report", "run=b"), ("watch", "b"), ("worker", f"{root}/cartpole/b")):
+        code, _, err = run(*words, *([] if words[0] == "worker" else [f"root={root}"]))
+        assert (code, err.count("\n")) == (2, 1), words
+        assert "b/run.yaml: is a directory or device, must be a plain file" in err, words
+
+
 def test_what_differs(run, root):
     code, out, _ = run("runs", "diff", "a", "c", f"root={root}")
     assert code == 0

@@ -24,8 +24,10 @@ def test_stairs_are_drawn_and_described(run, in_tmp, gl):
     assert "stairs_up    1 column: proportion 1, platform 2, rim 0.5, up true, step_height 0.03 to 0.18" in out
     assert "2 rows x 2 columns of 8 m, difficulty 0 to 1 rising by row, seed 0" in out
     assert "height field of 260 x 260 cells of 0.1 m, 26 x 26 m, border 5 m" in out
-    assert out.splitlines()[-1] == "terrain_stairs.png"
-    image = np.asarray(Image.open("terrain_stairs.png").convert("RGB")).astype(int)
+    assert not list(in_tmp.iterdir())
+    written = out.splitlines()[-1]
+    assert written.endswith("/terrain_stairs.png")
+    image = np.asarray(Image.open(written).convert("RGB")).astype(int)
     assert image.shape == (200, 400, 3)
     # Down is blue and up is brown, on the map as in the view.
     blue, brown = image[..., 2] - image[..., 0] > 40, image[..., 0] - image[..., 2] > 40
@@ -117,6 +119,6 @@ def test_the_ground_of_a_task_is_drawn_with_the_task_s_numbers(run, in_tmp, gl, 
     assert code == 0, err
     assert "depth 0.4" in out
     assert "heights -0.40 to 0.00 m" in out
-    assert out.splitlines()[-1] == "terrain_go2_gaps.png"
+    assert out.endswith("/terrain_go2_gaps.png\n")
     assert task.terrain.tiles["gaps"].depth == 1.0
     assert "\ntasks with a terrain:\n  go2_gaps\n" in run("terrain", "list")[1]

@@ -99,3 +99,8 @@ def test_what_is_shown_of_a_run_that_stopped(run, run_dir, monkeypatch):
     assert (code, err.count("\n")) == (2, 1)
     assert "max_iterations=many: must be a whole number" in err
     assert run("watch", "nix", f"root={root}")[0] == 2
+    run_dir.config_file.write_text(text)
+    run_dir.metrics_file.write_bytes(b"\xff\n\x80\0")
+    code, _, err = run("watch", f"root={root}")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "metrics.jsonl: damaged, no row can be read; robot-rl resume a root=" in err

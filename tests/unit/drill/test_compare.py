@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from robot_rl.drill.compare import differing_rows, differing_tensors
+from robot_rl.drill import differing_rows, differing_tensors
 
 
 def written(folder, **files):

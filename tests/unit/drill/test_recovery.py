@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from robot_rl.drill.copies import SAME, Outcome, RunCopies, check_end, compare, note_start
-from robot_rl.drill.drill import STATE, poison
-from robot_rl.drill.process import DrillError, First, Training, last_row, name_code
+from robot_rl.drill import SAME, STATE, DrillError, First, Outcome, RunCopies, Training, poison
 from robot_rl.learn.checkpoints.checkpoint import load_worlds, save_checkpoint, verify_checkpoint
+from robot_rl.processes import name_end
 from robot_rl.runs.run_dir import RunDir
 
 TOTAL = 6
@@ -45,8 +44,8 @@ def copies(tmp_path):
 
 def test_a_run_that_is_the_undisturbed_one(copies, tmp_path):
     run, outcome = make_run(tmp_path / "copy"), Outcome(fault="kill")
-    check_end(copies, run, outcome, ())
-    assert compare(copies, run, outcome) == SAME
+    copies.check_end(run, outcome, ())
+    assert copies.compare(run, outcome) == SAME
     assert outcome.wrong == []
 
 
@@ -63,7 +62,7 @@ def test_a_run_that_is_the_undisturbed_one(copies, tmp_path):
 )
 def test_iterations_are_counted(copies, tmp_path, steps, missing, wrong):
     outcome = Outcome(fault="kill")
-    check_end(copies, make_run(tmp_path / "copy", steps=steps), outcome, missing)
+    copies.check_end(make_run(tmp_path / "copy", steps=steps), outcome, missing)
     assert len(outcome.wrong) == bool(wrong)
     assert wrong in "".join(outcome.wrong)
 
@@ -71,41 +70,41 @@ def test_iterations_are_counted(copies, tmp_path, steps, missing, wrong):
 def test_a_line_that_is_no_row_is_seen(copies, tmp_path):
     run, outcome = make_run(tmp_path / "copy"), Outcome(fault="kill")
     run.metrics_file.write_bytes(b"\0\0\0\n" + run.metrics_file.read_bytes())
-    check_end(copies, run, outcome, ())
+    copies.check_end(run, outcome, ())
     assert outcome.wrong == ["metrics.jsonl has invalid lines"]
 
 
 def test_another_run_is_wrong_unless_it_cannot_be_compared(copies, tmp_path):
     run, outcome = make_run(tmp_path / "copy", weight=1.5), Outcome(fault="kill")
-    assert compare(copies, run, outcome).startswith("no, 1 differences, the first in model.safetensors: w")
+    assert copies.compare(run, outcome).startswith("no, 1 differences, the first in model.safetensors: w")
     assert len(outcome.wrong) == 1
     copies.incomparable = "a GPU"
     outcome = Outcome(fault="kill")
-    assert compare(copies, run, outcome).startswith("cannot be compared (a GPU)")
+    assert copies.compare(run, outcome).startswith("cannot be compared (a GPU)")
     assert outcome.wrong == []
 
 
 def test_rows_that_the_fault_took_do_not_make_another_run(copies, tmp_path):
     run, outcome = make_run(tmp_path / "copy", steps=[1, 2, 3, 5, 6]), Outcome(fault="corrupt_metrics")
-    assert compare(copies, run, outcome, missing=(4,)) == f"{SAME} except for the 1 that were lost"
-    assert compare(copies, run, outcome).startswith("no, 1 differences, the first in iteration 4: not in both")
+    assert copies.compare(run, outcome, missing=(4,)) == f"{SAME} except for the 1 that were lost"
+    assert copies.compare(run, outcome).startswith("no, 1 differences, the first in iteration 4: not in both")
 
 
 def test_the_end_is_a_whole_checkpoint_of_the_last_iteration(copies, tmp_path):
     run, outcome = make_run(tmp_path / "copy", newest=4), Outcome(fault="kill")
     weights = run.checkpoints / "000004" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
-    check_end(copies, run, outcome, ())
+    copies.check_end(run, outcome, ())
     assert len(outcome.wrong) == 2
     assert "is 000004, must be 6" in outcome.wrong[0]
     assert "not whole" in outcome.wrong[1]
 
 
 def test_what_was_lost_is_counted_from_the_last_row(copies):
-    process: Any = SimpleNamespace(lines_before_stepping=lambda: ["robot-rl: 000006 is damaged"])
+    process: Any = SimpleNamespace(notices=["robot-rl: 000006 is damaged"])
     outcome = Outcome(fault="kill")
     before = [{"iteration": step, "time_s": 0.5 * step} for step in range(1, 8)]
-    note_start(outcome, process, First(5, 2.0, 2.5), before)
+    outcome.note_start(process, First(5, 2.0, 2.5), before)
     assert (outcome.lost_iterations, outcome.lost_s) == (3, 1.5)
     assert (outcome.stepping_s, outcome.recovery_s) == (2.0, 2.5)
     assert outcome.noticed == ["robot-rl: 000006 is damaged"]
@@ -124,17 +123,6 @@ def test_poison_needs_worlds(tmp_path):
     newest = save_checkpoint(tmp_path / "000001", {"w": torch.ones(1)}, {"iteration": 1})
     with pytest.raises(DrillError, match="no physics"):
         poison(newest)
-
-
-def test_the_last_row_is_a_whole_one(tmp_path):
-    run = make_run(tmp_path)
-    with run.metrics_file.open("ab") as file:
-        file.write(b'\0\0\0\n{"iteration": 7, "tim')
-    row = last_row(run)
-    assert row is not None
-    assert row["iteration"] == TOTAL
-    run.metrics_file.write_bytes(b'{"iterat')
-    assert last_row(run) is None
 
 
 def acting(monkeypatch, folder, script):
@@ -167,7 +155,7 @@ def test_the_output_of_a_process_is_timed(tmp_path, monkeypatch):
         assert training.wait(20.0) == 85
     assert first.iteration == 5
     assert 0.1 <= first.stepping_s < first.done_s
-    assert training.lines_before_stepping() == ["robot-rl: 000006 is damaged"]
+    assert training.notices == ["robot-rl: 000006 is damaged"]
     assert training.lines[-1] == f"-m robot_rl.cli.main resume one root={tmp_path} max_iterations=9"
 
 
@@ -188,5 +176,5 @@ def test_a_process_with_a_limit_on_file_size(tmp_path, monkeypatch):
 
 
 def test_how_a_process_ended_in_words():
-    assert name_code(85) == "exit code 85"
-    assert name_code(-9) == "death by SIGKILL"
+    assert name_end(85) == "exit code 85"
+    assert name_end(-9) == "death by SIGKILL"

@@ -9,7 +9,8 @@ import pytest
 
 from robot_rl.errors import ExitCode, Interrupted
 from robot_rl.learn import interrupt
-from robot_rl.learn.interrupt import SIGNALS, StopRequest
+from robot_rl.learn.interrupt import StopRequest
+from robot_rl.processes import SIGNALS
 
 ME = os.getpid()
 

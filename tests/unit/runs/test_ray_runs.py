@@ -1,13 +1,14 @@
 """Runs on Ray, without one: sizes of groups, what ends a process, and what is refused before anything is started."""
 
 import builtins
+import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from robot_rl.cluster.launchers import read_launcher
-from robot_rl.cluster.launchers.ray import runs_at_once
+from robot_rl.cluster.launchers.ray import _stopping, runs_at_once
 from robot_rl.cluster.ray_runs import cluster, rank
 from robot_rl.cluster.ray_runs.cluster import Node, count, find_running, room
 from robot_rl.cluster.ray_runs.group import GroupCfg
@@ -23,6 +24,17 @@ def node(name, cpus, used=0.0, *, is_leaving=False):
 
 def group(nodes, min_nodes, ranks=1):
     return GroupCfg(nodes=nodes, min_nodes=min_nodes, ranks=ranks, cpus=1, gpus=0, max_failures=3, folder=Path())
+
+
+def test_an_ignored_hangup_stays_ignored():
+    """As under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with _stopping([]):
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_process_fits_by_its_scarcest_resource():

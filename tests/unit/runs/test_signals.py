@@ -12,10 +12,10 @@ import pytest
 
 from robot_rl.errors import ExitCode
 from robot_rl.learn import make_trainer as making
+from robot_rl.processes import SIGNALS
 from robot_rl.runs import progress
 
 MANY = "max_iterations=1000000"
-TAKEN = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 
 
 @pytest.fixture
@@ -33,9 +33,9 @@ def train(run, in_tmp, tiny, monkeypatch):
                     time.sleep(0.15)  # The same sooner is taken for an echo.
 
         monkeypatch.setattr(progress.Progress, "__call__", show)
-        before = [signal.getsignal(number) for number in TAKEN]
+        before = [signal.getsignal(number) for number in SIGNALS]
         code, _, err = run("train", "task=cartpole", *tiny.but(MANY))
-        assert [signal.getsignal(number) for number in TAKEN] == before
+        assert [signal.getsignal(number) for number in SIGNALS] == before
         (path,) = in_tmp.glob("runs/cartpole/*")
         return code, err.splitlines()[-1], path
 

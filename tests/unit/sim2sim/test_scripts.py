@@ -8,6 +8,7 @@ import pytest
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
+from robot_rl.cli.sim2sim import _show_session
 from robot_rl.errors import UserError
 from robot_rl.sim2sim.commands import EVENT, ActionReader, Joystick, make_commands
 from robot_rl.sim2sim.faults import KINDS, Fault, dump_faults, load_faults, read_faults
@@ -46,6 +47,7 @@ def test_what_was_written_is_read(tmp_path):
         ("nan@@5", "is invalid; write kind=value:joint@start-end"),
         ("nan:99", "must be the index of a joint"),
         ("nowhere.json", "cannot be read"),
+        (",", "',' is invalid; write kind=value:joint@start-end"),
     ],
 )
 def test_a_bad_script_is_one_line(text, line):
@@ -61,6 +63,17 @@ def test_a_bad_script_is_one_line(text, line):
 def test_bad_json_is_one_line(text):
     with pytest.raises(UserError, match="faults: "):
         load_faults(text)
+
+
+def test_an_injected_fault_is_reported_in_words(capsys):
+    rows = [{"kind": "drop", "happened": True, "fault": "state_age", "damping_after_ms": 19.58}]
+    rows += [{"kind": "nan", "happened": False, "fault": "", "damping_after_ms": None}]
+    result: dict = dict.fromkeys(("policy_s", "falls", "stayed_damped", "states"), 0)
+    result |= {"lin_vel_error": None, "yaw_vel_error": None, "faults": [], "binary": {}, "proxy": rows}
+    _show_session("a", result | {"commands": {"received": 1, "lost": 0}}, can_fall=False)
+    *_, first, second = capsys.readouterr().out.splitlines()
+    assert first == "  injected drop: damped by state_age after 19.6 ms"
+    assert second == "  injected nan: it did not happen"
 
 
 def Env(draws="velocity", names=("vx", "vy", "yaw"), lower=(-1.0, -0.6, -1.0), upper=(1.5, 0.6, 1.0)):
