@@ -1,4 +1,4 @@
-"""Reads from the actuators of a model what drives each joint, how strong it is and how fast."""
+"""Reads the motors of a model from its actuators: which joints they drive, and their limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def note_motors(source: Source) -> list[str]:
     """Take the limits of motors from actuators and joints; return the names of the joints that are driven.
 
     Several actuators of a joint add up, as their forces do; the joint's own limit is that of their sum. What a tendon
-    couples to a driven joint is driven, too: tendons are left out later.
+    couples to a driven joint is driven as well: tendons are removed later.
 
     Raises:
         UserError: an actuator drives a joint that is not there.
@@ -24,7 +24,7 @@ def note_motors(source: Source) -> list[str]:
         joints = _driven_joints(spec, actuator)
         if spec.joints and any(joint is None for joint, _ in joints):
             line = f"an actuator of '{actuator.target}' drives a joint that is not there"
-            raise UserError(f"from={source.path}: {line}; correct its name")
+            raise UserError("from", source.path, f"{line}; correct its name")
         joints = [(joint, coefficient) for joint, coefficient in joints if joint is not None]
         driven |= dict.fromkeys(joint.name for joint, _ in joints)
         for joint, coefficient in joints[:1]:
@@ -40,7 +40,7 @@ def note_motors(source: Source) -> list[str]:
             source.limits.setdefault(name, Limits()).velocity = speeds[name]
         if len(found) > 1:
             total = f"{sum(known):g}, the sum of those with a limit" if known else "none"
-            source.said.append(f"effort limit: joint '{name}' has {len(found)} actuators; its limit is {total}")
+            source.notes.append(f"effort limit: joint '{name}' has {len(found)} actuators; its limit is {total}")
     for joint in spec.joints:
         if own := _largest(joint.actfrcrange, joint.actfrclimited):
             limits = source.limits.setdefault(joint.name, Limits())

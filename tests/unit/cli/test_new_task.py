@@ -7,10 +7,9 @@ from robot_rl_assets.registry import get_robot
 from robot_rl_assets.robot import Joint, Robot
 
 from robot_rl.errors import UserError
-from robot_rl.robots.draft import Gains
 from robot_rl.robots.tasks import choose_kind, reach_words, velocity_words
-from robot_rl.robots.writing import draft_robot, make_robot, write_files
 from tests.unit.own_models import write_arm
+from tests.unit.robots.files import drafted
 
 
 @pytest.mark.parametrize(
@@ -81,9 +80,7 @@ def test_a_trunk_that_is_fixed_to_a_base_without_mass_carries_the_load(tmp_path)
 def test_all_corners_of_the_box_are_in_reach(tmp_path):
     """The arm stands up straight: the percentiles' box around its hand has corners that it cannot reach."""
     write_arm(tmp_path / "arm.urdf")
-    draft, files = draft_robot("arm", tmp_path / "arm.urdf", base="auto", collision="boxes", gains=Gains(5.0, 1.0))
-    write_files(tmp_path, files)
-    words = reach_words(make_robot(draft, "arm", tmp_path / "model.xml"))
+    words = reach_words(drafted(tmp_path / "arm.urdf", collision="boxes")[1])
     box = ast.literal_eval(words["box"])
     # The first joint is at a height of 0.1 m; from there 0.1 + 0.3 + 0.25 m, and 0.08 + 0.025 m to between the fingers.
     far = [

@@ -7,10 +7,10 @@ import pytest
 
 from robot_rl.cli.new import fill
 from robot_rl.errors import UserError
-from robot_rl.robots.draft import Draft
 from robot_rl.robots.guard import check_file
+from robot_rl.robots.parts import Draft
 from robot_rl.robots.source import read_source
-from robot_rl.robots.writing import comment, quoted, robot_text
+from robot_rl.robots.writing import comment, quoted, robot_words
 
 EVIL = '""";__import__("os").system("id");"""'
 TEXTS = [EVIL, '"', "'", "\\", "\n", "a\nimport os", '\\"', "# -*- coding: utf-7 -*-", "{{name}}", "\u2028", "ä ö"]
@@ -28,8 +28,8 @@ def test_names_of_a_file_are_texts_in_what_is_written(evil, tmp_path):
     assert ast.literal_eval(quoted(evil)) == evil
     assert ast.parse(f"x = 1\n{comment(evil)}\ny = 2\n").body[1].targets[0].id == "y"
     joint = {"default_pos": 0.0, "effort_limit": 1.0, "velocity_limit": 1.0, "kp": 1.0, "kd": 1.0, "action_scale": 0.5}
-    draft = Draft(None, {evil: joint | {"mirror": evil}}, evil, feet=[evil], foot_mirror=[0], imu=evil, said=[evil])
-    text = robot_text(draft, "dog", tmp_path / "model.urdf")
+    draft = Draft(None, {evil: joint | {"mirror": evil}}, evil, feet=[evil], foot_mirror=[0], imu=evil, notes=[evil])
+    text = fill("drafted_robot.txt", robot_words(draft, "dog", tmp_path / "model.urdf"))
     assert literals(text) == []
     assigned = {one.targets[0].id: one.value for one in ast.parse(text).body if isinstance(one, ast.Assign)}
     assert list(ast.literal_eval(assigned["JOINTS"])) == [evil]
