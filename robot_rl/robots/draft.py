@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import quoteattr, unescape
 
 from robot_rl.errors import UserError
-from robot_rl.robots import guess
-from robot_rl.robots.parts import Draft, Gains, Source, free_name, remove_all
+from robot_rl.robots import guess, motors
+from robot_rl.robots.parts import Draft, Gains, Reasons, Source, free_name, remove_all
 from robot_rl.robots.shapes import COLLISION, compile_source, replace_shapes, state_inertias
 from robot_rl.robots.source import COLLISIONS, SCALARS, read_source, require_choice
 from robot_rl.robots.standing import settle, turn_base
@@ -72,7 +72,7 @@ def make_draft(source: Source, collision: str, gains: Gains, *, mirrored: bool =
     names = [joint.name for joint in spec.joints if int(joint.type) in SCALARS]
     model = compile_source(source)
 
-    def take(guessed: tuple[Any, list[str]]) -> Any:
+    def take(guessed: tuple[Any, Reasons]) -> Any:
         notes.extend(guessed[1])
         return guessed[0]
 
@@ -101,8 +101,8 @@ def make_draft(source: Source, collision: str, gains: Gains, *, mirrored: bool =
     guess.follow(source, model, default)
     pose = guess.Pose(model, source.base, default)
     draft.height = guess.guess_height(source, pose)
-    limits = take(guess.guess_limits(draft, source))
-    for name, fields in take(guess.guess_gains(draft, pose, limits, gains)).items():
+    limits = take(motors.guess_limits(draft, source))
+    for name, fields in take(motors.guess_gains(draft, pose, limits, gains)).items():
         draft.joints[name] |= {"default_pos": default[name], **fields}
     _mount_imu(draft, model)
     for site, owner, place in take(guess.guess_hands(source, pose)):

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+Reasons = list[str]
+"""Lines that say why a guess is as it is."""
+
 
 @dataclass(slots=True)
 class Limits:
@@ -112,3 +115,8 @@ def remove_all(spec: Any, elements: Iterable[Any]) -> int:
     for element in found:
         spec.delete(element)
     return len(found)
+
+
+def rounded(value: float) -> float:
+    """Return a number with four digits."""
+    return float(f"{value:.4g}")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from robot_rl_deploy.plausible import ONE_DEGREE, STIFF_DAMPING_S
 
-from robot_rl.robots.parts import Draft, Source
+from robot_rl.robots.parts import Draft, Source, rounded
 
 LEVEL = 0.05
 """A base that leans by less stands level [rad]."""
@@ -121,8 +121,3 @@ def _stand(draft: Draft, source: Source) -> tuple[float, float]:
             return math.inf, math.pi
     up = 1.0 - 2.0 * (data.qpos[base + 4] ** 2 + data.qpos[base + 5] ** 2)
     return draft.height - float(data.qpos[base + 2]), math.acos(min(1.0, max(-1.0, float(up))))
-
-
-def rounded(value: float) -> float:
-    """Return a number with four digits."""
-    return float(f"{value:.4g}")
