@@ -189,8 +189,6 @@ def check_free(kind: str, name: str, place: Place) -> None:
 
 def make_project(name: str, parent: Path) -> tuple[Path, dict[str, str]]:
     """Write a package with a robot, a task and a loss; return its directory and its files."""
-    from robot_rl.robots.tasks import pose_words
-
     root = parent / name
     if os.path.lexists(root):
         raise UserError(f"new project {name}: {root} exists; choose another name")
@@ -205,7 +203,7 @@ def make_project(name: str, parent: Path) -> tuple[Path, dict[str, str]]:
         f"{name}/losses.py": fill("losses.txt", words),
         "tests/test_losses.py": fill("test_losses.txt", words),
         **robot_files(f"{name}_robot", place),
-        **_fill_task(f"{name}_task", f"{name}_robot", place, "pose", pose_words()),
+        **_fill_task(f"{name}_task", f"{name}_robot", place, "pose", {"floats": "", "actions": "position"}),
     }
     write_new(root, files)
     return root, files
@@ -258,8 +256,16 @@ def robot_files(name: str, place: Place) -> dict[str, str]:
 
 
 def fill(template: str, words: Mapping[str, str]) -> str:
-    """Return a template with every {{word}} replaced."""
-    return re.sub(r"{{(\w+)}}", lambda found: words[found[1]], (TEMPLATES / template).read_text())
+    """Return a template with every {{word}} replaced.
+
+    A line after {{#word}} is kept if the word is not empty, one after {{^word}} if it is.
+    """
+
+    def line(found: re.Match[str]) -> str:
+        return found[3] if bool(words[found[2]]) == (found[1] == "#") else ""
+
+    text = re.sub(r"^{{([#^])(\w+)}}(.*\n)", line, (TEMPLATES / template).read_text(), flags=re.MULTILINE)
+    return re.sub(r"{{(\w+)}}", lambda found: words[found[1]], text)
 
 
 def write_into(place: Place, kind: str, name: str, files: Mapping[str, str | bytes]) -> None:

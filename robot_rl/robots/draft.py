@@ -14,7 +14,7 @@ from xml.sax.saxutils import quoteattr, unescape
 
 from robot_rl.errors import UserError
 from robot_rl.robots import guess, motors
-from robot_rl.robots.parts import Draft, Gains, Reasons, Source, free_name, remove_all
+from robot_rl.robots.parts import Draft, Gains, Reasons, Source, free_file, free_name, remove_all
 from robot_rl.robots.shapes import COLLISION, compile_source, replace_shapes, state_inertias
 from robot_rl.robots.source import COLLISIONS, SCALARS, read_source, require_choice
 from robot_rl.robots.standing import settle, turn_base
@@ -87,8 +87,7 @@ def make_draft(source: Source, collision: str, gains: Gains, *, mirrored: bool =
     draft.joints = {name: {} for name in names}
     pose = guess.Pose(model, source.base, default)
     draft.wheels, rolling = take(guess.guess_wheels(source, pose, names))
-    if (feet := take(guess.guess_feet(pose, rolling))) is not None:
-        _add_feet(draft, model, feet)
+    _add_feet(draft, model, *take(guess.guess_feet(pose, rolling)))
     model = compile_source(source)
     if mirrored:
         mirror, ranges = take(guess.guess_mirror(draft, model, default))
@@ -112,23 +111,23 @@ def make_draft(source: Source, collision: str, gains: Gains, *, mirrored: bool =
     return draft
 
 
-def _add_feet(draft: Draft, model: Any, feet: guess.Feet) -> None:
+def _add_feet(draft: Draft, model: Any, radius: float, feet: list[tuple[str, int, Any, int | None]]) -> None:
     """Name the spheres of feet, or add them, with a site in the centre of each."""
     import mujoco
     from robot_rl_envs.entity.robot_checks import other_side
 
-    spec, shape = draft.spec, {"type": mujoco.mjtGeom.mjGEOM_SPHERE, "size": [feet.radius, 0, 0], "group": COLLISION}
-    for k, (name, body, place) in enumerate(zip(feet.names, feet.bodies, feet.positions, strict=True)):
+    spec, shape = draft.spec, {"type": mujoco.mjtGeom.mjGEOM_SPHERE, "size": [radius, 0, 0], "group": COLLISION}
+    for name, body, place, geom in feet:
         owner = spec.body(model.body(body).name)
         _free(spec.geoms, name)
-        if feet.geoms:
-            list(spec.geoms)[feet.geoms[k]].name = name
+        if geom is not None:
+            list(spec.geoms)[geom].name = name
         else:
             owner.add_geom(spec.default, name=name, pos=place, contype=0, conaffinity=1, condim=3, **shape)
         remove_all(spec, [site for site in spec.sites if site.name == f"{name}_foot"])
         owner.add_site(spec.default, name=f"{name}_foot", pos=place)
-    draft.feet, draft.radius = feet.names, feet.radius
-    draft.foot_mirror = [feet.names.index(other_side(name, feet.names)) for name in feet.names]
+    draft.feet, draft.radius = [name for name, *_ in feet], radius
+    draft.foot_mirror = [draft.feet.index(other_side(name, draft.feet)) for name in draft.feet]
 
 
 def _free(elements: Sequence[Any], name: str) -> None:
@@ -163,12 +162,9 @@ def write_model(draft: Draft, name: str) -> dict[str, bytes]:
     spec.modelname = name
     for mesh in spec.meshes:
         if mesh.file and mesh.file not in moved:
-            own, count = Path(mesh.file), 1
-            short = own.name
-            while f"meshes/{short}" in meshes:
-                count += 1
-                short = f"{own.stem}_{count}{own.suffix}"
-            meshes[f"meshes/{short}"], moved[mesh.file] = own.read_bytes(), short
+            own = Path(mesh.file)
+            moved[mesh.file] = free_file(own, moved.values())
+            meshes[f"meshes/{moved[mesh.file]}"] = own.read_bytes()
 
     def in_folder(found: re.Match[str]) -> str:
         file = unescape(found[1], {"&quot;": '"', "&apos;": "'"})

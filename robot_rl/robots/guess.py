@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -206,21 +205,15 @@ def guess_wheels(source: Source, pose: Pose, names: list[str]) -> tuple[tuple[di
     return (wheels, rolling), [reason, *balls] if wheels else []
 
 
-@dataclass(slots=True)
-class Feet:
-    """Feet by their names: body, position in it (3,) [m], and the radius [m] of all; `geoms` if spheres are there."""
-
-    names: list[str]
-    bodies: list[int]
-    positions: list[np.ndarray]
-    radius: float
-    geoms: list[int]
+Feet = tuple[float, list[tuple[str, int, np.ndarray, int | None]]]
+"""The radius [m] of feet, and of each its name, body, position in it (3,) [m], and its own sphere if it has one."""
 
 
-def guess_feet(pose: Pose, rolling: set[int]) -> tuple[Feet | None, Reasons]:
+def guess_feet(pose: Pose, rolling: set[int]) -> tuple[Feet, Reasons]:
     """Guess feet: the ends of limbs that reach the ground in the default pose, but for bodies that roll."""
+    none: Feet = (0.0, [])
     if pose.base is None:
-        return None, []
+        return none, []
     model, sphere = pose.model, int(pose.mj.mjtGeom.mjGEOM_SPHERE)
     reach: dict[int, tuple[float, int]] = {}
     for body in range(1, model.nbody):
@@ -231,24 +224,20 @@ def guess_feet(pose: Pose, rolling: set[int]) -> tuple[Feet | None, Reasons]:
     ground = min((height for height, _ in reach.values()), default=math.inf)
     found = [(body, height, geom) for body, (height, geom) in sorted(reach.items()) if height < ground + 0.05]
     if rolling and (not found or ground > 0.05 - pose.height()):
-        return None, []
+        return none, []
     if not math.isfinite(ground) or not found:
-        return None, ["feet: none found, no end of a limb has a shape that touches; name them in robot.py"]
-    names, radii = (
-        _short_names([model.body(body).name for body, *_ in found]),
-        {model.geom_size[g, 0] for *_, g in found},
-    )
-    if all(model.geom_type[geom] == sphere for *_, geom in found) and len(radii) == 1:
-        geoms, kind = [geom for *_, geom in found], "their own spheres"
-        bodies = [int(model.geom_bodyid[geom]) for geom in geoms]
-        feet = Feet(names, bodies, [model.geom_pos[geom] for geom in geoms], float(radii.pop()), geoms)
-    else:
-        kind = f"spheres of {FOOT_RADIUS:g} m were added at their lowest points"
-        points = [np.array([*pose.data.geom_xpos[g][:2], height + FOOT_RADIUS]) for _, height, g in found]
-        bodies = [body for body, *_ in found]
-        places = [pose.place(body, point) for body, point in zip(bodies, points, strict=True)]
-        feet = Feet(names, bodies, places, FOOT_RADIUS, [])
-    return feet, [f"feet: {', '.join(names)}, the ends of limbs that reach the ground; {kind}"]
+        return none, ["feet: none found, no end of a limb has a shape that touches; name them in robot.py"]
+    names = _short_names([model.body(body).name for body, *_ in found])
+    radii = {model.geom_size[geom, 0] for *_, geom in found}
+    owns = all(model.geom_type[geom] == sphere for *_, geom in found) and len(radii) == 1
+    feet: list[tuple[str, int, np.ndarray, int | None]] = []
+    for name, (body, height, geom) in zip(names, found, strict=True):
+        point = np.array([*pose.data.geom_xpos[geom][:2], height + FOOT_RADIUS])
+        own = (int(model.geom_bodyid[geom]), model.geom_pos[geom], geom)
+        feet.append((name, *(own if owns else (body, pose.place(body, point), None))))
+    kind = "their own spheres" if owns else f"spheres of {FOOT_RADIUS:g} m were added at their lowest points"
+    reason = f"feet: {', '.join(names)}, the ends of limbs that reach the ground; {kind}"
+    return (float(radii.pop()) if owns else FOOT_RADIUS, feet), [reason]
 
 
 def _short_names(names: list[str]) -> list[str]:

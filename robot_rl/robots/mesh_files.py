@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from robot_rl.errors import UserError
-from robot_rl.robots.parts import Source, remove_all
+from robot_rl.robots.parts import Source, free_file, remove_all
 
 MESHES = (".obj", ".stl", ".msh")
 """Files of meshes that MuJoCo reads."""
@@ -32,12 +32,8 @@ def number_meshes(root: ET.Element, path: Path) -> dict[str, str]:
     for mesh in root.iter("mesh"):
         own = str(mesh.get("filename"))
         if own not in names:
-            plain, count = Path(own.replace("\\", "/")), 1
-            short = plain.name
-            while short in files:
-                count += 1
-                short = f"{plain.stem}_{count}{plain.suffix}"
-            names[own], files[short] = short, str(_find_mesh(own, path))
+            names[own] = free_file(Path(own.replace("\\", "/")), files)
+            files[names[own]] = str(_find_mesh(own, path))
         mesh.set("filename", names[own])
     return files
 

@@ -97,6 +97,13 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names if len(names) <= 5 else [*names[:5], "..."])
 
 
+def free_file(path: Path, taken: Iterable[str]) -> str:
+    """Return the name of a file, with the lowest number from 2 that makes it different from those that are taken."""
+    taken = {*taken}
+    names = (path.name, *(f"{path.stem}_{k}{path.suffix}" for k in range(2, len(taken) + 3)))
+    return next(name for name in names if name not in taken)
+
+
 def free_name(stem: str, taken: Iterable[str], start: int = 1) -> str:
     """Return `<stem>_<k>` with the lowest k from `start` that is not taken."""
     taken = set(taken)

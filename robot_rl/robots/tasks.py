@@ -66,22 +66,10 @@ def task_words(kind: str, robot: Robot) -> dict[str, str]:
     """Return what the template of a task of a kind needs for a robot; names of its model are quoted."""
     if kind == "pose":
         driven = [joint.kp > 0.0 or joint.by_speed for joint in robot.joints if not joint.passive]
-        return pose_words(has_base=robot.base_body is not None, is_driven=bool(driven) and all(driven))
+        actions = "position" if driven and all(driven) else "effort"
+        return {"floats": "yes" if robot.base_body is not None else "", "actions": actions}
     words = {"velocity": velocity_words, "drive": drive_words, "reach": reach_words}[kind](robot)
     return words | {key: quoted(words[key]) for key in ("base", "hand") if key in words}
-
-
-def pose_words(*, has_base: bool = False, is_driven: bool = True) -> dict[str, str]:
-    """Return what the template of a task needs in which a robot holds its default pose."""
-    base = {
-        "terminations_import": ", terminations",
-        "termination_import": ", Termination",
-        "base_observations": '        "gyro": Observation(observations.base_ang_vel, noise=0.2, scale=0.25),\n'
-        '        "gravity": Observation(observations.projected_gravity, noise=0.05),\n',
-        "terminations": '        terminations={"tilted": Termination(terminations.tilted, limit_rad=1.0)},\n',
-        "base_events": '            "base": Event(events.reset_base, xy=0.5, yaw=3.14, velocity=0.2),\n',
-    }
-    return (base if has_base else dict.fromkeys(base, "")) | {"actions": "position" if is_driven else "effort"}
 
 
 def drive_words(robot: Robot) -> dict[str, str]:
@@ -89,10 +77,9 @@ def drive_words(robot: Robot) -> dict[str, str]:
     limits = {joint.name: joint.velocity_limit for joint in robot.joints}
     wheels = min(0.5 * limits[name] * radius for name, radius in wheel_radii(robot).items())
     model = _compile(robot)
-    held = any(joint.kp for joint in robot.joints)
-    line = '        "joint_pos": Observation(observations.limited_joint_pos_rel, noise=0.01),\n'
     speed = min(wheels, 1.5 * math.sqrt(float(model.stat.extent) / SIZE_M))
-    words = {"held": line if held else "", "iterations": "300" if held else "100", "fast": f"{speed:.2g}"}
+    held = any(joint.kp for joint in robot.joints)
+    words = {"held": "yes" if held else "", "iterations": "300" if held else "100", "fast": f"{speed:.2g}"}
     return words | _base_words(robot, model)
 
 
@@ -100,22 +87,14 @@ def velocity_words(robot: Robot) -> dict[str, str]:
     """Return what the template of a walking task needs: gait, heights and speeds that fit the robot's size."""
     height = robot.base_height
     speed = math.sqrt(height / SIZE_M)
-    trots = len(robot.feet) == 4 and robot.foot_mirror == (1, 0, 3, 2)
-    swing = f"weight=1.5, frequency_hz=GAIT_HZ, height={0.27 * height:.2g}"
-    clock = (
-        '            "gait": Reward(rewards.trot_contact, weight=1.0, frequency_hz=GAIT_HZ),\n'
-        f'            "swing": Reward(rewards.trot_height, {swing}),\n'
-    )
-    air = '            "air": Reward(rewards.foot_air_time, weight=1.0, target_s=0.3),\n'
-    base = _base_words(robot, _compile(robot))
     return {
-        "gait": clock if trots else air,
+        "trots": "yes" if len(robot.feet) == 4 and robot.foot_mirror == (1, 0, 3, 2) else "",
+        "swing": f"{0.27 * height:.2g}",
         "low": f"{0.5 * height:.2g}",
         "slow": f"{speed:.1f}",
         "fast": f"{1.5 * speed:.1f}",
         "sideways": f"{0.6 * speed:.1f}",
-        "symmetry": '            "symmetry": "network",\n' if base["mirror"] == "True" else "",
-        **base,
+        **_base_words(robot, _compile(robot)),
     }
 
 
@@ -143,6 +122,7 @@ def _base_words(robot: Robot, model: Any) -> dict[str, str]:
         "load": f"{load:.2g}",
         "com": f"{0.0 if is_fixed else 0.02:g}",
         "mirror": str(mirrored),
+        "mirrored": "yes" if mirrored else "",
     }
 
 
