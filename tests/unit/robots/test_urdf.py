@@ -103,6 +103,13 @@ def test_a_leader_stays_where_its_followers_can_follow(tmp_path):
     assert "joint 'jb' follows 'ja' and is out of its range wherever that is" in line
 
 
+def test_a_leader_and_a_follower_without_ranges_get_none(tmp_path):
+    text = fingers({"b": mimic("a")}).replace('type="revolute"', 'type="continuous"')
+    draft, _, model = drafted(write(tmp_path, text, "hand.urdf"))
+    assert notes(draft, "range: ") == []
+    assert not model.jnt_limited.any()
+
+
 def test_leaders_are_found_whatever_the_order_and_a_circle_is_none():
     pairs = [("c", "b", -1.0, 0.1), ("b", "a", 2.0, 0.2)]
     assert find_leaders(pairs) == {"b": ("a", 2.0, 0.2), "c": ("a", -2.0, -0.1)}
