@@ -26,13 +26,9 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from robot_rl.cli.options import option, read_all, split_bare
 from robot_rl.errors import UserError, as_user_error, suggest
-
-if TYPE_CHECKING:
-    from robot_rl_assets.robot import Robot
 
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -89,21 +85,17 @@ def run(arguments: Sequence[str]) -> int:
     if kind == "project":
         root, files = make_project(name, Path(options.root or "."))
         steps = f"cd {root} && pip install -e '.[test]' && robot-rl train task={name}_task max_iterations=20 && pytest"
+        for path in files:
+            print(root / path)
     else:
         place = find_place(options.root)
         check_free(kind, name, place)
         if options.from_:
             return _draft_robot(name, options, place)
         files = task_files(name, options.robot, place, options.kind) if kind == "task" else robot_files(name, place)
-        root = place.root
-        entry = add_entry((root / "pyproject.toml").read_text(), kind, name, place) if place.package else ""
-        write_new(root, files)
-        if entry:
-            (root / "pyproject.toml").write_text(entry)
+        write_into(place, kind, name, files)
         steps = f"robot-rl train task={name}" if kind == "task" else f"robot-rl new task <name> robot={name}"
         steps = f"pip install -e . && {steps}" if place.package else steps
-    for path in files:
-        print(root / path)
     print(f"next: {steps}")
     return 0
 
@@ -122,11 +114,13 @@ def _refuse_unused(kind: str, options: Options) -> None:
 
 
 def _draft_robot(name: str, options: Options, place: Place) -> int:
-    """Write a robot that is drafted from its own model, check it, and say what was guessed."""
-    from robot_rl.robots.draft import Gains
+    """Write a robot that is drafted from its own model, check it, and print the reasons of every guess."""
+    from robot_rl.robots.draft import draft_robot, listening, make_robot
+    from robot_rl.robots.parts import Gains
     from robot_rl.robots.source import BASES, require_choice
-    from robot_rl.robots.writing import draft_robot, draw, listening, make_robot, robot_text
+    from robot_rl.robots.writing import draw, robot_words
     from robot_rl.runs.outputs import IMAGE, check_optional
+    from robot_rl.runs.robot_facts import find_all
 
     require_choice("base", options.base, BASES)
     image = check_optional("image", options.image, IMAGE)
@@ -135,42 +129,27 @@ def _draft_robot(name: str, options: Options, place: Place) -> int:
     draft, model = draft_robot(name, path, base=options.base, collision=options.collision, gains=gains)
     folder = place.folder("robot", name)
     mass = sum(float(body.mass) for body in draft.spec.bodies if body.name != "world")
-    words = {"name": name, "title": _title(name), "mass": f"{mass:.4f}"}
     files: dict[str, str | bytes] = {
         f"{folder}/__init__.py": f'"""{_title(name)}."""\n',
-        f"{folder}/robot.py": robot_text(draft, name, path),
+        f"{folder}/robot.py": fill("drafted_robot.txt", robot_words(draft, name, path)),
         **{f"{folder}/{file}": content for file, content in model.items()},
-        place.test("robot", name): fill("test_drafted_robot.txt", words),
+        place.test("robot", name): fill("test_drafted_robot.txt", {"name": name, "mass": f"{mass:.4f}"}),
     }
-    root = place.root
-    entry = add_entry((root / "pyproject.toml").read_text(), "robot", name, place) if place.package else ""
-    write_new(root, files)
-    if entry:
-        (root / "pyproject.toml").write_text(entry)
-    for file in files:
-        print(root / file)
-    for line in draft.said:
+    write_into(place, "robot", name, files)
+    for line in draft.notes:
         print(f"  {line}")
-    robot = make_robot(draft, name, root / folder / "model.xml")
+    robot = make_robot(draft, name, place.root / folder / "model.xml")
     with listening():
-        problems = _say_findings(robot) + len(draft.problems)
+        findings = find_all(robot)
+        for finding in findings:
+            print(f"{'problem' if finding.is_problem else 'note'}: {finding.text}")
         for line in draft.problems:
             print(f"problem: {line}")
         if image is not None:
             missing = draw(image, robot, draft, path)
             print(f"{image} ({missing})" if missing else image)
     print(f"next: robot-rl check robot={name}, then robot-rl new task <name> robot={name}")
-    return int(problems > 0)
-
-
-def _say_findings(robot: "Robot") -> int:
-    """Print what is wrong with or unusual about a robot; return the number of problems."""
-    from robot_rl.runs.robot_facts import find_all
-
-    findings = find_all(robot)
-    for finding in findings:
-        print(f"{'problem' if finding.is_problem else 'note'}: {finding.text}")
-    return sum(finding.is_problem for finding in findings)
+    return int(bool(draft.problems) or any(finding.is_problem for finding in findings))
 
 
 def find_place(root: str) -> Place:
@@ -224,7 +203,7 @@ def make_project(name: str, parent: Path) -> tuple[Path, dict[str, str]]:
         f"{name}/losses.py": fill("losses.txt", words),
         "tests/test_losses.py": fill("test_losses.txt", words),
         **robot_files(f"{name}_robot", place),
-        **_task_files(f"{name}_task", f"{name}_robot", place, is_driven=True, has_base=False),
+        **_fill_task(f"{name}_task", f"{name}_robot", place, "pose", {"floats": "", "actions": "position"}),
     }
     write_new(root, files)
     return root, files
@@ -247,38 +226,20 @@ def task_files(name: str, robot_name: str, place: Place, kind: str = "auto") -> 
     """
     from robot_rl_assets.registry import get_robot
 
-    from robot_rl.robots.tasks import choose_kind, drive_words, reach_words, velocity_words
-    from robot_rl.robots.writing import quoted
+    from robot_rl.robots.tasks import choose_kind, task_words
 
     with as_user_error():
         robot = get_robot(robot_name)
-    if (kind := choose_kind(kind, robot)) != "pose":
-        words = {"velocity": velocity_words, "drive": drive_words, "reach": reach_words}[kind](robot)
-        words |= {key: quoted(words[key]) for key in ("base", "hand") if key in words}  # Names of a model's.
-        words |= {"name": name, "robot": robot_name}
-        return {
-            f"{place.folder('task', name)}/__init__.py": fill(f"{kind}.txt", words),
-            place.test("task", name): fill(f"test_{kind}.txt", words),
-        }
-    driven = [joint.kp > 0.0 or joint.by_speed for joint in robot.joints if not joint.passive]
-    driven = bool(driven) and all(driven)
-    return _task_files(name, robot_name, place, is_driven=driven, has_base=robot.base_body is not None)
+    kind = choose_kind(kind, robot)
+    return _fill_task(name, robot_name, place, kind, task_words(kind, robot))
 
 
-def _task_files(name: str, robot: str, place: Place, *, is_driven: bool, has_base: bool) -> dict[str, str]:
-    words = {"name": name, "title": _title(name), "robot": robot, "actions": "position" if is_driven else "effort"}
-    base = {
-        "terminations_import": ", terminations",
-        "termination_import": ", Termination",
-        "base_observations": '        "gyro": Observation(observations.base_ang_vel, noise=0.2, scale=0.25),\n'
-        '        "gravity": Observation(observations.projected_gravity, noise=0.05),\n',
-        "terminations": '        terminations={"tilted": Termination(terminations.tilted, limit_rad=1.0)},\n',
-        "base_events": '            "base": Event(events.reset_base, xy=0.5, yaw=3.14, velocity=0.2),\n',
-    }
-    words |= base if has_base else dict.fromkeys(base, "")
+def _fill_task(name: str, robot: str, place: Place, kind: str, words: Mapping[str, str]) -> dict[str, str]:
+    words = {**words, "name": name, "robot": robot}
+    test = "velocity" if kind == "drive" else kind
     return {
-        f"{place.folder('task', name)}/__init__.py": fill("task.txt", words),
-        place.test("task", name): fill("test_task.txt", words),
+        f"{place.folder('task', name)}/__init__.py": fill(f"{kind}.txt", words),
+        place.test("task", name): fill(f"test_{test}.txt", words),
     }
 
 
@@ -295,11 +256,27 @@ def robot_files(name: str, place: Place) -> dict[str, str]:
 
 
 def fill(template: str, words: Mapping[str, str]) -> str:
-    """Return a template with every {{word}} replaced."""
-    text = (TEMPLATES / template).read_text()
-    for key, value in words.items():
-        text = text.replace("{{" + key + "}}", value)
-    return text
+    """Return a template with every {{word}} replaced.
+
+    A line after {{#word}} is kept if the word is not empty, one after {{^word}} if it is.
+    """
+
+    def line(found: re.Match[str]) -> str:
+        return found[3] if bool(words[found[2]]) == (found[1] == "#") else ""
+
+    text = re.sub(r"^{{([#^])(\w+)}}(.*\n)", line, (TEMPLATES / template).read_text(), flags=re.MULTILINE)
+    return re.sub(r"{{(\w+)}}", lambda found: words[found[1]], text)
+
+
+def write_into(place: Place, kind: str, name: str, files: Mapping[str, str | bytes]) -> None:
+    """Write and print the new files of a task or a robot, and its entry point into the pyproject.toml of a project."""
+    toml = place.root / "pyproject.toml"
+    entry = add_entry(toml.read_text(), kind, name, place) if place.package else ""
+    write_new(place.root, files)
+    if entry:
+        toml.write_text(entry)
+    for path in files:
+        print(place.root / path)
 
 
 def write_new(root: Path, files: Mapping[str, str | bytes]) -> None:

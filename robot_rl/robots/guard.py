@@ -1,7 +1,7 @@
-"""What is checked of a robot's file, and of those that it includes, before anything reads them.
+"""Checks of a robot's file, and of those that it includes, before anything reads them.
 
 Such a file is often somebody else's. MuJoCo follows an include of itself until it crashes, waits for a pipe, and takes
-a limit that is no number for none; and names of bodies and joints come to stand in Python files.
+a limit that is no number for none; and names of bodies and joints become text in Python files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_FILES = 200
 MOST = 1e9
 """Greatest magnitude of a number, whatever its unit."""
 NAMED = ("body", "joint", "freejoint", "geom", "site", "link")
-"""Elements of which the names come to stand in our files."""
+"""Elements whose names become text in files of this project."""
 FORBIDDEN = "\"'\\"
 WORDS = frozenset(
     {"name", "class", "childclass", "model", "prefix", "file", "filename", "content_type", "data", "value", "params"}
@@ -36,30 +36,32 @@ NUMBERS = {
     "mass": ("value",),
     "inertia": ("ixx", "iyy", "izz", "ixy", "ixz", "iyz"),
 }
-"""Attributes of a URDF that we read as numbers, by element; of the others MuJoCo says in which line one is none."""
-XACRO = "xacro"
+"""Attributes of a URDF that are read as numbers here, by element; MuJoCo checks the others, and names their line."""
 WIDE = (b"\xff\xfe", b"\xfe\xff")
 """Marks at the beginning of UTF-16, in which zeros belong to the text."""
 
 
-def check_file(path: Path) -> ET.Element:
-    """Check a model of MuJoCo's or a URDF, and every file that it names; return the root of the file itself.
+def check_file(path: Path) -> tuple[ET.Element, list[Path]]:
+    """Check a model of MuJoCo's or a URDF, and every file that it names.
+
+    Returns:
+        The root of the file itself, and the folders of the models that it attaches, also through what it includes.
 
     Raises:
         UserError: A file is no plain one, too large, no XML or nested too deeply, or includes itself; a number is none,
             infinite or beyond all measure; a name has quotes, a backslash or control characters.
     """
-    count, first = 0, None
+    count, roots, attached = 0, [], []
     waiting: list[tuple[Path, tuple[Path, ...]]] = [(path.resolve(), ())]
     while waiting:
         file, above = waiting.pop()
         count += 1
         if count > MOST_FILES:
-            raise UserError(f"from={path}: includes more than {MOST_FILES} files")
+            raise UserError("from", path, f"includes more than {MOST_FILES} files")
         if file in above:
-            raise UserError(f"from={path}: {file} includes itself")
+            raise UserError("from", path, f"{file} includes itself")
         root = _parse(path, file)
-        first = root if first is None else first
+        roots.append(root)
         for parent in root.iter():
             for element in parent:
                 _check_element(path, element, _called(parent), is_urdf=root.tag == "robot")
@@ -71,13 +73,13 @@ def check_file(path: Path) -> ET.Element:
                 is_odd = named.exists() and not named.is_file() and not named.is_dir()
             except OSError as error:  # Such as a name that is too long.
                 line = f"{_shown(named.name)}: {(error.strerror or str(error)).lower()}"
-                raise UserError(f"from={path}: a file that it names cannot be there: {line}") from None
+                raise UserError("from", path, f"a file that it names cannot be there: {line}") from None
             if is_odd:
-                raise UserError(f"from={path}: {named} is a pipe or a device, must be a plain file")
+                raise UserError("from", path, f"{named} is a pipe or a device, must be a plain file")
             if kind in ("include", "model") and named.is_file():
                 waiting.append((named.resolve(), (*above, file)))
-    assert first is not None
-    return first
+                attached += [named.resolve().parent] if kind == "model" else []
+    return roots[0], list(dict.fromkeys(attached))
 
 
 def _parse(path: Path, file: Path) -> ET.Element:
@@ -91,38 +93,36 @@ def _parse(path: Path, file: Path) -> ET.Element:
             depth += 1 if event == "start" else -1
             root = element if root is None else root
             if depth > MOST_NESTED:
-                raise UserError(f"from={path}: {file.name} has more than {MOST_NESTED} elements inside each other")
+                raise UserError("from", path, f"{file.name} has more than {MOST_NESTED} elements inside each other")
     except (ET.ParseError, LookupError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
         where = "" if file == path.resolve() else f" in {file}"
-        raise UserError(f"from={path}: XML parse error{where}: {' '.join(str(error).split())}") from None
+        raise UserError("from", path, f"XML parse error{where}: {' '.join(str(error).split())}") from None
     if root is None:
-        raise UserError(f"from={path}: {file.name} is empty")
-    if root.tag != "robot":
-        _require_utf8(path, file, content)
-    return root
-
-
-def _require_utf8(path: Path, file: Path, content: bytes) -> None:
-    """Refuse what MuJoCo would read as other letters than those meant; a URDF is written again before it reads it."""
-    try:
-        content.decode("utf-8")
+        raise UserError("from", path, f"{file.name} is empty")
+    try:  # A URDF is written again before MuJoCo reads it.
+        content.decode("latin-1" if root.tag == "robot" else "utf-8")
     except UnicodeDecodeError:
-        raise UserError(f"from={path}: {file.name} is not UTF-8, which MuJoCo needs; write it as UTF-8") from None
+        raise UserError("from", path, f"{file.name} is not UTF-8, which MuJoCo needs; write it as UTF-8") from None
+    return root
 
 
 def _check_element(path: Path, element: ET.Element, inside: str, *, is_urdf: bool) -> None:
     tag = str(element.tag)
-    if XACRO in tag:
-        raise UserError(f"from={path}: has elements of xacro; write what it expands to: xacro FILE > robot.urdf")
+    if "xacro" in tag:
+        raise UserError("from", path, "has elements of xacro; write what it expands to: xacro FILE > robot.urdf")
     own = _called(element)
     where = f"from={path}: <{tag}{own}>{f' of{inside}' if inside and not own else ''}"
-    name = element.get("name", "")
-    bad = [c for c in name if not c.isprintable() or (tag in NAMED and c in FORBIDDEN)]
+    bad = [c for c in element.get("name", "") if not c.isprintable() or (tag in NAMED and c in FORBIDDEN)]
     if bad:
         raise UserError(f"{where}: its name has {bad[0]!r}; use letters, digits and _ - . /")
     required = NUMBERS.get(tag, ()) if is_urdf else ()
     for key, text in element.attrib.items():
-        numbers = _numbers(text)
+        try:
+            numbers = [float(token) for token in text.split()]
+        except ValueError:
+            numbers = None
         if key in required and (numbers is None or len(numbers) != 1):
             if "${" in text:
                 raise UserError(f"{where}: {key}={text[:80]}: is of xacro; write what it expands to")
@@ -143,14 +143,6 @@ def _shown(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text[:60])
 
 
-def _numbers(text: str) -> list[float] | None:
-    """Return the numbers that an attribute has; None where some of it is none."""
-    try:
-        return [float(token) for token in text.split()]
-    except ValueError:
-        return None
-
-
 def _check_chain(path: Path, root: ET.Element) -> None:
     """Refuse links in a circle, and chains of too many."""
     above: dict[str, str] = {}
@@ -158,22 +150,13 @@ def _check_chain(path: Path, root: ET.Element) -> None:
         parent, child = joint.find("parent"), joint.find("child")
         if parent is not None and child is not None:
             above[str(child.get("link"))] = str(parent.get("link"))
-    depths: dict[str, int] = {}
     for link in above:
-        chain: list[str] = []
-        at: str | None = link
-        while at is not None and at not in depths:
+        chain = [link]
+        while (parent := above.get(chain[-1])) is not None:
             if len(chain) > MOST_NESTED:
-                ring = "are links in a circle" if at in chain else f"are more than {MOST_NESTED} links below each other"
-                raise UserError(f"from={path}: there {ring}, at link '{_shown(link)}'")
-            chain.append(at)
-            at = above.get(at)
-        depth = -1 if at is None else depths[at]
-        for name in reversed(chain):
-            depth += 1
-            depths[name] = depth
-        if depth > MOST_NESTED:
-            raise UserError(f"from={path}: there are more than {MOST_NESTED} links below each other")
+                ring = "links in a circle" if parent in chain else f"more than {MOST_NESTED} links below each other"
+                raise UserError("from", path, f"there are {ring}, at link '{_shown(link)}'")
+            chain.append(parent)
 
 
 def _named_files(root: ET.Element, folders: tuple[Path, ...]) -> Iterator[tuple[str, Path]]:

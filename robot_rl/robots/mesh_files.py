@@ -1,4 +1,4 @@
-"""Finds the mesh files of a URDF in the package that it belongs to, and says which files MuJoCo does not read."""
+"""Finds the mesh files of a robot, those of a URDF in its package, and checks which ones MuJoCo reads."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+from robot_rl.errors import UserError
+from robot_rl.robots.parts import Source, free_file, remove_all
+
 MESHES = (".obj", ".stl", ".msh")
 """Files of meshes that MuJoCo reads."""
 LFS = b"version https://git-lfs"
-"""What a file begins with of which Git has only the name."""
+"""Beginning of a file that Git has only the name of."""
 MOST_FACES = 200_000
 """Most triangles of an .stl that MuJoCo reads."""
 MODEL_FOLDERS = ("urdf", "xacro", "robots", "xml", "mjcf", "model", "models", "description")
@@ -29,12 +32,8 @@ def number_meshes(root: ET.Element, path: Path) -> dict[str, str]:
     for mesh in root.iter("mesh"):
         own = str(mesh.get("filename"))
         if own not in names:
-            plain, count = Path(own.replace("\\", "/")), 1
-            short = plain.name
-            while short in files:
-                count += 1
-                short = f"{plain.stem}_{count}{plain.suffix}"
-            names[own], files[short] = short, str(_find_mesh(own, path))
+            names[own] = free_file(Path(own.replace("\\", "/")), files)
+            files[names[own]] = str(_find_mesh(own, path))
         mesh.set("filename", names[own])
     return files
 
@@ -64,6 +63,45 @@ def mesh_fault(path: Path) -> str:
     if faces > MOST_FACES:
         return f"has {faces} triangles, {MOST_FACES} are the most; reduce it"
     return ""
+
+
+def locate_meshes(source: Source) -> None:
+    """Write each mesh's own path into it, and remove meshes that are only seen and that MuJoCo does not read.
+
+    A mesh of an attached model is in that model's folder.
+
+    Raises:
+        UserError: a mesh may be any of several files.
+    """
+    spec = source.spec
+    for mesh in spec.meshes:
+        if mesh.file:
+            mesh.name = mesh.name or Path(mesh.file).stem
+            paths = [(folder / mesh.compiler.meshdir / mesh.file).resolve() for folder in source.folders]
+            there = {path.read_bytes(): path for path in paths if path.is_file()}
+            if len(there) > 1:
+                line = f"mesh '{mesh.name}' may be any of {', '.join(map(str, there.values()))}"
+                raise UserError("from", source.path, f"{line}; give the files different names")
+            mesh.file = str(next(iter(there.values()), paths[0] if paths else mesh.file))
+    spec.meshdir, spec.strippath = "", False
+    touching = {geom.meshname for geom in spec.geoms if geom.contype or geom.conaffinity}
+    faults = {mesh.name: mesh_fault(Path(mesh.file)) for mesh in spec.meshes if mesh.file}
+    seen_only = {name: fault for name, fault in faults.items() if fault and name not in touching}
+    remove_all(spec, [geom for geom in spec.geoms if geom.meshname in seen_only])
+    remove_all(spec, [mesh for mesh in spec.meshes if mesh.name in seen_only])
+    for fault in dict.fromkeys(seen_only.values()):
+        count = list(seen_only.values()).count(fault)
+        source.notes.append(f"left out: {count} meshes that are only seen: each {fault}")
+
+
+def check_meshes(source: Source, collision: str) -> None:
+    """Raise UserError for a mesh file that is missing or cannot be read, and is needed."""
+    right = "or write collision=boxes, which replaces meshes by boxes of the bodies' inertia"
+    for mesh in source.spec.meshes if collision != "boxes" else ():
+        if mesh.file and not Path(mesh.file).is_file():
+            raise UserError("from", source.path, f"mesh '{mesh.name}' is missing: {mesh.file}; put it there, {right}")
+        if mesh.file and (fault := mesh_fault(Path(mesh.file))):
+            raise UserError("from", source.path, f"mesh '{mesh.name}' {fault}, {right}")
 
 
 def _find_mesh(name: str, path: Path) -> Path:

@@ -1,18 +1,33 @@
-"""Reads from the actuators of a model what drives each joint, how strong it is and how fast."""
+"""Motors of joints: read from a model's actuators, with limits and gains that are guessed if it has none."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from robot_rl_deploy.plausible import EFFORT_MARGIN
 
 from robot_rl.errors import UserError
-from robot_rl.robots.parts import Limits, Source
+from robot_rl.robots.parts import Draft, Gains, Limits, Reasons, Source, rounded
+
+if TYPE_CHECKING:
+    from robot_rl.robots.guess import Pose
+
+SPEED = 20.0
+"""Speed limit of a joint without one in the source [rad/s or m/s]."""
+LOAD_MARGIN = 3.0
+"""Effort limit without one in the source, in efforts that hold the default pose."""
+LEG_LOAD_MARGIN = 8.0
+"""The same of a robot with feet: in a trot two of four carry it, and throw it up. Unitree's Go1 has 8 to 13."""
 
 
 def note_motors(source: Source) -> list[str]:
     """Take the limits of motors from actuators and joints; return the names of the joints that are driven.
 
     Several actuators of a joint add up, as their forces do; the joint's own limit is that of their sum. What a tendon
-    couples to a driven joint is driven, too: tendons are left out later.
+    couples to a driven joint is driven as well: tendons are removed later.
 
     Raises:
         UserError: an actuator drives a joint that is not there.
@@ -24,7 +39,7 @@ def note_motors(source: Source) -> list[str]:
         joints = _driven_joints(spec, actuator)
         if spec.joints and any(joint is None for joint, _ in joints):
             line = f"an actuator of '{actuator.target}' drives a joint that is not there"
-            raise UserError(f"from={source.path}: {line}; correct its name")
+            raise UserError("from", source.path, f"{line}; correct its name")
         joints = [(joint, coefficient) for joint, coefficient in joints if joint is not None]
         driven |= dict.fromkeys(joint.name for joint, _ in joints)
         for joint, coefficient in joints[:1]:
@@ -40,7 +55,7 @@ def note_motors(source: Source) -> list[str]:
             source.limits.setdefault(name, Limits()).velocity = speeds[name]
         if len(found) > 1:
             total = f"{sum(known):g}, the sum of those with a limit" if known else "none"
-            source.said.append(f"effort limit: joint '{name}' has {len(found)} actuators; its limit is {total}")
+            source.notes.append(f"effort limit: joint '{name}' has {len(found)} actuators; its limit is {total}")
     for joint in spec.joints:
         if own := _largest(joint.actfrcrange, joint.actfrclimited):
             limits = source.limits.setdefault(joint.name, Limits())
@@ -101,3 +116,100 @@ def _largest(bounds: Any, limited: Any) -> float | None:
 
     largest = max(abs(float(bounds[0])), abs(float(bounds[1])))
     return largest if largest and limited != mujoco.mjtLimited.mjLIMITED_FALSE else None
+
+
+def guess_limits(draft: Draft, source: Source) -> tuple[dict[str, Limits], Reasons]:
+    """Guess the limits of joints: the file's, else those of the other side; a side that differs is reported."""
+    limits = {name: replace(source.limits.get(name, Limits())) for name in draft.joints}
+    limits |= {name: Limits(0.0, limits[name].velocity) for name in (*source.passive, *source.coupled)}
+    taken: dict[str, list[str]] = {"effort": [], "velocity": []}
+    reasons = []
+    for name, joint in draft.joints.items():
+        partner = joint.get("mirror") or name
+        for key, names in taken.items():
+            own, other = getattr(limits[name], key), getattr(limits[partner], key)
+            if own is None and other:
+                setattr(limits[name], key, other)
+                names.append(name)
+            elif own and other and name < partner and abs(own - other) > 1e-3 * max(own, other):
+                line = f"'{name}' has {own:g} and '{partner}' {other:g}, as in the file"
+                reasons.append(f"{key} limit: two sides differ: {line}; correct one that is wrong")
+    for key, names in taken.items():
+        if names:
+            reasons.append(f"{key} limit: the file has none for {', '.join(names)}; that of the other side is there")
+    return limits, reasons
+
+
+def guess_gains(
+    draft: Draft, pose: Pose, limits: dict[str, Limits], gains: Gains
+) -> tuple[dict[str, dict[str, float]], Reasons]:
+    """Guess limits without one in the file, and gains, by joint.
+
+    The stiffness is I (2 pi f)^2 and the damping 2 d I (2 pi f), less the joint's own, for the natural frequency f and
+    the damping ratio d, and the inertia I that the joint moves: the inverse of its element on the diagonal of the
+    inverse mass matrix in the default pose. A joint that would give way by more than 0.1 rad under what it carries is
+    stiffer, and damped alike.
+    """
+    from robot_rl_envs.entity.robot_checks import moved_inertia
+
+    model, data, found = pose.model, pose.data, {}
+    moved = moved_inertia(model, data)
+    loads = np.maximum(np.abs(data.qfrc_bias), _standing_load(draft, pose))
+    margin = LEG_LOAD_MARGIN if draft.feet else LOAD_MARGIN
+    omega = 2.0 * math.pi * gains.frequency
+    for name in draft.joints:
+        dof = int(model.joint(name).dofadr[0])
+        inertia, weight, known = float(moved[dof]), float(loads[dof]), limits[name].effort
+        effort = max(margin * weight, margin * inertia * omega**2 * 0.1) if known is None else known
+        kp = max(inertia * omega**2, weight / 0.1)
+        reach = float(np.ptp(model.joint(name).range)) if model.joint(name).limited[0] else 0.0
+        if reach > 0:  # With less the strong motor of a light link would never be used, and its export be refused.
+            kp = max(kp, effort / (0.9 * EFFORT_MARGIN * reach))
+        kd = max(0.0, 2.0 * gains.damping * math.sqrt(kp * inertia) - float(np.ravel(model.dof_damping[dof])[0]))
+        # An action of 1 takes a quarter of the effort, where that is known.
+        scale = 0.25 * known / kp if known else 0.25
+        speed = limits[name].velocity or SPEED
+        if name in draft.wheels:  # Its target is a speed: all its effort where a quarter of the largest is missing.
+            grip = 9.81 * float(model.body_mass.sum()) * draft.wheels[name] / len(draft.wheels)
+            effort, scale = (max(effort, grip) if known is None else known), 0.25 * speed
+            kp, kd = 0.0, effort / scale
+        elif known == 0.0:
+            kp, kd = 0.0, 0.0
+        fields = {"effort_limit": effort, "velocity_limit": speed, "kp": kp, "kd": kd, "action_scale": scale}
+        found[name] = {key: rounded(value) for key, value in fields.items()}
+    _share(draft, limits, found)
+    reasons = []
+    for key, rule in (("effort", f"{margin:g} times what holds the default pose"), ("velocity", f"{SPEED:g}")):
+        names = [name for name in found if getattr(limits[name], key) is None and found[name]["effort_limit"]]
+        if names:
+            which = "all joints" if len(names) == len(found) else ", ".join(names)
+            reasons.append(f"{key} limit: the file has none for {which}; guessed as {rule}; put the motor's there")
+    if any(joint["kp"] for joint in found.values()):
+        line = f"{gains.frequency:g} Hz and a damping ratio of {gains.damping:g}"
+        reasons.append(f"gains: {line} with the inertia of each joint")
+    return found, reasons
+
+
+def _standing_load(draft: Draft, pose: Pose) -> np.ndarray:
+    """Return the load of feet's and wheels' shares of the weight on each degree of freedom (nv,) [N m or N]."""
+    model, load = pose.model, np.zeros(pose.model.nv)
+    places = [(int(model.geom(foot).bodyid[0]), pose.data.geom(foot).xpos) for foot in draft.feet]
+    wheels = [int(model.joint(name).bodyid[0]) for name in draft.wheels]
+    places += [(body, pose.data.xpos[body]) for body in wheels]
+    weight = 9.81 * float(model.body_mass.sum()) / max(1, len(places))
+    for body, point in places:
+        jacobian = np.zeros((3, model.nv))
+        pose.mj.mj_jac(model, pose.data, jacobian, None, point, body)
+        load += np.abs(weight * jacobian[2])
+    return load
+
+
+def _share(draft: Draft, limits: dict[str, Limits], found: dict[str, dict[str, float]]) -> None:
+    """Give both of a pair the mean of gains and guessed limits, which differ by small asymmetries of the model."""
+    for name, joint in found.items():
+        partner = found.get(draft.joints[name].get("mirror") or name, joint)
+        if not (joint["effort_limit"] and partner["effort_limit"]) or bool(joint["kp"]) != bool(partner["kp"]):
+            continue  # One is not driven, or only one is a wheel.
+        known = [f"{key}_limit" for key in ("effort", "velocity") if getattr(limits[name], key) is not None]
+        for key in (key for key in joint if key not in known):
+            joint[key] = partner[key] = rounded(0.5 * (joint[key] + partner[key]))

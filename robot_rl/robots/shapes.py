@@ -1,4 +1,4 @@
-"""Shapes of a robot that was read: which are seen and which touch, and boxes and capsules in place of meshes.
+"""Shapes of a robot that was read: those that are seen and those that touch, and boxes and capsules for meshes.
 
 Masses and inertias stay those of the source, whatever its shapes become.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from robot_rl.errors import UserError
-from robot_rl.robots.parts import Source
+from robot_rl.robots.parts import Source, remove_all
 
 VISUAL, COLLISION = 2, 3
 STRETCH = 1.5
@@ -30,16 +30,13 @@ def compile_source(source: Source, *, without_meshes: bool = False) -> Any:
     try:
         return spec.compile()
     except ValueError as error:
-        raise UserError(f"from={source.path}: {' '.join(str(error).split())}") from None
+        raise UserError("from", source.path, " ".join(str(error).split())) from None
 
 
 def _drop_meshes(spec: Any) -> int:
-    found = [geom for geom in spec.geoms if geom.meshname]
-    for geom in found:
-        spec.delete(geom)
-    for mesh in list(spec.meshes):
-        spec.delete(mesh)
-    return len(found)
+    count = remove_all(spec, [geom for geom in spec.geoms if geom.meshname])
+    remove_all(spec, spec.meshes)
+    return count
 
 
 def state_inertias(spec: Any, model: Any) -> None:
@@ -65,23 +62,19 @@ def state_inertias(spec: Any, model: Any) -> None:
 
 def replace_shapes(source: Source, model: Any, collision: str) -> None:
     """Divide shapes into those that are seen and those that touch the ground, and replace meshes."""
-    spec, said = source.spec, source.said
+    spec, notes = source.spec, source.notes
     touching = [bool(geom.contype or geom.conaffinity) for geom in spec.geoms]
     if collision == "boxes":
-        kept = [touches for touches, geom in zip(touching, spec.geoms, strict=True) if not geom.meshname]
-        count, touching = _drop_meshes(spec), kept
-        if count:
-            said.append(f"shapes: {count} meshes are replaced by boxes of the inertia of bodies without another shape")
+        touching = [touches for touches, geom in zip(touching, spec.geoms, strict=True) if not geom.meshname]
+        if count := _drop_meshes(spec):
+            notes.append(f"shapes: {count} meshes are replaced by boxes of the inertia of bodies without another shape")
     elif collision == "primitives":
-        count = 0
-        for k, geom in enumerate(spec.geoms):
-            if geom.meshname:
-                _fit(geom, model, k)
-                count += 1
-        for mesh in list(spec.meshes):
-            spec.delete(mesh)
-        if count:
-            said.append(f"shapes: {count} meshes are replaced by boxes and capsules around them")
+        meshes = [(k, geom) for k, geom in enumerate(spec.geoms) if geom.meshname]
+        for k, geom in meshes:
+            _fit(geom, model, k)
+        remove_all(spec, spec.meshes)
+        if meshes:
+            notes.append(f"shapes: {len(meshes)} meshes are replaced by boxes and capsules around them")
     for touches, geom in zip(touching, spec.geoms, strict=True):
         geom.group, geom.contype, geom.conaffinity = (COLLISION, 0, 1) if touches else (VISUAL, 0, 0)
         geom.classname = spec.default
@@ -92,7 +85,7 @@ def replace_shapes(source: Source, model: Any, collision: str) -> None:
         for body in spec.bodies:
             if body.name != "world" and body.joints:
                 _add_inertia_box(spec.default, body, group=COLLISION)
-        said.append("shapes: no shape touched anything; boxes of the bodies' inertia do")
+        notes.append("shapes: no shape touched anything; boxes of the bodies' inertia do")
 
 
 def _add_inertia_box(default: Any, body: Any, *, group: int) -> None:
@@ -141,10 +134,12 @@ def round_about_joint(model: Any, geom: int) -> tuple[float, float, float, np.nd
     """Return (radius, low, high, axis, anchor) of a shape that is round about the endless hinge of its own body.
 
     low and high are its ends along the axis from the anchor [m], all in the frame of the body. A mesh is round where it
-    reaches as far in every direction across the axis, to 5 %. None of a shape that is not, or does not turn.
+    reaches as far in every direction across the axis, to 5 %. A sphere or a capsule is sure to be a wheel only as the
+    single shape of its body that touches, centred on the axis. None of a shape that is not, or does not turn.
     """
     import mujoco
 
+    kinds, kind = mujoco.mjtGeom, int(model.geom_type[geom])
     body, mesh = int(model.geom_bodyid[geom]), int(model.geom_dataid[geom])
     joint = int(model.body_jntadr[body])
     is_hinge = model.body_jntnum[body] == 1 and model.jnt_type[joint] == int(mujoco.mjtJoint.mjJNT_HINGE)
@@ -154,13 +149,16 @@ def round_about_joint(model: Any, geom: int) -> tuple[float, float, float, np.nd
     turn = np.zeros(9)
     mujoco.mju_quat2Mat(turn, model.geom_quat[geom])
     turn, pos = turn.reshape(3, 3), model.geom_pos[geom] - anchor
-    if model.geom_type[geom] == int(mujoco.mjtGeom.mjGEOM_CYLINDER):
-        radius, length = (float(value) for value in model.geom_size[geom, :2])
+    if kind in (int(kinds.mjGEOM_CYLINDER), int(kinds.mjGEOM_SPHERE), int(kinds.mjGEOM_CAPSULE)):
+        is_cylinder, is_sphere = kind == int(kinds.mjGEOM_CYLINDER), kind == int(kinds.mjGEOM_SPHERE)
+        radius, half = (float(value) for value in model.geom_size[geom, :2])
+        half = half if is_cylinder else radius if is_sphere else half + radius
         along = float(pos @ axis)
         aside = float(np.linalg.norm(pos - along * axis))
-        is_round = abs(float(turn[:, 2] @ axis)) > 0.99 and aside < 0.05 * radius
-        return (radius, along - length, along + length, axis, anchor) if is_round else None
-    if model.geom_type[geom] != int(mujoco.mjtGeom.mjGEOM_MESH):
+        is_round = (is_sphere or abs(float(turn[:, 2] @ axis)) > 0.99) and aside < 0.05 * radius
+        is_single = is_cylinder or np.sum(model.geom_conaffinity[model.geom_bodyid == body] != 0) == 1
+        return (radius, along - half, along + half, axis, anchor) if is_round and is_single else None
+    if kind != int(kinds.mjGEOM_MESH):
         return None
     first = int(model.mesh_vertadr[mesh])
     points = model.mesh_vert[first : first + int(model.mesh_vertnum[mesh])] @ turn.T + pos

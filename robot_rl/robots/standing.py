@@ -1,4 +1,4 @@
-"""How a drafted robot stands: turned as its source is, and whether it holds its default pose on a floor."""
+"""Standing of a drafted robot: turned as its source is, and whether it holds its default pose on a floor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from robot_rl_deploy.plausible import ONE_DEGREE, STIFF_DAMPING_S
 
-from robot_rl.robots.parts import Draft, Source
+from robot_rl.robots.parts import Draft, Source, rounded
 
 LEVEL = 0.05
 """A base that leans by less stands level [rad]."""
@@ -19,15 +19,15 @@ UPRIGHT = math.pi / 4
 def turn_base(source: Source, model: Any) -> tuple[float, ...]:
     """Turn what is in a floating base so that it stands, with the base itself not turned, as in its source.
 
-    In our robots the base is level in the default pose. That of the source is turned by its first keyframe, else by its
-    body. A turn about the vertical only, such as that of where it stands in a scene, is left out.
+    In robots of this project the base is level in the default pose. That of the source is turned by its first keyframe,
+    else by its body. A turn about the vertical only, as of its place in a scene, is omitted.
 
     Args:
         source: what was read; shapes and inertias are those of the model.
         model: the source, compiled.
 
     Returns:
-        By how much its elements are turned, a quaternion w x y z.
+        The rotation of its elements, a quaternion w x y z.
     """
     import mujoco
 
@@ -59,7 +59,7 @@ def turn_base(source: Source, model: Any) -> tuple[float, ...]:
     for element in inside:
         if element.frame is None:
             element.set_frame(frame)
-    source.said.append(f"base: leans by {math.degrees(lean):.0f} degrees in the file; '{source.base}' is level here")
+    source.notes.append(f"base: leans by {math.degrees(lean):.0f} degrees in the file; '{source.base}' is level here")
     return tuple(float(value) for value in quat)
 
 
@@ -89,9 +89,9 @@ def settle(draft: Draft, source: Source) -> None:
         )
         draft.problems.append(f"standing: {line}; check its shapes, masses and limits in the file")
     elif tilt > 0.5:
-        draft.said.append("standing: it falls within a second in its default pose; a policy has to balance it")
+        draft.notes.append("standing: it falls within a second in its default pose; a policy has to balance it")
     else:
-        draft.said.append(f"standing: it holds its default pose and sinks by {100 * sunk:.1f} cm with its gains")
+        draft.notes.append(f"standing: it holds its default pose and sinks by {100 * sunk:.1f} cm with its gains")
 
 
 def _stand(draft: Draft, source: Source) -> tuple[float, float]:
@@ -121,8 +121,3 @@ def _stand(draft: Draft, source: Source) -> tuple[float, float]:
             return math.inf, math.pi
     up = 1.0 - 2.0 * (data.qpos[base + 4] ** 2 + data.qpos[base + 5] ** 2)
     return draft.height - float(data.qpos[base + 2]), math.acos(min(1.0, max(-1.0, float(up))))
-
-
-def rounded(value: float) -> float:
-    """Return a number with four digits."""
-    return float(f"{value:.4g}")

@@ -1,4 +1,4 @@
-"""What a first task of a robot needs to know of it: whether it walks, drives or reaches, how fast, and where."""
+"""Facts that the first task of a robot needs: whether it walks, drives or reaches, how fast, and where."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.errors import UserError
 from robot_rl.robots.shapes import round_about_joint
 from robot_rl.robots.source import require_choice
+from robot_rl.robots.writing import quoted
 
 if TYPE_CHECKING:
     from robot_rl_assets.robot import Robot
@@ -50,12 +51,10 @@ def wheel_radii(robot: Robot) -> dict[str, float]:
 
     A wheel is driven by its speed, and has a shape that is round about its endless hinge.
     """
-    import mujoco
-
     turned = [joint for joint in robot.joints if joint.by_speed]
     if robot.base_body is None or robot.complete or not turned:
         return {}
-    model, found = mujoco.MjModel.from_xml_path(str(robot.model)), {}
+    model, found = _compile(robot), {}
     for joint in turned:
         geoms = [k for k in range(model.ngeom) if model.geom_bodyid[k] == model.joint(joint.name).bodyid[0]]
         shapes = [round_about_joint(model, k) for k in geoms if model.geom_conaffinity[k]]
@@ -63,50 +62,49 @@ def wheel_radii(robot: Robot) -> dict[str, float]:
     return found
 
 
+def task_words(kind: str, robot: Robot) -> dict[str, str]:
+    """Return what the template of a task of a kind needs for a robot; names of its model are quoted."""
+    if kind == "pose":
+        driven = [joint.kp > 0.0 or joint.by_speed for joint in robot.joints if not joint.passive]
+        actions = "position" if driven and all(driven) else "effort"
+        return {"floats": "yes" if robot.base_body is not None else "", "actions": actions}
+    words = {"velocity": velocity_words, "drive": drive_words, "reach": reach_words}[kind](robot)
+    return words | {key: quoted(words[key]) for key in ("base", "hand") if key in words}
+
+
 def drive_words(robot: Robot) -> dict[str, str]:
     """Return what the template of a driving task needs: speeds that fit the robot's size and its wheels."""
-    import mujoco
-
-    words = {key: value for key, value in velocity_words(robot).items() if key in ("base", "load", "com", "mirror")}
     limits = {joint.name: joint.velocity_limit for joint in robot.joints}
     wheels = min(0.5 * limits[name] * radius for name, radius in wheel_radii(robot).items())
-    size = float(mujoco.MjModel.from_xml_path(str(robot.model)).stat.extent)
+    model = _compile(robot)
+    speed = min(wheels, 1.5 * math.sqrt(float(model.stat.extent) / SIZE_M))
     held = any(joint.kp for joint in robot.joints)
-    line = '        "joint_pos": Observation(observations.limited_joint_pos_rel, noise=0.01),\n'
-    words |= {"held": line if held else "", "iterations": "300" if held else "100"}
-    return words | {"fast": f"{min(wheels, 1.5 * math.sqrt(size / SIZE_M)):.2g}"}
+    words = {"held": "yes" if held else "", "iterations": "300" if held else "100", "fast": f"{speed:.2g}"}
+    return words | _base_words(robot, model)
 
 
 def velocity_words(robot: Robot) -> dict[str, str]:
     """Return what the template of a walking task needs: gait, heights and speeds that fit the robot's size."""
-    import mujoco
-
     height = robot.base_height
     speed = math.sqrt(height / SIZE_M)
-    trots = len(robot.feet) == 4 and robot.foot_mirror == (1, 0, 3, 2)
-    swing = f"weight=1.5, frequency_hz=GAIT_HZ, height={0.27 * height:.2g}"
-    clock = (
-        '            "gait": Reward(rewards.trot_contact, weight=1.0, frequency_hz=GAIT_HZ),\n'
-        f'            "swing": Reward(rewards.trot_height, {swing}),\n'
-    )
-    air = '            "air": Reward(rewards.foot_air_time, weight=1.0, target_s=0.3),\n'
-    mirrored = any(joint.mirror for joint in robot.joints)
-    body, load, com = _heaviest_of_base(robot, mujoco.MjModel.from_xml_path(str(robot.model)))
     return {
-        "gait": clock if trots else air,
+        "trots": "yes" if len(robot.feet) == 4 and robot.foot_mirror == (1, 0, 3, 2) else "",
+        "swing": f"{0.27 * height:.2g}",
         "low": f"{0.5 * height:.2g}",
         "slow": f"{speed:.1f}",
         "fast": f"{1.5 * speed:.1f}",
         "sideways": f"{0.6 * speed:.1f}",
-        "base": body,
-        "load": f"{load:.2g}",
-        "com": f"{com:g}",
-        "mirror": str(mirrored),
-        "symmetry": '            "symmetry": "network",\n' if mirrored else "",
+        **_base_words(robot, _compile(robot)),
     }
 
 
-def _heaviest_of_base(robot: Robot, model: Any) -> tuple[str, float, float]:
+def _compile(robot: Robot) -> Any:
+    import mujoco
+
+    return mujoco.MjModel.from_xml_path(str(robot.model))
+
+
+def _base_words(robot: Robot, model: Any) -> dict[str, str]:
     """Return the body that carries a load, its share of the mass [kg], and how far its centre of mass may move [m].
 
     The base itself may weigh nothing, with a trunk fixed to it; and MuJoCo does not read a centre of mass that the
@@ -118,7 +116,14 @@ def _heaviest_of_base(robot: Robot, model: Any) -> tuple[str, float, float]:
     body = int(np.argmax(np.where(welded, model.body_mass, 0.0)))
     is_fixed = bool(model.body_sameframe[body] == 1 or model.body_simple[body] != 0)
     load = min(0.07 * float(model.body_mass.sum()), 0.5 * float(model.body_mass[body]))
-    return model.body(body).name, load, 0.0 if is_fixed else 0.02
+    mirrored = any(joint.mirror for joint in robot.joints)
+    return {
+        "base": model.body(body).name,
+        "load": f"{load:.2g}",
+        "com": f"{0.0 if is_fixed else 0.02:g}",
+        "mirror": str(mirrored),
+        "mirrored": "yes" if mirrored else "",
+    }
 
 
 def reach_words(robot: Robot) -> dict[str, str]:
@@ -127,7 +132,7 @@ def reach_words(robot: Robot) -> dict[str, str]:
     import numpy as np
     from robot_rl_envs.terms.checks import longest_reach
 
-    model = mujoco.MjModel.from_xml_path(str(robot.model))
+    model = _compile(robot)
     data = mujoco.MjData(model)
     hand, position, place = _find_hand(robot, model, data)
     rng = np.random.default_rng(0)

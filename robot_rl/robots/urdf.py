@@ -1,167 +1,233 @@
-"""Prepares a URDF for MuJoCo: what is refused with a line, and what is changed in its elements and said."""
+"""Reads a URDF: refuses what no robot has, repairs what MuJoCo would refuse, and decides whether its base floats."""
 
 from __future__ import annotations
 
 import functools
+import re
+import tempfile
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from robot_rl.errors import UserError
+from robot_rl.robots.mesh_files import number_meshes
+from robot_rl.robots.parts import Limits, Source, base_joint_name, listed
 
 BALL_M = 0.01
-"""Radius of the ball that stands for the inertia of a fixed link without a valid one [m]."""
+"""Radius of the ball whose inertia a fixed link without a valid one gets [m]."""
 TRUNK = 2
-"""Most joints between a floating base and where its limbs begin; an arm has more before its fingers."""
+"""Most joints between a floating base and the beginning of its limbs; an arm has more before its fingers."""
 JOINT_KINDS = ("fixed", "revolute", "continuous", "prismatic", "floating")
 AXES = ("xx", "yy", "zz", "xy", "xz", "yz")
-ROUND = ("sphere", "cylinder")
+ROUND = ("sphere", "cylinder", "capsule")
 SHAPES = {"box": "size", "sphere": "radius", "cylinder": "radius length", "capsule": "radius length", "mesh": "scale"}
 """Attributes with the size of each shape."""
 
 
-def name_joints(root: ET.Element) -> list[str]:
-    """Give joints without a name one, so that all that is said of them finds them; return what is said of it."""
-    unnamed = [joint for joint in root.findall("joint") if not joint.get("name")]
-    for joint in unnamed:
-        joint.set("name", f"{name_of(joint.find('child'), 'link')}_joint")
-    return [f"names: {len(unnamed)} joints had none and got one, such as '{unnamed[0].get('name')}'"] if unnamed else []
+class Tree:
+    """Links and joints of a URDF by their names, as they are when it is built."""
+
+    def __init__(self, root: ET.Element) -> None:
+        self.links = {_name(link): link for link in root.findall("link")}
+        self.joints = root.findall("joint")
+        self.below: dict[str, list[ET.Element]] = {}
+        for joint in self.joints:
+            self.below.setdefault(_end(joint, "parent"), []).append(joint)
+        self.moving = {_end(joint, "child") for joint in self.joints if _moves(joint)}
+        children = {_end(joint, "child") for joint in self.joints}
+        self.tops = [name for name in self.links if name not in children]
+        self.trunks = [name for name in self.below if name not in children]
+        self.empty = {_end(joint, end) for joint in self.joints for end in ("parent", "child")} | {*self.links}
+        self.empty -= {name for name, link in self.links.items() if link.find("inertial") is not None}
+
+    def branches(self, link: str) -> list[str]:
+        """Return the links that move directly below one, through what is fixed to it."""
+        found = []
+        for joint in self.below.get(link, []):
+            found += [_end(joint, "child")] if _moves(joint) else self.branches(_end(joint, "child"))
+        return found
+
+    def carrying(self, link: str) -> list[ET.Element]:
+        """Return the joints of a link that move, or carry something that moves."""
+        return [joint for joint in self.below.get(link, []) if _moves(joint) or self.branches(_end(joint, "child"))]
 
 
-def check_urdf(path: Path, root: ET.Element) -> None:
-    """Check joints, and the links that they move.
+def _name(element: ET.Element) -> str:
+    return str(element.get("name"))
+
+
+def _end(joint: ET.Element, end: str, key: str = "link") -> str:
+    """Return the link at an end of a joint, or another attribute of one of its elements; empty without the element."""
+    element = joint.find(end)
+    return "" if element is None else str(element.get(key))
+
+
+def _moves(joint: ET.Element) -> bool:
+    return joint.get("type") != "fixed"
+
+
+def read_urdf(path: Path, root: ET.Element, base: str) -> Source:
+    """Read a URDF, with its meshes wherever they lie around it; `root` is changed.
 
     Raises:
-        UserError: a name is there twice, a joint is of a kind that we do not have, floats below a link with a mass,
-            mimics one that is not there or itself, also through others, or moves a link without inertia.
+        UserError: it cannot be read, or has what no robot has.
     """
-    joints = root.findall("joint")
+    if root.tag != "robot":
+        raise UserError("from", path, f"has <{root.tag}> instead of <robot>")
+    notes = _name_joints(root)
+    _check(path, root)
+    tree = Tree(root)
+    joints, limbs, wheels = tree.joints, count_limbs(tree), count_wheels(tree)
+    floats = any(joint.get("type") == "floating" for joint in joints)
+    is_floating = base == "floating" or (base == "auto" and (floats or limbs >= 2 or wheels >= 2))
+    for old in root.findall("mujoco"):
+        root.remove(old)
+    for shape in (*root.iter("visual"), *root.iter("collision")):
+        shape.attrib.pop("name", None)  # Of no use, and MuJoCo warns of each that is there twice.
+    passive = find_unmotored(root, tree)
+    notes += [*repair_inertias(tree), *remove_flat_shapes(tree)]
+    if is_floating and (above := free_base(root)):
+        notes.append(f"base: the link below {above}, which has no mass")
+    spec = _parse(root, path)
+    for geom in spec.geoms:  # A link without an inertia weighs nothing, whatever its shape.
+        if geom.parent.name != "world" and not geom.parent.explicitinertial:
+            geom.mass = 0.0
+    tops = [body for body in spec.worldbody.bodies if body.find_all("joint")] or spec.worldbody.bodies[:1]
+    if is_floating and len(tops) == 1 and not tops[0].joints:
+        tops[0].add_freejoint(name=base_joint_name(spec))
+    if base == "auto":
+        is_free = any(int(joint.type) == 0 for joint in spec.joints)
+        why = "its joint is" if floats else f"the file has {limbs} limbs"
+        why = f"{wheels} links may roll" if not floats and limbs < 2 <= wheels else why
+        why = why if is_floating == is_free else "its first link moves with a joint"
+        notes.append(f"base: {'floating' if is_free else 'fixed'}, since {why}; base= says it otherwise")
+    return Source(path, spec, limits=_read_limits(path, joints), notes=notes, passive=passive)
+
+
+def _name_joints(root: ET.Element) -> list[str]:
+    """Name the joints without a name, so that every line can name its joint; return a note."""
+    unnamed = [joint for joint in root.findall("joint") if not joint.get("name")]
+    for joint in unnamed:
+        joint.set("name", f"{_end(joint, 'child')}_joint")
+    return [f"names: {len(unnamed)} joints had none and got one, such as '{_name(unnamed[0])}'"] if unnamed else []
+
+
+def _check(path: Path, root: ET.Element) -> None:
+    """Raise UserError for names that are there twice, kinds of joints that are not supported, and missing inertias."""
+    tree = Tree(root)
     for kind in ("link", "joint"):
-        names = Counter(str(element.get("name")) for element in root.findall(kind))
+        names = Counter(_name(element) for element in root.findall(kind))
         if twice := sorted(name for name, count in names.items() if count > 1):
-            raise UserError(f"from={path}: {kind} '{twice[0]}' is there twice; names must be unique")
-    for joint in joints:
-        where, kind = f"from={path}: joint '{joint.get('name')}'", joint.get("type")
+            raise UserError("from", path, f"{kind} '{twice[0]}' is there twice; names must be unique")
+    for joint in tree.joints:
+        where, kind, parent = f"from={path}: joint '{_name(joint)}'", joint.get("type"), _end(joint, "parent")
         if kind not in JOINT_KINDS:
             right = "; of a base that moves freely it is floating" if kind == "planar" else ""
             raise UserError(f"{where}: type={kind}: must be one of {', '.join(JOINT_KINDS)}{right}")
-        parent = name_of(joint.find("parent"), "link")
-        if kind == "floating" and not (parent in first_links(root) and is_empty(root, parent)):
+        if kind == "floating" and not (parent in tree.tops and parent in tree.empty):
             line = f"floats below link '{parent}', which is not an empty first link"
             raise UserError(f"{where} {line}; only the base of a robot may float, leave the rest in a copy")
-    _check_mimics(path, joints)
-    moving = moving_links(root)
-    for link in root.findall("link"):
-        if link.get("name") in moving and link.find("inertial") is None and not is_dummy(root, str(link.get("name"))):
-            raise UserError(f"from={path}: link '{link.get('name')}' moves and has no <inertial>; give it one")
+    _check_mimics(path, tree)
+    # An empty frame may float, with the base fixed to it.
+    floating = {_end(joint, "child") for joint in tree.joints if joint.get("type") == "floating"}
+    frames = {name for name in floating if [joint.get("type") for joint in tree.below.get(name, [])] == ["fixed"]}
+    for name in tree.links:
+        if name in tree.moving & tree.empty - frames:
+            raise UserError("from", path, f"link '{name}' moves and has no <inertial>; give it one")
 
 
-def _check_mimics(path: Path, joints: list[ET.Element]) -> None:
-    names = {str(joint.get("name")) for joint in joints}
-    leaders = {
-        str(joint.get("name")): name_of(joint.find("mimic"), "joint")
-        for joint in joints
-        if joint.find("mimic") is not None
-    }
+def _check_mimics(path: Path, tree: Tree) -> None:
+    names = {_name(joint) for joint in tree.joints}
+    leaders = {_name(joint): _end(joint, "mimic", "joint") for joint in tree.joints if joint.find("mimic") is not None}
     for name, leader in leaders.items():
         if leader not in names:
-            raise UserError(f"from={path}: joint '{name}' mimics '{leader}', which is not there")
+            raise UserError("from", path, f"joint '{name}' mimics '{leader}', which is not there")
         chain = [name]
         while chain[-1] in leaders and len(chain) <= len(leaders):
             chain.append(leaders[chain[-1]])
             if chain[-1] == name:
                 line = f"joint '{name}' mimics itself" + (f", through {', '.join(chain[1:-1])}" if chain[1:-1] else "")
-                raise UserError(f"from={path}: {line}; take out one <mimic>, so that one joint leads")
+                raise UserError("from", path, f"{line}; take out one <mimic>, so that one joint leads")
 
 
-def moving_links(root: ET.Element) -> set[str]:
-    """Return the names of links below a joint that moves."""
-    return {name_of(joint.find("child"), "link") for joint in root.findall("joint") if joint.get("type") != "fixed"}
+def _read_limits(path: Path, joints: list[ET.Element]) -> dict[str, Limits]:
+    limits = {}
+    for joint in joints:
+        if (limit := joint.find("limit")) is not None and joint.get("type") != "floating":
+            low, high = (float(limit.get(key, 0)) for key in ("lower", "upper"))
+            if low > high:
+                raise UserError("from", path, f"joint '{_name(joint)}': lower={low:g} is above upper={high:g}")
+            limits[_name(joint)] = Limits(*(float(limit.get(key, 0)) or None for key in ("effort", "velocity")))
+    return limits
 
 
-def name_of(element: ET.Element | None, key: str) -> str:
-    """Return an attribute; an empty text without the element."""
-    return "" if element is None else str(element.get(key))
+def _parse(root: ET.Element, path: Path) -> Any:
+    """Return a prepared URDF as a `mujoco.MjSpec`, with the paths of its meshes."""
+    import mujoco
 
+    def read(file: Path) -> Any:
+        try:
+            return mujoco.MjSpec.from_file(str(file)), "", ""
+        except ValueError as error:
+            line = " ".join(str(error).split())
+            return None, line, re.sub(r", line \d+", "", line)
 
-def first_links(root: ET.Element) -> list[str]:
-    """Return the names of links that are below no other."""
-    below = {name_of(joint.find("child"), "link") for joint in root.findall("joint")}
-    return [name for link in root.findall("link") if (name := str(link.get("name"))) not in below]
-
-
-def is_empty(root: ET.Element, name: str) -> bool:
-    """Return whether a link has no inertia."""
-    return all(link.find("inertial") is None for link in root.findall("link") if link.get("name") == name)
-
-
-def is_dummy(root: ET.Element, name: str) -> bool:
-    """Return whether a link is an empty frame that floats, with the base fixed to it."""
-    joints = root.findall("joint")
-    floats = [j for j in joints if name_of(j.find("child"), "link") == name and j.get("type") == "floating"]
-    held = [j for j in joints if name_of(j.find("parent"), "link") == name]
-    return bool(floats) and len(held) == 1 and held[0].get("type") == "fixed" and is_empty(root, name)
+    files = number_meshes(root, path)
+    compiler = ET.SubElement(ET.SubElement(root, "mujoco"), "compiler")
+    compiler.attrib |= {"strippath": "true", "discardvisual": "false", "fusestatic": "false"}
+    with tempfile.TemporaryDirectory() as temporary:
+        copy = Path(temporary) / "robot.urdf"
+        copy.write_text(ET.tostring(root, encoding="unicode"), encoding="utf-8")
+        spec, _, plain = read(copy)
+    if spec is None:  # The line number is that of the file itself, if MuJoCo refuses it for the same reason.
+        _, own, same = read(path)
+        raise UserError("from", path, own if same == plain else plain)
+    for mesh in spec.meshes:
+        mesh.file = files[mesh.file]
+        mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL  # Of no use, but flat meshes have one.
+    return spec
 
 
 def free_base(root: ET.Element) -> str:
-    """Take empty links above the base out, so that the base itself floats; return the names of those.
+    """Remove empty links above the base, so that the base itself floats; return their names.
 
-    A first link such as base_footprint or world has no mass, and the base is fixed to it; where it lies above the
-    ground is for the default pose to say. MuJoCo knows a first link `world` as what does not move.
+    A first link such as base_footprint or world has no mass, and the base is fixed to it; its height above the ground
+    follows from the default pose. MuJoCo takes a first link `world` for what does not move.
     """
     taken: list[str] = []
     while True:
-        top, children = first_links(root)[:1], joints_by_parent(root)
-        below = [joint for joint in children.get(top[0], []) if _carries(children, joint)] if top else []
-        if len(below) != 1 or not is_empty(root, top[0]) or below[0].get("type") not in ("fixed", "floating"):
-            return ", ".join(f"'{name}'" for name in taken)
-        (joint,) = below
-        if top[0] != "world":
-            _rename(root, top[0], "world")
-            taken.append(top[0])
-        child = name_of(joint.find("child"), "link")
-        under = [other for other in children.get(child, []) if _carries(children, other)]
-        origins = [_origin(other) for other in (joint, *under[:1])]
-        if not is_empty(root, child) or len(under) != 1 or under[0].get("type") != "fixed" or None in origins:
-            return ", ".join(f"'{name}'" for name in taken)
-        _merge(root, joint, under[0], child)
+        tree = Tree(root)
+        top = tree.tops[0] if tree.tops else ""
+        below = tree.carrying(top)
+        if len(below) != 1 or top not in tree.empty or below[0].get("type") not in ("fixed", "floating"):
+            break
+        if top != "world":
+            _rename(root, top, "world")
+            taken.append(top)
+        child = _end(below[0], "child")
+        under = tree.carrying(child)
+        origins = [_origin(joint) for joint in (*below, *under[:1])]
+        if child not in tree.empty or len(under) != 1 or _moves(under[0]) or None in origins:
+            break
+        _merge(root, below[0], under[0], child)
         taken.append(child)
-
-
-def joints_by_parent(root: ET.Element) -> dict[str, list[ET.Element]]:
-    """Return the joints below each link, by its name."""
-    found: dict[str, list[ET.Element]] = {}
-    for joint in root.findall("joint"):
-        found.setdefault(name_of(joint.find("parent"), "link"), []).append(joint)
-    return found
-
-
-def _carries(children: Mapping[str, list[ET.Element]], joint: ET.Element) -> bool:
-    """Return whether something moves at or below a joint."""
-    waiting = [joint]
-    while waiting:
-        one = waiting.pop()
-        if one.get("type") != "fixed":
-            return True
-        waiting += children.get(name_of(one.find("child"), "link"), [])
-    return False
+    return ", ".join(f"'{name}'" for name in taken)
 
 
 def _rename(root: ET.Element, old: str, new: str) -> None:
     for link in root.findall("link"):
         if link.get("name") == old:
             link.set("name", new)
-    for joint in root.findall("joint"):
-        for end in (joint.find("parent"), joint.find("child")):
-            if end is not None and end.get("link") == old:
-                end.set("link", new)
+    for end in (*root.findall("joint/parent"), *root.findall("joint/child")):
+        if end.get("link") == old:
+            end.set("link", new)
 
 
 def _merge(root: ET.Element, upper: ET.Element, lower: ET.Element, link: str) -> None:
-    """Take out the link between two joints, and the upper one; what else is fixed to the link stays with the world."""
+    """Remove the link between two joints, and the upper one; what else is fixed to the link stays with the world."""
     (one, turn_1), (two, turn_2) = _frame(upper), _frame(lower)
     for old in lower.findall("origin"):
         lower.remove(old)
@@ -179,7 +245,7 @@ def _merge(root: ET.Element, upper: ET.Element, lower: ET.Element, link: str) ->
 
 
 def _origin(joint: ET.Element) -> list[list[float]] | None:
-    """Return xyz [m] and rpy [rad] of a joint; None where they are not three numbers each, of which MuJoCo says so."""
+    """Return xyz [m] and rpy [rad] of a joint; None unless they are three numbers each, which MuJoCo refuses."""
     origin = joint.find("origin")
     texts = ["0 0 0", "0 0 0"] if origin is None else [origin.get("xyz", "0 0 0"), origin.get("rpy", "0 0 0")]
     try:
@@ -190,7 +256,7 @@ def _origin(joint: ET.Element) -> list[list[float]] | None:
 
 
 def _frame(joint: ET.Element) -> tuple[np.ndarray, np.ndarray]:
-    """Return where a joint's child is (3,) [m], and how it is turned (3, 3): about x, then y, then z of the parent."""
+    """Return position (3,) [m] and rotation (3, 3) of a joint's child: about x, then y, then z of the parent."""
     place, angles = (np.array(values) for values in _origin(joint) or [[0.0] * 3] * 2)
     (cr, cp, cy), (sr, sp, sy) = np.cos(angles), np.sin(angles)
     about_x = np.array([[1, 0, 0], [0, cr, -sr], [0, sr, cr]])
@@ -199,17 +265,17 @@ def _frame(joint: ET.Element) -> tuple[np.ndarray, np.ndarray]:
     return place, about_z @ about_y @ about_x
 
 
-def repair_inertias(root: ET.Element) -> list[str]:
-    """Make valid inertias of those that MuJoCo refuses and that are near one; return what is said of it.
+def repair_inertias(tree: Tree) -> list[str]:
+    """Make valid inertias of those that MuJoCo refuses and that are near one; return notes.
 
     - Links that are fixed to another and have one that is not positive get a ball's: frames of sensors have any, and
       their mass is what counts.
     - No body has a principal moment above the sum of the other two: the largest is divided, and the other two are
       multiplied, by one factor, so that none is further from the file's value than the others.
     """
-    moving, balls, said = moving_links(root), [], []
-    for link in root.findall("link"):
-        name, inertial = str(link.get("name")), link.find("inertial")
+    balls, notes = [], []
+    for name, link in tree.links.items():
+        inertial = link.find("inertial")
         inertia = None if inertial is None else inertial.find("inertia")
         if inertial is None or inertia is None:
             continue
@@ -225,15 +291,16 @@ def repair_inertias(root: ET.Element) -> list[str]:
             _write_inertia(inertia, turn @ np.diag(moments * [factor, factor, 1.0 / factor]) @ turn.T)
             if factor > 1.01:
                 line = "has a principal moment above the sum of the other two"
-                said.append(f"inertia: that of '{name}' {line}; all three are changed by a factor of {factor:.3g}")
-        elif name not in moving and weight > 0.0:
+                notes.append(f"inertia: that of '{name}' {line}; all three are changed by a factor of {factor:.3g}")
+        elif name not in tree.moving and weight > 0.0:
             ball = max(float(np.trace(matrix)) / 3.0, 0.4 * weight * BALL_M**2)
             _write_inertia(inertia, ball * np.eye(3))
             balls.append(name)
-        elif name not in moving:
+        elif name not in tree.moving:
             link.remove(inertial)
-    which = ", ".join(balls if len(balls) <= 5 else [*balls[:5], "..."])
-    return [*said, f"inertia: that of {which} is invalid, a ball's of the same mass is there"] if balls else said
+    if balls:
+        notes.append(f"inertia: that of {listed(balls)} is invalid, a ball's of the same mass is there")
+    return notes
 
 
 def _write_inertia(inertia: ET.Element, matrix: np.ndarray) -> None:
@@ -241,20 +308,19 @@ def _write_inertia(inertia: ET.Element, matrix: np.ndarray) -> None:
         inertia.set(f"i{axes}", repr(float(matrix["xyz".index(axes[0]), "xyz".index(axes[1])])))
 
 
-def drop_pointless(root: ET.Element) -> list[str]:
-    """Take out shapes of size 0, which MuJoCo refuses; return what is said of it."""
-    said = []
-    for link in root.findall("link"):
-        for kind in ("visual", "collision"):
-            for shape in link.findall(kind):
-                sizes = [
-                    element.get(key, "1") for tag, keys in SHAPES.items() for element in shape.iter(tag)
-                    for key in keys.split()
-                ]  # fmt: skip
-                if any(_is_zero(word) for text in sizes for word in text.split()):
-                    link.remove(shape)
-                    said.append(f"left out: a shape of size 0 of link '{link.get('name')}'")
-    return said
+def remove_flat_shapes(tree: Tree) -> list[str]:
+    """Remove shapes of size 0, which MuJoCo refuses; return notes."""
+    notes = []
+    for name, link in tree.links.items():
+        for shape in (*link.findall("visual"), *link.findall("collision")):
+            sizes = [
+                element.get(key, "1") for tag, keys in SHAPES.items() for element in shape.iter(tag)
+                for key in keys.split()
+            ]  # fmt: skip
+            if any(map(_is_zero, " ".join(sizes).split())):
+                link.remove(shape)
+                notes.append(f"left out: a shape of size 0 of link '{name}'")
+    return notes
 
 
 def _is_zero(word: str) -> bool:
@@ -264,83 +330,51 @@ def _is_zero(word: str) -> bool:
         return False
 
 
-def count_limbs(root: ET.Element) -> int:
+def count_limbs(tree: Tree) -> int:
     """Return how many chains of two moving joints or more begin at the first link that branches; fingers are none."""
-    below: dict[str, list[tuple[str, bool]]] = {}
-    for joint in root.findall("joint"):
-        parent, child = name_of(joint.find("parent"), "link"), name_of(joint.find("child"), "link")
-        below.setdefault(parent, []).append((child, joint.get("type") != "fixed"))
-    children = {child for pairs in below.values() for child, _ in pairs}
-
-    def depth(link: str, seen: tuple[str, ...] = ()) -> int:
-        pairs = [] if link in seen else below.get(link, [])
-        return max((moves + depth(child, (*seen, link)) for child, moves in pairs), default=0)
-
-    links, before = [link for link in below if link not in children][:1], 0
+    links, before = tree.trunks[:1], 0
     while links and before <= TRUNK:
-        chains = [(child, moves + depth(child)) for child, moves in _branches(links[0], below)]
-        if len([length for _, length in chains if length]) > 1:
-            return sum(length >= 2 for _, length in chains)
-        links, before = [child for child, length in chains if length], before + 1
+        links = tree.branches(links[0])
+        if len(links) > 1:
+            return sum(bool(tree.branches(link)) for link in links)
+        before += 1
     return 1
 
 
-def count_wheels(root: ET.Element) -> int:
+def count_wheels(tree: Tree) -> int:
     """Return how many joints turn without end, with nothing moving below, a link whose shape may roll."""
-    parents = {name_of(joint.find("parent"), "link") for joint in root.findall("joint") if joint.get("type") != "fixed"}
-    links = {link.get("name"): link for link in root.findall("link")}
-    ends = [
-        links.get(name_of(joint.find("child"), "link"))
-        for joint in root.findall("joint")
-        if joint.get("type") == "continuous" and name_of(joint.find("child"), "link") not in parents
-    ]
-    round_shapes = ("cylinder", "sphere", "mesh")
-    return sum(
-        link is not None and any(shape.find(f"geometry/{kind}") is not None for kind in round_shapes)
-        for link in ends
-        for shape in (link.findall("collision") or link.findall("visual") if link is not None else [])[:1]
-    )
+    ends = [_end(joint, "child") for joint in tree.joints if joint.get("type") == "continuous"]
+    count = 0
+    for end in ends:
+        link = tree.links.get(end)
+        if link is not None and not any(map(_moves, tree.below.get(end, []))):
+            shape = (*link.findall("collision"), *link.findall("visual"))[:1]
+            count += any(one.find(f"geometry/{kind}") is not None for one in shape for kind in (*ROUND, "mesh"))
+    return count
 
 
-def _branches(link: str, below: Mapping[str, list[tuple[str, bool]]]) -> list[tuple[str, bool]]:
-    """Return the links below one and whether each moves, through what is fixed to it."""
-    found = []
-    for child, moves in below.get(link, []):
-        found += [(child, True)] if moves else _branches(child, below)
-    return found
-
-
-def unmotored(root: ET.Element) -> list[str]:
+def find_unmotored(root: ET.Element, tree: Tree) -> list[str]:
     """Return the joints that nothing drives, though others have motors: by transmissions, else castors.
 
     A castor's joints turn without end and have no effort limit, with nothing else below them.
     """
-    joints = {str(joint.get("name")): joint for joint in root.findall("joint")}
+    joints = {_name(joint): joint for joint in tree.joints}
     moving = [name for name, joint in joints.items() if joint.get("type") not in ("fixed", "floating")]
-    motored = {str(one.get("name")) for transmission in root.iter("transmission") for one in transmission.iter("joint")}
+    motored = {_name(one) for transmission in root.iter("transmission") for one in transmission.iter("joint")}
     followers = {name for name in moving if joints[name].find("mimic") is not None}
     if motored & set(moving):
         return [name for name in moving if name not in motored | followers]
-    efforts = {name for name in moving if effort_of(joints[name]) > 0.0}
-
-    children = joints_by_parent(root)
-    round_ones = {str(link.get("name")) for link in root.findall("link") if _is_round(link)}
+    limits = {name: joints[name].find("limit") for name in moving}
+    efforts = {name for name, limit in limits.items() if limit is not None and float(limit.get("effort", 0.0)) > 0.0}
+    round_ones = {
+        name for name, link in tree.links.items() for kind in ROUND if link.find(f"*/geometry/{kind}") is not None
+    }
 
     @functools.cache
     def is_castor(name: str) -> bool:
-        child, kind = name_of(joints[name].find("child"), "link"), joints[name].get("type")
-        below = [str(one.get("name")) for one in children.get(child, [])]
+        child, kind = _end(joints[name], "child"), joints[name].get("type")
+        below = [_name(one) for one in tree.below.get(child, [])]
         turns = kind == "fixed" or (kind == "continuous" and name not in efforts)
-        return turns and (all(is_castor(one) for one in below) if below else child in round_ones)
+        return turns and (all(map(is_castor, below)) if below else child in round_ones)
 
     return [name for name in moving if efforts and name not in followers and is_castor(name)]
-
-
-def _is_round(link: ET.Element) -> bool:
-    return any(shape.find(f"geometry/{kind}") is not None for shape in link for kind in ROUND)
-
-
-def effort_of(joint: ET.Element) -> float:
-    """Return the effort of a joint's limit [N m or N]; 0 without one."""
-    limit = joint.find("limit")
-    return 0.0 if limit is None else float(limit.get("effort", 0.0))

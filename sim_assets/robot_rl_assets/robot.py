@@ -22,7 +22,16 @@ and nothing is added to it or left out.
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
+
+
+def _require_finite(where: str, facts: object, fields: tuple[str, ...]) -> None:
+    """Raise ValueError, with the field and its value, unless all fields are finite numbers."""
+    for field in fields:
+        value = getattr(facts, field)
+        if not isinstance(value, Real) or not math.isfinite(value):
+            raise ValueError(f"{where}: {field} is {value!r}; a finite number is needed")
 
 
 @dataclass(kw_only=True, slots=True, frozen=True)
@@ -64,10 +73,8 @@ class Joint:
         """
         if not self.name:
             raise ValueError("Joint.name is empty; give the joint's name in the MJCF file")
-        for field in ("default_pos", "effort_limit", "velocity_limit", "kp", "kd", "action_scale"):
-            value = getattr(self, field)
-            if not math.isfinite(value):
-                raise ValueError(f"joint '{self.name}': {field} is {value}; a finite number is needed")
+        fields = ("default_pos", "effort_limit", "velocity_limit", "kp", "kd", "action_scale", "mirror_sign")
+        _require_finite(f"joint '{self.name}'", self, fields)
         for field in ("effort_limit", "kp", "kd"):
             value = getattr(self, field)
             if value < 0:
@@ -138,6 +145,7 @@ class Robot:
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise ValueError(f"robot '{self.name}': {field} names {', '.join(twice)} twice; names must be unique")
+        _require_finite(f"robot '{self.name}'", self, ("base_height", "foot_radius"))
         self._check_base()
         self._check_joint_mirror()
         self._check_feet()

@@ -25,6 +25,8 @@ def joint(name="a", **changes):
         ({"velocity_limit": 0.0}, "velocity_limit is 0.0"),
         ({"kp": -2.0}, "kp is -2.0"),
         ({"kd": float("nan")}, "kd is nan"),
+        ({"kp": "20"}, "joint 'a': kp is '20'; a finite number is needed"),
+        ({"mirror_sign": "-1"}, "joint 'a': mirror_sign is '-1'; a finite number is needed"),
         ({"default_pos": float("inf")}, "default_pos is inf"),
         ({"action_scale": 0.0}, "action_scale is 0.0"),
         ({"mirror_sign": 0.5}, "mirror_sign is 0.5"),

@@ -7,10 +7,9 @@ from robot_rl_assets.registry import get_robot
 from robot_rl_assets.robot import Joint, Robot
 
 from robot_rl.errors import UserError
-from robot_rl.robots.draft import Gains
 from robot_rl.robots.tasks import choose_kind, reach_words, velocity_words
-from robot_rl.robots.writing import draft_robot, make_robot, write_files
 from tests.unit.own_models import write_arm
+from tests.unit.robots.files import drafted
 
 
 @pytest.mark.parametrize(
@@ -37,8 +36,7 @@ def test_what_a_robot_cannot_do_is_one_line(robot, kind, line):
 
 def test_heights_and_speeds_grow_with_the_robot():
     go2, g1 = (velocity_words(get_robot(name)) for name in ("unitree_go2", "unitree_g1"))
-    assert "trot_contact" in go2["gait"]
-    assert "foot_air_time" in g1["gait"]
+    assert (go2["trots"], g1["trots"]) == ("yes", "")
     # Half of the base's height, and 1.5 m/s times the root of its ratio to 0.3 m.
     assert float(go2["low"]) == pytest.approx(0.5 * get_robot("unitree_go2").base_height, abs=0.01)
     assert float(g1["fast"]) == pytest.approx(1.5 * (get_robot("unitree_g1").base_height / 0.3) ** 0.5, abs=0.06)
@@ -81,9 +79,7 @@ def test_a_trunk_that_is_fixed_to_a_base_without_mass_carries_the_load(tmp_path)
 def test_all_corners_of_the_box_are_in_reach(tmp_path):
     """The arm stands up straight: the percentiles' box around its hand has corners that it cannot reach."""
     write_arm(tmp_path / "arm.urdf")
-    draft, files = draft_robot("arm", tmp_path / "arm.urdf", base="auto", collision="boxes", gains=Gains(5.0, 1.0))
-    write_files(tmp_path, files)
-    words = reach_words(make_robot(draft, "arm", tmp_path / "model.xml"))
+    words = reach_words(drafted(tmp_path / "arm.urdf", collision="boxes")[1])
     box = ast.literal_eval(words["box"])
     # The first joint is at a height of 0.1 m; from there 0.1 + 0.3 + 0.25 m, and 0.08 + 0.025 m to between the fingers.
     far = [

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from robot_rl.cli.new import fill
 from robot_rl.errors import UserError
+from robot_rl.robots.draft import draft_robot, make_robot, write_files
 from robot_rl.robots.parts import Gains
 from robot_rl.robots.source import BASES, COLLISIONS
-from robot_rl.robots.writing import draft_robot, make_robot, robot_text, write_files
+from robot_rl.robots.writing import robot_words
 
 INERTIAL = '<inertial><mass value="1"/><inertia ixx="0.01" iyy="0.01" izz="0.02" ixy="0" ixz="0" iyz="0"/></inertial>'
 
@@ -113,9 +115,9 @@ def look(tmp_path_factory):
         draft, files = draft_robot("odd", path, base=base, collision=collision, gains=Gains(5.0, 1.0))
         write_files(folder / "new", files)
         robot = make_robot(draft, "odd", folder / "new" / "model.xml")
-        compile(robot_text(draft, "odd", path), "robot.py", "exec")
+        compile(fill("drafted_robot.txt", robot_words(draft, "odd", path)), "robot.py", "exec")
         mujoco.MjModel.from_xml_path(str(robot.model))
-        assert all("\n" not in line for line in (*draft.said, *draft.problems))
+        assert all("\n" not in line for line in (*draft.notes, *draft.problems))
         assert math.isfinite(robot.base_height)
         return robot
 

@@ -7,10 +7,11 @@ import pytest
 
 from robot_rl.cli.new import fill
 from robot_rl.errors import UserError
-from robot_rl.robots.draft import Draft
 from robot_rl.robots.guard import check_file
+from robot_rl.robots.parts import Draft
 from robot_rl.robots.source import read_source
-from robot_rl.robots.writing import comment, quoted, robot_text
+from robot_rl.robots.writing import comment, quoted, robot_words
+from tests.unit.robots.files import write
 
 EVIL = '""";__import__("os").system("id");"""'
 TEXTS = [EVIL, '"', "'", "\\", "\n", "a\nimport os", '\\"', "# -*- coding: utf-7 -*-", "{{name}}", "\u2028", "ä ö"]
@@ -28,8 +29,8 @@ def test_names_of_a_file_are_texts_in_what_is_written(evil, tmp_path):
     assert ast.literal_eval(quoted(evil)) == evil
     assert ast.parse(f"x = 1\n{comment(evil)}\ny = 2\n").body[1].targets[0].id == "y"
     joint = {"default_pos": 0.0, "effort_limit": 1.0, "velocity_limit": 1.0, "kp": 1.0, "kd": 1.0, "action_scale": 0.5}
-    draft = Draft(None, {evil: joint | {"mirror": evil}}, evil, feet=[evil], foot_mirror=[0], imu=evil, said=[evil])
-    text = robot_text(draft, "dog", tmp_path / "model.urdf")
+    draft = Draft(None, {evil: joint | {"mirror": evil}}, evil, feet=[evil], foot_mirror=[0], imu=evil, notes=[evil])
+    text = fill("drafted_robot.txt", robot_words(draft, "dog", tmp_path / "model.urdf"))
     assert literals(text) == []
     assigned = {one.targets[0].id: one.value for one in ast.parse(text).body if isinstance(one, ast.Assign)}
     assert list(ast.literal_eval(assigned["JOINTS"])) == [evil]
@@ -57,11 +58,6 @@ ARM = """<robot name="arm">
 """
 
 
-def write(tmp_path, text, name="arm.urdf"):
-    (tmp_path / name).write_text(text)
-    return tmp_path / name
-
-
 def arm(**words):
     return ARM.format(**{"joint": "elbow", "lower": "-1", "effort": "5"} | words)
 
@@ -69,13 +65,13 @@ def arm(**words):
 @pytest.mark.parametrize("name", ["a&quot;b", "a'b", "a\\b", "a&#10;b", "a&#133;b"])
 def test_a_name_that_no_file_of_ours_may_have(tmp_path, name):
     with pytest.raises(UserError, match=r"its name has .*; use letters, digits"):
-        check_file(write(tmp_path, arm(joint=name)))
+        check_file(write(tmp_path, arm(joint=name), "arm.urdf"))
 
 
 @pytest.mark.parametrize("lower", ["nan", "-inf", "1e400", "-1e308", "", "one", "1 x", "0 1"])
 def test_a_limit_that_is_no_number(tmp_path, lower):
     with pytest.raises(UserError, match=r"<limit> of 'elbow': lower='.*': must be "):
-        check_file(write(tmp_path, arm(lower=lower)))
+        check_file(write(tmp_path, arm(lower=lower), "arm.urdf"))
 
 
 def test_sizes_beyond_all_measure_in_a_model_of_mujocos(tmp_path):
@@ -95,9 +91,9 @@ def test_links_without_end_and_in_a_circle(tmp_path):
         )
 
     with pytest.raises(UserError, match="more than 250 links below each other"):
-        check_file(write(tmp_path, chain(50_000, 49_999)))
+        check_file(write(tmp_path, chain(50_000, 49_999), "arm.urdf"))
     with pytest.raises(UserError, match="links in a circle"):
-        check_file(write(tmp_path, chain(10, 10)))
+        check_file(write(tmp_path, chain(10, 10), "arm.urdf"))
     deep = "<body>" * 5000 + "</body>" * 5000
     with pytest.raises(UserError, match="more than 250 elements inside each other"):
         check_file(write(tmp_path, f"<mujoco><worldbody>{deep}</worldbody></mujoco>", "a.xml"))
@@ -132,14 +128,14 @@ def test_a_mesh_is_not_taken_from_another_robots_folder(tmp_path):
         text = arm().replace('<link name="base"/>', f'<link name="base">{mesh.format(name)}</link>')
         for folder in ("two/urdf", "two"):
             with pytest.raises(UserError, match="is missing: .*two"):
-                read_source(write(tmp_path / folder, text), "auto", "meshes")
+                read_source(write(tmp_path / folder, text, "arm.urdf"), "auto", "meshes")
 
 
 def test_a_joint_may_have_the_name_of_ours(tmp_path):
     text = arm(joint="base_joint")
-    assert [joint.name for joint in read_source(write(tmp_path, text), "floating", "boxes").spec.joints][1:] == [
-        "base_joint"
-    ]
+    assert [joint.name for joint in read_source(write(tmp_path, text, "arm.urdf"), "floating", "boxes").spec.joints][
+        1:
+    ] == ["base_joint"]
 
 
 @pytest.mark.parametrize("tag", ["body name='a", "joint name='a", "geom name='a", "site name='a"])

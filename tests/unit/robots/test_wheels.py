@@ -10,9 +10,8 @@ from robot_rl_deploy.parts import TrainingSpec
 from robot_rl_envs.entity.robot_checks import check_robot
 
 from robot_rl.errors import UserError
-from robot_rl.robots.parts import Gains
 from robot_rl.robots.tasks import choose_kind, drive_words, wheel_radii
-from robot_rl.robots.writing import draft_robot, make_robot, write_files
+from tests.unit.robots.files import PLACES, drafted, notes, write
 
 SIDE = "1.5707963 0 0"
 ROUND = f'type="cylinder" size="0.06 0.02" euler="{SIDE}" mass="0.3"'
@@ -23,8 +22,9 @@ def wheel(name, x, y, shape=ROUND, z=0):
 
 
 def car(shape=ROUND, *, head="", castor="", motors="", names=("FL", "FR", "RL", "RR")):
-    places = {"FL": (0.15, 0.12), "FR": (0.15, -0.12), "RL": (-0.15, 0.12), "RR": (-0.15, -0.12)}
-    wheels = "".join(wheel(f"wheel_{name}", *places[name], shape) for name in names)
+    wheels = "".join(
+        wheel(f"wheel_{name}", 0.75 * x, 1.2 * y, shape) for name, (x, y) in PLACES.items() if name in names
+    )
     motors = motors or "".join(
         f'<velocity joint="wheel_{name}_joint" kv="2" ctrlrange="-15 15" forcerange="-3 3"/>' for name in names
     )
@@ -33,15 +33,6 @@ def car(shape=ROUND, *, head="", castor="", motors="", names=("FL", "FR", "RL", 
         f'<geom type="box" size="0.2 0.08 0.03" mass="4"/>{wheels}{castor}</body></worldbody>'
         f"<actuator>{motors}</actuator></mujoco>"
     )
-
-
-def drafted(folder, text, name="car.xml", **options):
-    path = folder / name
-    path.write_text(text)
-    options = {"base": "auto", "collision": "meshes"} | options
-    draft, files = draft_robot("car", path, gains=Gains(5.0, 1.0), **options)
-    write_files(folder / "new", files)
-    return draft, make_robot(draft, "car", folder / "new" / "model.xml")
 
 
 def ring(sides, radius=0.06, half=0.02):
@@ -66,7 +57,7 @@ def test_wheels_are_driven_by_their_speed_and_are_no_feet(tmp_path, kind):
     (tmp_path / "disc.obj").write_text(ring(24))
     shape = ROUND if kind == "cylinder" else 'type="mesh" mesh="disc" mass="0.3"'
     collision = "primitives" if kind == "mesh as a shape" else "meshes"
-    draft, robot = drafted(tmp_path, car(shape, head="" if kind == "cylinder" else MESH), collision=collision)
+    draft, robot, _ = drafted(write(tmp_path, car(shape, head="" if kind == "cylinder" else MESH)), collision=collision)
     assert list(draft.wheels.values()) == pytest.approx([0.06] * 4, rel=0.02)
     assert robot.feet == ()
     for joint in robot.joints:
@@ -74,7 +65,7 @@ def test_wheels_are_driven_by_their_speed_and_are_no_feet(tmp_path, kind):
         assert joint.by_speed
         assert joint.kd * 0.25 * joint.velocity_limit == pytest.approx(joint.effort_limit, rel=1e-3)
     assert [finding for finding in check_robot(robot) if finding.is_problem] == []
-    assert any(line.startswith("standing: it holds its default pose") for line in draft.said)
+    assert any(line.startswith("standing: it holds its default pose") for line in draft.notes)
     assert choose_kind("auto", robot) == "drive"
     words = drive_words(robot)
     assert float(words["fast"]) == pytest.approx(0.5 * 15 * 0.06, rel=0.05)  # Half of what its wheels reach.
@@ -92,10 +83,31 @@ def test_wheels_are_driven_by_their_speed_and_are_no_feet(tmp_path, kind):
 )
 def test_what_is_not_round_is_no_wheel(tmp_path, shape):
     (tmp_path / "disc.obj").write_text(ring(6))
-    draft, robot = drafted(tmp_path, car(shape, head=MESH))
+    draft, robot, _ = drafted(write(tmp_path, car(shape, head=MESH)))
     assert draft.wheels == {}
     assert wheel_radii(robot) == {}
     assert all(joint.kp > 0 for joint in robot.joints)
+
+
+@pytest.mark.parametrize(
+    ("shape", "word"),
+    [
+        ('type="sphere" size="0.06" mass="0.3"', "sphere"),
+        (f'type="capsule" size="0.06 0.02" euler="{SIDE}" mass="0.3"', "capsule"),
+    ],
+)
+def test_a_single_sphere_or_capsule_on_its_axis_is_a_wheel(tmp_path, shape, word):
+    """Beside a second shape, or off the axis, it may be a foot: it keeps its position gains."""
+    draft, robot, _ = drafted(write(tmp_path, car(shape)))
+    assert list(draft.wheels.values()) == pytest.approx([0.06] * 4)
+    assert wheel_radii(robot) == draft.wheels
+    assert (robot.feet, choose_kind("auto", robot)) == ((), "drive")
+    line = f"wheels: the only shape of 'wheel_FL_joint' that touches is a {word} centred on its endless axis"
+    assert notes(draft, "wheels: ")[1:][0] == line
+    for other in (f'{shape} pos="0.02 0 0"', f'{shape}/><geom type="box" size="0.01 0.01 0.01" mass="0.01"'):
+        draft, robot, _ = drafted(write(tmp_path, car(other)))
+        assert draft.wheels == {}
+        assert all(joint.kp > 0 for joint in robot.joints)
 
 
 def test_an_arm_whose_last_joint_turns_without_end_has_no_wheel(tmp_path):
@@ -103,7 +115,7 @@ def test_an_arm_whose_last_joint_turns_without_end_has_no_wheel(tmp_path):
         '<mujoco><worldbody><body name="arm"><joint name="lift" axis="0 1 0" range="-90 90"/><geom size="0.1"/>'
         f"{wheel('hand', 0.3, 0)}</body></worldbody></mujoco>"
     )
-    draft, robot = drafted(tmp_path, text)
+    draft, robot, _ = drafted(write(tmp_path, text))
     assert draft.wheels == {}
     assert all(joint.kp > 0 for joint in robot.joints)
 
@@ -119,10 +131,10 @@ def test_castors_and_tails_without_a_motor_get_none(tmp_path):
     tail = (
         '<body name="tail"><joint name="tail" axis="0 1 0" stiffness="1" range="-0.5 0.5"/><geom size="0.01"/></body>'
     )
-    draft, robot = drafted(tmp_path, car(castor=CASTOR + tail, names=("FL", "FR")))
+    draft, robot, _ = drafted(write(tmp_path, car(castor=CASTOR + tail, names=("FL", "FR"))))
     assert [joint.name for joint in robot.joints if joint.passive] == ["swivel", "roll", "tail"]
     assert list(draft.wheels) == ["wheel_FL_joint", "wheel_FR_joint"]
-    assert "passive: swivel, roll, tail, which no motor drives" in draft.said
+    assert "passive: swivel, roll, tail, which no motor drives" in draft.notes
     assert robot.feet == ()
     assert choose_kind("auto", robot) == "drive"
 
@@ -151,8 +163,8 @@ CASTOR_URDF = part("fork", "base", "-0.1 0 -0.03", axis="0 0 1", limit="", shape
 
 def test_a_urdf_with_castors(tmp_path):
     wheels = "".join(part(f"{side}_wheel", "base", f"0 {y} 0") for side, y in (("left", 0.15), ("right", -0.15)))
-    draft, robot = drafted(
-        tmp_path, f'<robot name="r">{BASE}{wheels}{CASTOR_URDF}</robot>', "car.urdf", base="floating"
+    draft, robot, _ = drafted(
+        write(tmp_path, f'<robot name="r">{BASE}{wheels}{CASTOR_URDF}</robot>', "car.urdf"), base="floating"
     )
     assert [joint.name for joint in robot.joints if joint.passive] == ["fork_joint", "ball_joint"]
     assert list(draft.wheels) == ["left_wheel_joint", "right_wheel_joint"]
@@ -165,11 +177,11 @@ def test_wheels_on_the_body_make_a_urdf_float(tmp_path):
         f"{end}_{side}": f"{x} {y} 0" for end, x in (("f", 0.1), ("r", -0.1)) for side, y in (("l", 0.15), ("r", -0.15))
     }
     wheels = "".join(part(f"{name}_wheel", "base", at) for name, at in places.items())
-    draft, robot = drafted(tmp_path, f'<robot name="r">{BASE}{wheels}</robot>', "car.urdf")
+    draft, robot, _ = drafted(write(tmp_path, f'<robot name="r">{BASE}{wheels}</robot>', "car.urdf"))
     assert len(draft.wheels) == 4
     assert robot.base_body == "base"
-    assert "base: floating, since 4 links may roll; base= says it otherwise" in draft.said
-    assert not any(line.startswith("gains:") for line in draft.said)
+    assert "base: floating, since 4 links may roll; base= says it otherwise" in draft.notes
+    assert not any(line.startswith("gains:") for line in draft.notes)
     assert choose_kind("auto", robot) == "drive"
     with pytest.raises(UserError, match="has no feet to walk on; write kind=drive"):
         choose_kind("velocity", robot)
@@ -179,7 +191,7 @@ def test_a_wheel_and_a_limited_joint_on_the_other_side_share_nothing(tmp_path):
     limit = '<limit lower="-3" upper="3" effort="5" velocity="20"/>'
     wheels = part("left_wheel", "base", "0 0.15 0", "revolute", limit=limit) + part("right_wheel", "base", "0 -0.15 0")
     wheels += part("back_wheel", "base", "-0.2 0 0")
-    _, robot = drafted(tmp_path, f'<robot name="r">{BASE}{wheels}</robot>', "car.urdf")
+    _, robot, _ = drafted(write(tmp_path, f'<robot name="r">{BASE}{wheels}</robot>', "car.urdf"))
     assert {joint.name: joint.by_speed for joint in robot.joints} == {
         "left_wheel_joint": False,
         "right_wheel_joint": True,
@@ -189,7 +201,7 @@ def test_a_wheel_and_a_limited_joint_on_the_other_side_share_nothing(tmp_path):
 
 @pytest.mark.parametrize("turn", [0.0, 0.785])
 def test_a_turned_wheel_is_as_high_as_any(tmp_path, turn):
-    _, robot = drafted(tmp_path, car(ROUND.replace(SIDE, f"1.5707963 {turn} 0")))
+    _, robot, _ = drafted(write(tmp_path, car(ROUND.replace(SIDE, f"1.5707963 {turn} 0"))))
     assert robot.base_height == pytest.approx(0.0605, abs=1e-3)
 
 
@@ -197,9 +209,9 @@ def test_transmissions_of_a_urdf_say_what_is_driven(tmp_path):
     arms = part("upper", "base", "0 0 0.1", "revolute", limit='<limit lower="-1" upper="1" effort="5"/>')
     arms += part("lower", "upper", "0 0 0.1", "revolute", limit='<limit lower="-1" upper="1" effort="5"/>')
     drive = '<transmission name="t"><joint name="upper_joint"/></transmission>'
-    _, robot = drafted(tmp_path, f'<robot name="r">{BASE}{arms}{drive}</robot>', "arm.urdf")
+    _, robot, _ = drafted(write(tmp_path, f'<robot name="r">{BASE}{arms}{drive}</robot>', "arm.urdf"))
     assert [joint.name for joint in robot.joints if joint.passive] == ["lower_joint"]
-    _, robot = drafted(tmp_path, f'<robot name="r">{BASE}{arms}</robot>', "arm.urdf")
+    _, robot, _ = drafted(write(tmp_path, f'<robot name="r">{BASE}{arms}</robot>', "arm.urdf"))
     assert [joint.name for joint in robot.joints if joint.passive] == []
 
 
@@ -209,7 +221,7 @@ def test_legs_on_wheels_have_wheels_and_no_feet(tmp_path, monkeypatch):
         thigh = {"limit": '<limit lower="-1" upper="1" effort="20"/>', "shape": '<box size="0.02 0.2 0.02"/>'}
         text += part(f"{side}_thigh", "base", f"0 {y} 0", "revolute", **thigh)
         text += part(f"{side}_wheel", f"{side}_thigh", "0 0 -0.2")
-    draft, robot = drafted(tmp_path, f'<robot name="r">{text}</robot>', "biped.urdf")
+    draft, robot, _ = drafted(write(tmp_path, f'<robot name="r">{text}</robot>', "biped.urdf"))
     assert list(draft.wheels) == ["left_wheel_joint", "right_wheel_joint"]
     assert robot.feet == ()
     assert [joint.by_speed for joint in robot.joints] == [False, True, False, True]
@@ -248,7 +260,7 @@ def driving(robot, monkeypatch):
 def test_a_driving_task_drives_at_the_speed_that_its_wheels_are_to_have(in_tmp, monkeypatch):
     import torch
 
-    _, robot = drafted(in_tmp, car())
+    _, robot, _ = drafted(write(in_tmp, car()))
     env = driving(robot, monkeypatch)
     speed = 1.0 * robot.joints[0].action_scale * 0.06
     for _ in range(40):
