@@ -6,7 +6,7 @@ import warp as wp
 
 from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply, yaw_of
 from robot_rl_envs.terms import command
-from robot_rl_envs.terms.checks import check_above, check_least, check_range, check_reach, check_share
+from robot_rl_envs.terms.checks import check_above, check_least, check_reach, check_share
 
 PI = wp.constant(3.141592653589793)
 TWO_PI = wp.constant(6.283185307179586)
@@ -74,8 +74,6 @@ def turn_to_heading(
 
 
 def _check_heading(params: dict[str, float], scene: Any) -> None:
-    for axis in ("vx", "vy", "yaw"):
-        check_range(params, f"{axis}_lo", f"{axis}_hi")
     for name in ("heading_share", "standing", "range_lo"):
         check_share(params, name)
     for name in ("stiffness", "min_speed"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,26 @@ def check_above(params: dict[str, float], name: str, bound: float, why: str = ""
     """Check that a parameter is greater than ``bound``; ``why`` goes into the line."""
     if params[name] <= bound:
         raise ValueError(f"{name}={params[name]:g}: must be greater than {bound:g}{why}")
+
+
+def at_least(least: float, *names: str) -> Callable[[dict[str, float], Any], None]:
+    """Return a check that these parameters are at least ``least``."""
+
+    def check(params: dict[str, float], scene: Any) -> None:
+        for name in names:
+            check_least(params, name, least)
+
+    return check
+
+
+def above(bound: float, *names: str, why: str = "") -> Callable[[dict[str, float], Any], None]:
+    """Return a check that these parameters are greater than ``bound``; ``why`` goes into the line."""
+
+    def check(params: dict[str, float], scene: Any) -> None:
+        for name in names:
+            check_above(params, name, bound, why)
+
+    return check
 
 
 def check_share(params: dict[str, float], name: str) -> None:
