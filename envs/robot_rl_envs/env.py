@@ -206,11 +206,15 @@ class Env(VecEnv):
             self._share = record(kernels.share, lambda k, first: [s, c, numbers[k], first])
 
     def _start(self) -> None:
+        self.begin()
+        self.reset()
+
+    def begin(self) -> None:
+        """Run the startup events."""
         self._startup.launch()
         self.engine.write_back(self._arrays["dirty"])
         self._set_const()
         self.state.dirty.zero_()
-        self.reset()
 
     def _set_const(self) -> None:
         modes = {event.mode for event in self.cfg.events.values() if event.info.set_const}

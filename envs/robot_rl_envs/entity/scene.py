@@ -23,7 +23,7 @@ from robot_rl_envs.entity.sensing import Sensing
 from robot_rl_envs.entity.watched import STATE, watched_fields
 from robot_rl_envs.motions.files import read_motion
 from robot_rl_envs.motions.motion import Motion
-from robot_rl_envs.objects import CONTACT_SIZE, OTHERS, ROBOT, Articulated, Contact, Object, add_contact
+from robot_rl_envs.objects import CONTACT_SIZE, OTHERS, ROBOT, Articulated, Contact, Object, add_contact, sense_contact
 from robot_rl_envs.sensing.sensors import used_sensors
 from robot_rl_envs.task import Actions, Sim, Task
 
@@ -33,11 +33,8 @@ if TYPE_CHECKING:
 SUN, HIGH_SUN = (0.2, 0.3, -1.0), (0.0, 0.0, -1.0)
 """Direction of the light in images of a plane, and of ground with vertical sides."""
 
-_SOLVERS = {"newton": "mjSOL_NEWTON", "cg": "mjSOL_CG", "pgs": "mjSOL_PGS"}
-_CONES = {"pyramidal": "mjCONE_PYRAMIDAL", "elliptic": "mjCONE_ELLIPTIC"}
 SOLREF, SOLIMP = [0.02, 1.0], [0.9, 0.95, 0.001, 0.5, 2.0]
 """MuJoCo's own softness of a contact."""
-_INTEGRATORS = {"implicitfast": "mjINT_IMPLICITFAST", "euler": "mjINT_EULER", "rk4": "mjINT_RK4"}
 
 
 def make_scene(task: Task, crew: Crew | None = None) -> Scene:
@@ -323,7 +320,9 @@ class Scene:
             for joint in self.robot.joints:
                 if not joint.passive:
                     self.actions.actuator.add_to(spec, joint, self.actions.kind)
-        self._add_sensors(spec)
+        for foot in self.robot.feet:
+            sense_contact(spec, f"{foot}_contact", (mujoco.mjtObj.mjOBJ_GEOM, foot))
+        self.sensing.add_to(spec, self.robot, self.sim.timestep)
 
     def set_options(self, spec: mujoco.MjSpec) -> None:
         """Set the options of the physics."""
@@ -332,9 +331,9 @@ class Scene:
             spec.memory = sim.memory
         option.timestep = sim.timestep
         option.iterations, option.ls_iterations = sim.iterations, sim.ls_iterations
-        option.solver = int(getattr(mujoco.mjtSolver, _SOLVERS[sim.solver]))
-        option.cone = int(getattr(mujoco.mjtCone, _CONES[sim.cone]))
-        option.integrator = int(getattr(mujoco.mjtIntegrator, _INTEGRATORS[sim.integrator]))
+        option.solver = int(getattr(mujoco.mjtSolver, f"mjSOL_{sim.solver.upper()}"))
+        option.cone = int(getattr(mujoco.mjtCone, f"mjCONE_{sim.cone.upper()}"))
+        option.integrator = int(getattr(mujoco.mjtIntegrator, f"mjINT_{sim.integrator.upper()}"))
         # A world that turns NaN must stay NaN to be seen and quarantined, not be reset by MuJoCo.
         option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
 
@@ -419,20 +418,6 @@ class Scene:
         if self.robot.complete and self.actions.actuator != PositionPd():
             kind = type(self.actions.actuator).__name__
             raise ValueError(f"actions.actuator={kind}: the model of robot {name!r} brings its own; leave it out")
-
-    def _add_sensors(self, spec: mujoco.MjSpec) -> None:
-        fields = mujoco.mjtConDataField
-        spec_bits = (1 << int(fields.mjCONDATA_FOUND)) | (1 << int(fields.mjCONDATA_FORCE))
-        net_force = 3
-        for foot in self.robot.feet:
-            spec.add_sensor(
-                name=f"{foot}_contact",
-                type=mujoco.mjtSensor.mjSENS_CONTACT,
-                objtype=mujoco.mjtObj.mjOBJ_GEOM,
-                objname=foot,
-                intprm=[spec_bits, net_force, 1],
-            )
-        self.sensing.add_to(spec, self.robot, self.sim.timestep)
 
     def _add_contacts(self, spec: mujoco.MjSpec) -> None:
         if self.contacts:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import warp as wp
 
+from robot_rl_envs.entity import mirrors
 from robot_rl_envs.entity.crews import agent_of
-from robot_rl_envs.mdp.commands import MIRRORED_POINT, MIRRORED_VELOCITY, POINT, TWO_PI, VELOCITY
+from robot_rl_envs.mdp.commands import MIRRORED_VELOCITY, POINT, TWO_PI, VELOCITY
 from robot_rl_envs.mdp.objects import closed_near, held_near, nearness, to_base
 from robot_rl_envs.mdp.team import command_velocity
 from robot_rl_envs.quat import quat_from_axis_angle, quat_rotate, yaw_of
@@ -141,7 +142,7 @@ def of_first(s: Any, point: wp.vec3) -> wp.vec3:
 @command(
     components=POINT,
     draws="position",
-    mirror=MIRRORED_POINT,
+    mirror=mirrors.POLAR,
     fields={"target_pos_w": (3,), "target_goal_w": (3,)},
     update=move_target,
     check=_check_target,

@@ -8,6 +8,7 @@ import mujoco
 import numpy as np
 from robot_rl_assets.robot import Robot
 
+from robot_rl_envs.entity.robot_checks import lowest_point
 from robot_rl_envs.motions import rotation
 
 INSIDE = np.array([0.01, -0.01])
@@ -109,17 +110,7 @@ class Solver:
         model, data = self.model, self.data
         data.qpos[:] = qpos
         self.look()
-        found = []
-        for geom in np.flatnonzero(model.geom_conaffinity != 0):
-            axes, size, kind = data.geom_xmat[geom].reshape(3, 3)[2], model.geom_size[geom], model.geom_type[geom]
-            if kind == mujoco.mjtGeom.mjGEOM_BOX:
-                reach = np.abs(axes) @ size
-            elif kind == mujoco.mjtGeom.mjGEOM_CAPSULE:
-                reach = size[0] + np.abs(axes[2]) * size[1]
-            else:
-                reach = size[0]
-            found.append(data.geom_xpos[geom, 2] - reach)
-        return float(min(found))
+        return lowest_point(model, data, np.flatnonzero(model.geom_conaffinity != 0))[0]
 
     def _residuals(self, targets: Targets) -> tuple[np.ndarray, np.ndarray]:
         weights, model, data = WEIGHTS | targets.weights, self.model, self.data
