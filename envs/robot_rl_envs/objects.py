@@ -23,7 +23,7 @@ from typing import Any
 from robot_rl_envs.terms.checks import are_numbers, is_number, nearest, require
 
 ROBOT = "robot"
-"""Name of a task's robot among the entities of its scene; in a team each robot by itself."""
+"""Name of a task's robot as a part of a contact; in a team each robot by itself."""
 
 OTHERS = "others"
 """In a team: all robots but this one, as a part of a contact."""
@@ -279,15 +279,10 @@ def sense_contact(spec: Any, name: str, first: tuple[Any, str], second: tuple[An
 
     fields, net_force = mujoco.mjtConDataField, 3
     data = (1 << int(fields.mjCONDATA_FOUND)) | (1 << int(fields.mjCONDATA_FORCE))
-    other = {"reftype": second[0], "refname": second[1]} if second else {}
-    spec.add_sensor(
-        name=name,
-        type=mujoco.mjtSensor.mjSENS_CONTACT,
-        objtype=first[0],
-        objname=first[1],
-        intprm=[data, net_force, 1],
-        **other,
-    )
+    ends: dict[str, Any] = {"objtype": first[0], "objname": first[1]}
+    if second is not None:
+        ends |= {"reftype": second[0], "refname": second[1]}
+    spec.add_sensor(name=name, type=mujoco.mjtSensor.mjSENS_CONTACT, intprm=[data, net_force, 1], **ends)
 
 
 def _check_pose(pos: Any, quat: Any) -> None:

@@ -17,7 +17,7 @@ from robot_rl_envs.agents import Crew
 from robot_rl_envs.engine import GROUND_GROUP
 from robot_rl_envs.entity.clips import Clips
 from robot_rl_envs.entity.entity import Entity, one_line, read_model
-from robot_rl_envs.entity.objects import ObjectEntity, Things
+from robot_rl_envs.entity.objects import Things
 from robot_rl_envs.entity.robot_checks import require_sound
 from robot_rl_envs.entity.sensing import Sensing
 from robot_rl_envs.entity.watched import STATE, watched_fields
@@ -114,7 +114,6 @@ class Scene:
 
     Attributes:
         model: the model to simulate; visual geoms are left out.
-        entities: its entities by name: "robot" and the objects.
         things: the objects, and the sites and contact sensors that terms read.
         clips: the reference motions at the control rate.
         entity: the robot. Its ``joint_qpos``, ``joint_dof``, ``joint_ctrl``, ``foot_geoms``, ``foot_sensor``, ``base``,
@@ -147,9 +146,8 @@ class Scene:
         self.sensing, self.watched = sensing or Sensing(), watched
         self._check_complete()
         self.model = self.compile()
-        self.entity = entity = Entity(ROBOT, robot, self.model, self.sensing)
+        self.entity = entity = Entity(robot, self.model, self.sensing)
         self.things = Things(self.model, list(self.objects), contents.sites, list(self.contacts))
-        self.entities: dict[str, Entity | ObjectEntity] = {entity.name: entity, **self.things.objects}
         self.joint_qpos, self.joint_dof, self.joint_ctrl = entity.joint_qpos, entity.joint_dof, entity.joint_ctrl
         self.foot_geoms, self.foot_sensor, self.actuated = entity.foot_geoms, entity.foot_sensor, entity.actuated
         self.base, self.base_body_id = entity.base, entity.base_body_id

@@ -122,13 +122,13 @@ def check_share(params: dict[str, float], name: str) -> None:
         raise ValueError(f"{name}={params[name]:g}: must be in [0, 1]")
 
 
-def moving_body(params: dict[str, float], scene: Any, name: str = "body") -> int:
-    """Return the body that a parameter names; refuse the world and bodies without mass."""
-    body = int(params[name])
+def moving_body(params: dict[str, float], scene: Any) -> int:
+    """Return the body that the parameter names; refuse the world and bodies without mass."""
+    body = int(params["body"])
     mass = float(scene.model.body_mass[body])
     if body == 0 or mass <= 0:
         label = scene.model.body(body).name
-        raise ValueError(f"{name}={body}: {label!r} has no mass; take a body of {scene.robot.name!r} that has one")
+        raise ValueError(f"body={body}: {label!r} has no mass; take a body of {scene.robot.name!r} that has one")
     return body
 
 
