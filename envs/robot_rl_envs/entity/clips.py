@@ -16,9 +16,9 @@ import numpy as np
 import warp as wp
 
 from robot_rl_envs.entity.entity import Entity
-from robot_rl_envs.entity.robot_checks import lowest_point
 from robot_rl_envs.launch import CHUNK_WORLDS
 from robot_rl_envs.motions import rotation
+from robot_rl_envs.motions.kinematics import lowest_point
 from robot_rl_envs.motions.motion import Motion
 
 BIN_S = 1.0

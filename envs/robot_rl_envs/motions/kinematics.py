@@ -1,14 +1,15 @@
-"""Inverse kinematics of a legged robot frame after frame: feet, centre of mass, base and posture as least squares."""
+"""Inverse kinematics of a legged robot frame after frame, as least squares; and the lowest point of a robot."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import mujoco
 import numpy as np
 from robot_rl_assets.robot import Robot
 
-from robot_rl_envs.entity.robot_checks import lowest_point
 from robot_rl_envs.motions import rotation
 
 INSIDE = np.array([0.01, -0.01])
@@ -150,6 +151,34 @@ class Solver:
             np.concatenate([weight * jacobian for jacobian, _, weight in rows]),
             np.concatenate([weight * error for _, error, weight in rows]),
         )
+
+
+def lowest_point(model: mujoco.MjModel, data: mujoco.MjData, geoms: Iterable[int]) -> tuple[float, int]:
+    """Return the height of the lowest point of geoms [m], world frame, and its geom; infinity and -1 without any."""
+    found = (math.inf, -1)
+    for geom in geoms:
+        down = data.geom_xmat[geom].reshape(3, 3)[2]
+        reach = _reach(model, geom, down)
+        found = min(found, (float(data.geom_xpos[geom, 2] + down @ model.geom_aabb[geom, :3]) - reach, int(geom)))
+    return found
+
+
+def _reach(model: mujoco.MjModel, geom: int, down: np.ndarray) -> float:
+    """Return how far a geom extends from the middle of its bounding box along a direction (3,) in its frame [m].
+
+    A mesh extends at most as far as its bounding box.
+    """
+    kinds, (radius, half, _) = mujoco.mjtGeom, model.geom_size[geom]
+    kind, across, along = model.geom_type[geom], float(np.hypot(down[0], down[1])), abs(float(down[2]))
+    if kind == int(kinds.mjGEOM_SPHERE):
+        return float(radius)
+    if kind == int(kinds.mjGEOM_CYLINDER):
+        return float(radius * across + half * along)
+    if kind == int(kinds.mjGEOM_CAPSULE):
+        return float(radius + half * along)
+    if kind == int(kinds.mjGEOM_ELLIPSOID):
+        return float(np.linalg.norm(down * model.geom_size[geom]))
+    return float(np.abs(down) @ model.geom_aabb[geom, 3:])
 
 
 def _turn(now: np.ndarray, want: np.ndarray) -> np.ndarray:
