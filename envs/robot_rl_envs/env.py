@@ -71,7 +71,6 @@ class Env(VecEnv):
         max_episode_length: largest number of control steps of an episode.
         device: torch device of everything returned.
         step_dt: control period [s].
-        entities: the scene's entities by name: "robot" and the task's objects.
         state: torch views of every state field.
         kernels: the stages of a step.
         seed: seed of all random streams.
@@ -97,7 +96,6 @@ class Env(VecEnv):
         start_warp()
         self.cfg, self.num_envs, self.device, self.seed = task, num_envs, device, seed
         self.scene = scene or make_scene(task)
-        self.entities = self.scene.entities
         self.engine = make_engine(engine, self.scene, num_envs=num_envs, device=device, num_threads=num_threads)
         self.num_actions = len(self.scene.actuated)
         self.step_dt = task.sim.step_dt
@@ -206,11 +204,15 @@ class Env(VecEnv):
             self._share = record(kernels.share, lambda k, first: [s, c, numbers[k], first])
 
     def _start(self) -> None:
+        self.begin()
+        self.reset()
+
+    def begin(self) -> None:
+        """Run the startup events."""
         self._startup.launch()
         self.engine.write_back(self._arrays["dirty"])
         self._set_const()
         self.state.dirty.zero_()
-        self.reset()
 
     def _set_const(self) -> None:
         modes = {event.mode for event in self.cfg.events.values() if event.info.set_const}

@@ -23,7 +23,7 @@ from typing import Any
 from robot_rl_envs.terms.checks import are_numbers, is_number, nearest, require
 
 ROBOT = "robot"
-"""Name of a task's robot among the entities of its scene; in a team each robot by itself."""
+"""Name of a task's robot as a part of a contact; in a team each robot by itself."""
 
 OTHERS = "others"
 """In a team: all robots but this one, as a part of a contact."""
@@ -270,17 +270,19 @@ def add_contact(spec: Any, name: str, sensor: Contact, roots: dict[str, str]) ->
             line = "the scene has no entity, body or geom of that name"
             raise ValueError(f"contacts.{name}.{end}={part!r}: {line}; {nearest(part, names)}")
         ends.append((getattr(mujoco.mjtObj, kinds[kind]), roots.get(part, part) if kind == "SUBTREE" else part))
+    sense_contact(spec, f"contact/{name}", *ends)
+
+
+def sense_contact(spec: Any, name: str, first: tuple[Any, str], second: tuple[Any, str] | None = None) -> None:
+    """Add MuJoCo's sensor of CONTACT_SIZE values to a ``mujoco.MjSpec``; a part is its kind and its name."""
+    import mujoco
+
     fields, net_force = mujoco.mjtConDataField, 3
     data = (1 << int(fields.mjCONDATA_FOUND)) | (1 << int(fields.mjCONDATA_FORCE))
-    spec.add_sensor(
-        name=f"contact/{name}",
-        type=mujoco.mjtSensor.mjSENS_CONTACT,
-        objtype=ends[0][0],
-        objname=ends[0][1],
-        reftype=ends[1][0],
-        refname=ends[1][1],
-        intprm=[data, net_force, 1],
-    )
+    ends: dict[str, Any] = {"objtype": first[0], "objname": first[1]}
+    if second is not None:
+        ends |= {"reftype": second[0], "refname": second[1]}
+    spec.add_sensor(name=name, type=mujoco.mjtSensor.mjSENS_CONTACT, intprm=[data, net_force, 1], **ends)
 
 
 def _check_pose(pos: Any, quat: Any) -> None:

@@ -65,7 +65,7 @@ class Pose:
 
     def lowest(self, body: int) -> tuple[float, int]:
         """Return the height of a body's lowest point that touches [m], and its geom; infinity where none does."""
-        from robot_rl_envs.entity.robot_checks import lowest_point
+        from robot_rl_envs.motions.kinematics import lowest_point
 
         return lowest_point(self.model, self.data, self.touching(body))
 

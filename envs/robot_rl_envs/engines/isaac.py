@@ -18,6 +18,7 @@ import warp as wp
 from robot_rl_envs.engine import DIRTY_MODEL, DIRTY_STATE, DIRTY_VELOCITY, EngineData
 from robot_rl_envs.engines.isaac_scene import Worlds, open_worlds
 from robot_rl_envs.entity.scene import Scene
+from robot_rl_envs.entity.sensing import rotate_inverse
 
 MASSES = ("body_mass", "body_inertia", "body_ipos")
 GAINS = ("actuator_gainprm", "actuator_biasprm")
@@ -105,7 +106,7 @@ class IsaacEngine:
             self._qpos[:, :3] = pose[:, :3] - self._origins
             self._qpos[:, 3:7] = pose[:, [6, 3, 4, 5]]
             self._qvel[:, :3] = vel[:, :3]
-            self._qvel[:, 3:6] = rotate_inverse(pose[:, 3:7], vel[:, 3:6])
+            self._qvel[:, 3:6] = rotate_inverse(self._qpos[:, 3:7], vel[:, 3:6])
         self._qpos[:, self._qpos_at] = data.joint_pos.torch
         self._qvel[:, self._qvel_at] = data.joint_vel.torch
         self._force[:] = data.applied_torque.torch[:, self._driven]
@@ -131,9 +132,10 @@ class IsaacEngine:
         robot, ids = self._worlds.robot, rows.int()
         if self._base:
             quat = self._qpos[rows, 3:7]
-            quat = (quat / quat.norm(dim=1, keepdim=True))[:, [1, 2, 3, 0]]
-            pose = torch.cat([self._qpos[rows, :3] + self._origins[rows], quat], dim=1)
-            vel = torch.cat([self._qvel[rows, :3], rotate(quat, self._qvel[rows, 3:6])], dim=1)
+            quat = quat / quat.norm(dim=1, keepdim=True)
+            pose = torch.cat([self._qpos[rows, :3] + self._origins[rows], quat[:, [1, 2, 3, 0]]], dim=1)
+            back = quat * quat.new_tensor([1.0, -1.0, -1.0, -1.0])
+            vel = torch.cat([self._qvel[rows, :3], rotate_inverse(back, self._qvel[rows, 3:6])], dim=1)
             robot.write_root_link_pose_to_sim_index(root_pose=pose.contiguous(), env_ids=ids)
             robot.write_root_link_velocity_to_sim_index(root_velocity=vel.contiguous(), env_ids=ids)
         pos, speed = self._qpos[rows][:, self._qpos_at], self._qvel[rows][:, self._qvel_at]
@@ -195,18 +197,6 @@ class IsaacEngine:
     def close(self) -> None:
         """End the simulation if this engine owns it."""
         self._worlds.close()
-
-
-def rotate(quat_xyzw: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    """Rotate vectors (N, 3) by quaternions (N, 4), x y z w."""
-    axis, w = quat_xyzw[:, :3], quat_xyzw[:, 3:]
-    t = 2.0 * torch.linalg.cross(axis, vector)
-    return vector + w * t + torch.linalg.cross(axis, t)
-
-
-def rotate_inverse(quat_xyzw: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    """Rotate vectors (N, 3) by the inverse of quaternions (N, 4), x y z w."""
-    return rotate(torch.cat([-quat_xyzw[:, :3], quat_xyzw[:, 3:]], dim=1), vector)
 
 
 class ModelFields:

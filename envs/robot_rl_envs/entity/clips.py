@@ -18,6 +18,7 @@ import warp as wp
 from robot_rl_envs.entity.entity import Entity
 from robot_rl_envs.launch import CHUNK_WORLDS
 from robot_rl_envs.motions import rotation
+from robot_rl_envs.motions.kinematics import lowest_point
 from robot_rl_envs.motions.motion import Motion
 
 BIN_S = 1.0
@@ -139,7 +140,7 @@ class Clips:
         data.qpos[:] = self.qpos(motion, frame)
         mujoco.mj_kinematics(model, data)
         feet = self._entity.foot_geoms
-        clearance = np.array([_lowest(model, data, geom) - self._floor for geom in feet])
+        clearance = np.array([lowest_point(model, data, [geom])[0] - self._floor for geom in feet])
         pose = data.xpos[self._bodies].copy(), data.xquat[self._bodies].copy()
         return *pose, clearance, data.geom_xpos[feet].copy()
 
@@ -191,11 +192,3 @@ class Clips:
 
 def _body(model: mujoco.MjModel, name: str) -> int:
     return int(model.body(name).id)
-
-
-def _lowest(model: mujoco.MjModel, data: mujoco.MjData, geom: int) -> float:
-    """Return the height of the lowest point of a foot: of a box by its corners, else of a sphere [m]."""
-    down = np.abs(data.geom_xmat[geom].reshape(3, 3)[2])
-    is_box = model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_BOX
-    reach = down @ model.geom_size[geom] if is_box else model.geom_size[geom][0]
-    return float(data.geom_xpos[geom][2] - reach)

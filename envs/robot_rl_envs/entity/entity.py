@@ -1,4 +1,4 @@
-"""One named thing in a compiled scene: its joints, actuators, bodies and sites, its feet and its base."""
+"""A robot in a compiled scene: its joints, its feet and its base."""
 
 from __future__ import annotations
 
@@ -29,8 +29,6 @@ class Entity:
         joint_ctrl: (nj,) index into ctrl, -1 for a passive joint.
         joint_range: (nj, 2) limits, +-inf where unlimited.
         joint_follows: (nj, 3) the joint that each follows by an equality of the model (-1: none), factor and offset.
-        actuators: (na,) index into ctrl, in the order of the policy's actions.
-        bodies, sites: ids of its bodies, and of the sites on them.
         base: whether it has a floating base.
         base_body_id: the base's body; 0, the world, for a fixed base.
         base_qpos, base_dof: addresses of the base's free joint in qpos and qvel; 0 without one.
@@ -41,8 +39,8 @@ class Entity:
             sensors.
     """
 
-    def __init__(self, name: str, robot: Robot, model: mujoco.MjModel, sensing: Sensing):
-        self.name, self.robot, self.sensing, self._model = name, robot, sensing, model
+    def __init__(self, robot: Robot, model: mujoco.MjModel, sensing: Sensing):
+        self.robot, self.sensing, self._model = robot, sensing, model
         ids = [self._id("joint", joint.name) for joint in robot.joints]
         self.joint_ids = np.array(ids)
         self.joint_qpos = model.jnt_qposadr[ids].astype(np.int32)
@@ -50,8 +48,7 @@ class Entity:
         limits = np.where(model.jnt_limited[ids, None] != 0, model.jnt_range[ids], [-np.inf, np.inf])
         self.joint_range = limits.astype(np.float64)
         self.joint_follows = self._followed()
-        self.actuators = np.arange(len(self.actuated), dtype=np.int32)
-        driven = dict(zip(self.actuated, self.actuators, strict=True))
+        driven = {name: k for k, name in enumerate(self.actuated)}
         self.joint_ctrl = np.array([driven.get(joint.name, -1) for joint in robot.joints], dtype=np.int32)
         self.base = robot.base_body is not None
         self.base_body_id = self._id("body", robot.base_body) if robot.base_body else 0
@@ -59,9 +56,6 @@ class Entity:
         self.base_qpos, self.base_dof = (
             (int(model.jnt_qposadr[free]), int(model.jnt_dofadr[free])) if self.base else (0, 0)
         )
-        roots = {int(model.body_rootid[body]) for body in (*model.jnt_bodyid[ids], self.base_body_id)} - {0}
-        self.bodies = np.flatnonzero(np.isin(model.body_rootid, list(roots)))
-        self.sites = np.flatnonzero(np.isin(model.site_bodyid, self.bodies))
         self.foot_geoms = np.array([self._id("geom", foot) for foot in robot.feet], dtype=np.int32)
         contacts = [model.sensor_adr[self._id("sensor", f"{foot}_contact")] for foot in robot.feet]
         self.foot_sensor = np.array(contacts, dtype=np.int32)

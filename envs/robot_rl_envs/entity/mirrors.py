@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 POLAR, AXIAL = (1.0, -1.0, 1.0), (-1.0, 1.0, -1.0)
 QUATERNION = (1.0, -1.0, 1.0, -1.0)
+"""The mirror image of a rotation turns about the mirrored axis the other way."""
 SPATIAL = (*AXIAL, *POLAR)
 """Of MuJoCo's spatial vectors: rotation, then translation."""
 INERTIA = (1.0, 1.0, 1.0, -1.0, 1.0, -1.0, *POLAR, 1.0)

@@ -28,7 +28,7 @@ class ObjectEntity:
     """
 
     def __init__(self, name: str, model: mujoco.MjModel):
-        self.name, self.body = name, int(model.body(name).id)
+        self.body = int(model.body(name).id)
         self.fixed = int(model.body_weldid[self.body]) == 0
         first = int(model.body_jntadr[self.body])
         addresses = (model.jnt_qposadr, model.jnt_dofadr)

@@ -17,6 +17,7 @@ import numpy as np
 from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.entity.entity import one_line, read_model
+from robot_rl_envs.motions.kinematics import lowest_point
 
 MIRROR_TOLERANCE = 0.01
 """Largest distance of a mirrored body from its partner, as a share of the robot's size; CAD models are not exact."""
@@ -179,34 +180,6 @@ def _check_options(robot: Robot, model: mujoco.MjModel) -> Iterator[Finding]:
     names = [name for name in dir(plain) if not name.startswith("_") and name not in _SET_BY_TASK]
     if own := [name for name in names if not np.array_equal(getattr(plain, name), getattr(model.opt, name))]:
         yield Finding(False, f"option: {robot.model} sets {', '.join(own)} in every task; remove what is of a scene")
-
-
-def lowest_point(model: mujoco.MjModel, data: mujoco.MjData, geoms: Iterable[int]) -> tuple[float, int]:
-    """Return the height of the lowest point of geoms [m], world frame, and its geom; infinity and -1 without any."""
-    found = (math.inf, -1)
-    for geom in geoms:
-        down = data.geom_xmat[geom].reshape(3, 3)[2]
-        reach = _reach(model, geom, down)
-        found = min(found, (float(data.geom_xpos[geom, 2] + down @ model.geom_aabb[geom, :3]) - reach, int(geom)))
-    return found
-
-
-def _reach(model: mujoco.MjModel, geom: int, down: np.ndarray) -> float:
-    """Return how far a geom extends from the middle of its bounding box along a direction (3,) in its frame [m].
-
-    A mesh extends at most as far as its bounding box.
-    """
-    kinds, (radius, half, _) = mujoco.mjtGeom, model.geom_size[geom]
-    kind, across, along = model.geom_type[geom], float(np.hypot(down[0], down[1])), abs(float(down[2]))
-    if kind == int(kinds.mjGEOM_SPHERE):
-        return float(radius)
-    if kind == int(kinds.mjGEOM_CYLINDER):
-        return float(radius * across + half * along)
-    if kind == int(kinds.mjGEOM_CAPSULE):
-        return float(radius + half * along)
-    if kind == int(kinds.mjGEOM_ELLIPSOID):
-        return float(np.linalg.norm(down * model.geom_size[geom]))
-    return float(np.abs(down) @ model.geom_aabb[geom, 3:])
 
 
 def moved_inertia(model: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:

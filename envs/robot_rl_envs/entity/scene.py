@@ -17,13 +17,13 @@ from robot_rl_envs.agents import Crew
 from robot_rl_envs.engine import GROUND_GROUP
 from robot_rl_envs.entity.clips import Clips
 from robot_rl_envs.entity.entity import Entity, one_line, read_model
-from robot_rl_envs.entity.objects import ObjectEntity, Things
+from robot_rl_envs.entity.objects import Things
 from robot_rl_envs.entity.robot_checks import require_sound
 from robot_rl_envs.entity.sensing import Sensing
 from robot_rl_envs.entity.watched import STATE, watched_fields
 from robot_rl_envs.motions.files import read_motion
 from robot_rl_envs.motions.motion import Motion
-from robot_rl_envs.objects import CONTACT_SIZE, OTHERS, ROBOT, Articulated, Contact, Object, add_contact
+from robot_rl_envs.objects import CONTACT_SIZE, OTHERS, ROBOT, Articulated, Contact, Object, add_contact, sense_contact
 from robot_rl_envs.sensing.sensors import used_sensors
 from robot_rl_envs.task import Actions, Sim, Task
 
@@ -33,11 +33,8 @@ if TYPE_CHECKING:
 SUN, HIGH_SUN = (0.2, 0.3, -1.0), (0.0, 0.0, -1.0)
 """Direction of the light in images of a plane, and of ground with vertical sides."""
 
-_SOLVERS = {"newton": "mjSOL_NEWTON", "cg": "mjSOL_CG", "pgs": "mjSOL_PGS"}
-_CONES = {"pyramidal": "mjCONE_PYRAMIDAL", "elliptic": "mjCONE_ELLIPTIC"}
 SOLREF, SOLIMP = [0.02, 1.0], [0.9, 0.95, 0.001, 0.5, 2.0]
 """MuJoCo's own softness of a contact."""
-_INTEGRATORS = {"implicitfast": "mjINT_IMPLICITFAST", "euler": "mjINT_EULER", "rk4": "mjINT_RK4"}
 
 
 def make_scene(task: Task, crew: Crew | None = None) -> Scene:
@@ -117,7 +114,6 @@ class Scene:
 
     Attributes:
         model: the model to simulate; visual geoms are left out.
-        entities: its entities by name: "robot" and the objects.
         things: the objects, and the sites and contact sensors that terms read.
         clips: the reference motions at the control rate.
         entity: the robot. Its ``joint_qpos``, ``joint_dof``, ``joint_ctrl``, ``foot_geoms``, ``foot_sensor``, ``base``,
@@ -150,9 +146,8 @@ class Scene:
         self.sensing, self.watched = sensing or Sensing(), watched
         self._check_complete()
         self.model = self.compile()
-        self.entity = entity = Entity(ROBOT, robot, self.model, self.sensing)
+        self.entity = entity = Entity(robot, self.model, self.sensing)
         self.things = Things(self.model, list(self.objects), contents.sites, list(self.contacts))
-        self.entities: dict[str, Entity | ObjectEntity] = {entity.name: entity, **self.things.objects}
         self.joint_qpos, self.joint_dof, self.joint_ctrl = entity.joint_qpos, entity.joint_dof, entity.joint_ctrl
         self.foot_geoms, self.foot_sensor, self.actuated = entity.foot_geoms, entity.foot_sensor, entity.actuated
         self.base, self.base_body_id = entity.base, entity.base_body_id
@@ -323,7 +318,9 @@ class Scene:
             for joint in self.robot.joints:
                 if not joint.passive:
                     self.actions.actuator.add_to(spec, joint, self.actions.kind)
-        self._add_sensors(spec)
+        for foot in self.robot.feet:
+            sense_contact(spec, f"{foot}_contact", (mujoco.mjtObj.mjOBJ_GEOM, foot))
+        self.sensing.add_to(spec, self.robot, self.sim.timestep)
 
     def set_options(self, spec: mujoco.MjSpec) -> None:
         """Set the options of the physics."""
@@ -332,9 +329,9 @@ class Scene:
             spec.memory = sim.memory
         option.timestep = sim.timestep
         option.iterations, option.ls_iterations = sim.iterations, sim.ls_iterations
-        option.solver = int(getattr(mujoco.mjtSolver, _SOLVERS[sim.solver]))
-        option.cone = int(getattr(mujoco.mjtCone, _CONES[sim.cone]))
-        option.integrator = int(getattr(mujoco.mjtIntegrator, _INTEGRATORS[sim.integrator]))
+        option.solver = int(getattr(mujoco.mjtSolver, f"mjSOL_{sim.solver.upper()}"))
+        option.cone = int(getattr(mujoco.mjtCone, f"mjCONE_{sim.cone.upper()}"))
+        option.integrator = int(getattr(mujoco.mjtIntegrator, f"mjINT_{sim.integrator.upper()}"))
         # A world that turns NaN must stay NaN to be seen and quarantined, not be reset by MuJoCo.
         option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
 
@@ -419,20 +416,6 @@ class Scene:
         if self.robot.complete and self.actions.actuator != PositionPd():
             kind = type(self.actions.actuator).__name__
             raise ValueError(f"actions.actuator={kind}: the model of robot {name!r} brings its own; leave it out")
-
-    def _add_sensors(self, spec: mujoco.MjSpec) -> None:
-        fields = mujoco.mjtConDataField
-        spec_bits = (1 << int(fields.mjCONDATA_FOUND)) | (1 << int(fields.mjCONDATA_FORCE))
-        net_force = 3
-        for foot in self.robot.feet:
-            spec.add_sensor(
-                name=f"{foot}_contact",
-                type=mujoco.mjtSensor.mjSENS_CONTACT,
-                objtype=mujoco.mjtObj.mjOBJ_GEOM,
-                objname=foot,
-                intprm=[spec_bits, net_force, 1],
-            )
-        self.sensing.add_to(spec, self.robot, self.sim.timestep)
 
     def _add_contacts(self, spec: mujoco.MjSpec) -> None:
         if self.contacts:

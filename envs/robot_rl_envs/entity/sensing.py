@@ -221,10 +221,10 @@ class Sensing:
         if self.imu:
             mount = state.imu_mount_wxyz.expand(state.base_quat_wxyz.shape)
             turn = _multiply(mount, state.imu_tilt_wxyz)
-            found["imu_gyro"] = _rotate_inverse(turn, state.base_ang_vel_b)
+            found["imu_gyro"] = rotate_inverse(turn, state.base_ang_vel_b)
             found["imu_quat_wxyz"] = _multiply(state.base_quat_wxyz, turn)
         if "imu_acc" in self.used:
-            found["imu_acc"] = _rotate_inverse(state.imu_tilt_wxyz, state.imu_acc_now)
+            found["imu_acc"] = rotate_inverse(state.imu_tilt_wxyz, state.imu_acc_now)
         if "height_scan" in self.used:
             found["height_scan"] = state.height_scan.clone()
         return found
@@ -269,7 +269,7 @@ def _multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.cat([aw * bw - (av * bv).sum(dim=1, keepdim=True), vector], dim=1)
 
 
-def _rotate_inverse(q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+def rotate_inverse(q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Return vectors (N, 3) in the frame that q (N, 4) rotates into theirs."""
     import torch
 

@@ -30,8 +30,8 @@ from robot_rl_envs.terms.checks import nearest
 
 MAX_UNROLL = 4
 """Longest loop that Warp unrolls in a stage: over 12 joints, a Go2's observe takes twice as long to compile."""
-OPTIONAL = ("actuate", "observe_reset", "sense", "share")
-"""Stages that not every task has."""
+STAGES = ("act", "after_physics", "observe", "startup", "actuate", "observe_reset", "sense", "share")
+"""Stages of a step; not every task has the last four."""
 LAUNCH_BOUNDS = (BLOCK_THREADS, 6)
 """Threads of a block, and blocks that a multiprocessor must hold: at most 168 registers a thread, without spills."""
 
@@ -59,21 +59,19 @@ class Kernels:
     after_physics: wp.Kernel
     observe: wp.Kernel
     startup: wp.Kernel
-    actuate: wp.Kernel | None
-    observe_reset: Any
-    sense: Any
-    share: Any
     source: str
     paths: dict[str, str]
     """Path of the term ("rewards.track") behind each function that the source calls."""
     keys: dict[str, str]
     """Name of the Warp function behind each of them."""
+    actuate: Any = None
+    observe_reset: Any = None
+    sense: Any = None
+    share: Any = None
 
     def stages(self) -> list[wp.Kernel]:
         """Return the kernels that there are."""
-        found = (self.act, self.after_physics, self.observe, self.startup, self.actuate, self.observe_reset)
-        found += (self.sense, self.share)
-        return [kernel for kernel in found if kernel is not None]
+        return [kernel for name in STAGES if (kernel := getattr(self, name)) is not None]
 
     def load(self, device: str) -> None:
         """Compile, or take from the cache, what the stages need, side by side."""
@@ -150,11 +148,9 @@ def make_kernels(
         name: wp.kernel(
             namespace[name], module="unique", enable_backward=False, module_options=options, launch_bounds=LAUNCH_BOUNDS
         )
-        for name in ("act", "after_physics", "observe", "startup", *OPTIONAL)
+        for name in STAGES
         if name in namespace
     }
-    for name in OPTIONAL:
-        kernels.setdefault(name, None)
     keys = {alias: fn.key for alias, fn in writer.functions.items()}
     paths = {alias: path for path, alias in writer.aliases.items()}
     return Kernels(**kernels, source=renamed, paths=paths, keys=keys)

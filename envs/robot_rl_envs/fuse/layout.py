@@ -257,6 +257,11 @@ class Writer:
         params = [self.layout.param(f"{path}.{name}", value) for name, value in term.params.items()]
         return f"{alias}({', '.join([arguments, *params])})"
 
+    def run(self, indent: int, fn: Any, arguments: str = "s, i") -> None:
+        """Add the line that calls a Warp function."""
+        self.functions[fn.key] = fn
+        self.add(indent, f"{fn.key}({arguments})")
+
     def rng(self, indent: int, path: str, *, team: bool = False) -> None:
         """Add the line that opens the random stream of a term; with ``team`` it is that of the world's robots."""
         row, seed = "i + s.world_offset", "s.seed"

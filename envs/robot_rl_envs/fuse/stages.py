@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from itertools import groupby
-from typing import Any
 
 from robot_rl_envs import engine
 from robot_rl_envs.entity import crews, derive
@@ -93,9 +92,8 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
         if output == "ctrl":
             w.add(2, "record_control(s, f, i, 0, j)")
     if scene.crew is not None:
-        w.functions["let_go"] = crews.let_go
-        follows = 1 if task.actions.kind == "position" else 0
-        w.add(1, "if s.active[i] == 0:", f"    let_go(s, i, s.{output}, {follows})")
+        w.add(1, "if s.active[i] == 0:")
+        w.run(2, crews.let_go, f"s, i, s.{output}, {int(task.actions.kind == 'position')}")
         for k, joint in enumerate(driven):
             if joint.by_speed:
                 w.add(2, f"s.{output}[i, {k}] = 0.0")
@@ -208,17 +206,17 @@ def _write_interval_events(w: Writer, task: Task) -> None:
 def _write_derive(w: Writer, indent: int, scene: Scene) -> None:
     """Write what follows from qpos and qvel: the robot's, the objects', the sites'."""
     if scene.crew is not None and not scene.base:
-        _call(w, indent, crews.derive_mount)
+        w.run(indent, crews.derive_mount)
     w.add(indent, "derive(s, c, i)")
     if scene.objects:
-        _call(w, indent, derive.derive_objects)
+        w.run(indent, derive.derive_objects)
     if scene.things.joints:
-        _call(w, indent, derive.derive_object_joints)
+        w.run(indent, derive.derive_object_joints)
     if scene.things.sites:
         is_mounted = scene.crew is not None and not scene.base
-        _call(w, indent, crews.derive_mounted_sites if is_mounted else derive.derive_sites, "s, c, i")
+        w.run(indent, crews.derive_mounted_sites if is_mounted else derive.derive_sites, "s, c, i")
     if scene.things.has_object_sites:
-        _call(w, indent, derive.derive_object_sites, "s, c, i")
+        w.run(indent, derive.derive_object_sites, "s, c, i")
 
 
 def write_after(w: Writer, scene: Scene, task: Task) -> None:
@@ -237,15 +235,15 @@ def write_after(w: Writer, scene: Scene, task: Task) -> None:
     w.add(1, "s.fault_term[i] = -1", "faults = world_faults(s, i)", "if faults != 0:")
     w.add(2, "record_end(s, f, i)", "park_world(s, i)")
     if "encoders" in used_sensors(task):
-        _call(w, 1, measure.keep_joints)
+        w.run(1, measure.keep_joints)
     _write_derive(w, 1, scene)
     w.add(1, "update_contacts(s, c, i)")
     if scene.contacts:
-        _call(w, 1, derive.read_contact_sensors)
+        w.run(1, derive.read_contact_sensors)
     _write_sensors_update(w, task)
     if scene.crew is not None:
-        w.functions |= {"publish": crews.publish, "begin_robot": crews.begin_robot}
-        w.add(1, "begin_robot(s, i, faults)", "publish(s, i)")
+        w.run(1, crews.begin_robot, "s, i, faults")
+        w.run(1, crews.publish)
         w.add(0, "def after_physics(")
         w.add(1, parameters)
         w.add(0, "):")
@@ -331,8 +329,7 @@ def _write_end_of_robot(w: Writer, task: Task, groups: list[str]) -> None:
     w.add(4, "if s.acted[i] == 1:")
     with w.deeper(1):
         _write_end_of_episode(w, task)
-    w.functions["end_robot"] = crews.end_robot
-    w.add(4, "end_robot(s, i)")
+    w.run(4, crews.end_robot)
 
 
 def _write_unseen(w: Writer, indent: int, groups: list[str]) -> None:
@@ -399,15 +396,14 @@ def _write_reset(w: Writer, scene: Scene, task: Task) -> None:
     """Write the default pose at the world's origin, then the reset events."""
     crew = scene.crew
     if crew is not None:
-        w.functions |= {name: getattr(crews, name) for name in ("start_robot", "place_robot", "finish_robot")}
         w.rng(3, "team", team=True)
         lo, hi = crew.team.size if crew.team.varies else (len(crew.names),) * 2
-        w.add(3, f"start_robot(s, i, rng, {lo}, {hi})")
+        w.run(3, crews.start_robot, f"s, i, rng, {lo}, {hi}")
         if crew.team.joins > 0:
-            w.functions["draw_join"] = crews.draw_join
             first, last = (w.layout.param(f"team.join_s.{n}", value) for n, value in enumerate(crew.team.join_s))
             w.rng(3, "team.join")
-            w.add(3, f"draw_join(s, i, rng, {w.layout.param('team.joins', crew.team.joins)}, {first}, {last})")
+            share = w.layout.param("team.joins", crew.team.joins)
+            w.run(3, crews.draw_join, f"s, i, rng, {share}, {first}, {last}")
         w.add(3, "age = s.episode_length[i]")
     w.add(3, f"s.dirty[i] = s.dirty[i] | {engine.DIRTY_STATE}", "for k in range(s.qpos.shape[1]):")
     w.add(4, "s.qpos[i, k] = s.default_qpos[k]")
@@ -416,9 +412,9 @@ def _write_reset(w: Writer, scene: Scene, task: Task) -> None:
     if task.terrain is not None and scene.base:
         w.add(3, "place_on_terrain(s, i)")
         if scene.objects:
-            _call(w, 3, derive.place_objects_on_terrain)
+            w.run(3, derive.place_objects_on_terrain)
     if any(term.info.writes == "wrench" for term in task.events.values()):
-        _call(w, 3, derive.clear_wrench)
+        w.run(3, derive.clear_wrench)
     for name, term in task.events.items():
         if term.mode == "reset":
             is_shared = crew is not None and term.team
@@ -427,16 +423,16 @@ def _write_reset(w: Writer, scene: Scene, task: Task) -> None:
             w.rng(3 + is_shared, f"events.{name}", team=term.team)
             _write_event(w, name, term, 3 + is_shared)
     if crew is not None and scene.base:
-        w.add(3, "place_robot(s, i)")
+        w.run(3, crews.place_robot)
     if scene.entity.joint_follows[:, 0].max() >= 0:
-        _call(w, 3, derive.couple_joints)
+        w.run(3, derive.couple_joints)
     write_delay_draw(w, task, 3)
     _write_sensor_delay(w, task, scene)
     w.add(3, "clear_world(s, i)")
     if crew is not None:
-        w.add(3, "finish_robot(s, i, age)")
+        w.run(3, crews.finish_robot, "s, i, age")
     if scene.contacts:
-        _call(w, 3, derive.clear_contact_sensors)
+        w.run(3, derive.clear_contact_sensors)
 
 
 def write_startup(w: Writer, task: Task) -> None:
@@ -461,21 +457,16 @@ def write_startup(w: Writer, task: Task) -> None:
             _write_event(w, name, term, 1)
 
 
-def _call(w: Writer, indent: int, fn: Any, arguments: str = "s, i") -> None:
-    w.functions[fn.key] = fn
-    w.add(indent, f"{fn.key}({arguments})")
-
-
 def _write_sensors_update(w: Writer, task: Task) -> None:
     """Write what is computed once a step from the derived state."""
     used = used_sensors(task)
     if "imu_acc" in used:
         is_late = task.sensors.imu.delay_s[1] > 0
-        _call(w, 1, measure.read_late_accelerometer if is_late else measure.read_accelerometer)
+        w.run(1, measure.read_late_accelerometer if is_late else measure.read_accelerometer)
     if "foot_forces" in used:
-        _call(w, 1, measure.read_foot_forces)
+        w.run(1, measure.read_foot_forces)
     if "height_scan" in used and task.sensors.height_scan.source == "map":
-        _call(w, 1, measure.scan_heights)
+        w.run(1, measure.scan_heights)
 
 
 def _write_sensor_delay(w: Writer, task: Task, scene: Scene) -> None:
@@ -486,9 +477,8 @@ def _write_sensor_delay(w: Writer, task: Task, scene: Scene) -> None:
     lo, hi = (w.layout.param(f"{DELAY_PATH}.{n}", value) for n, value in enumerate(task.sensors.imu.delay_s))
     timestep = w.layout.param("sim.timestep", task.sim.timestep)
     longest = float(round(task.sensors.imu.delay_s[1] / task.sim.timestep))
-    w.functions["draw_sensor_delay"] = measure.draw_sensor_delay
     w.rng(3, DELAY_PATH)
-    w.add(3, f"draw_sensor_delay(s, i, {accelerometer}, rng, {lo}, {hi}, {timestep}, {longest})")
+    w.run(3, measure.draw_sensor_delay, f"s, i, {accelerometer}, rng, {lo}, {hi}, {timestep}, {longest}")
     w.add(3, f"s.dirty[i] = s.dirty[i] | {engine.DIRTY_MODEL}")
 
 
@@ -496,13 +486,13 @@ def _write_sensors_reset(w: Writer, task: Task) -> None:
     """Write the sensors' values at an episode's start, from the derived state."""
     used = used_sensors(task)
     if "encoders" in used:
-        _call(w, 3, measure.keep_joints_at_reset)
+        w.run(3, measure.keep_joints_at_reset)
     if "imu_acc" in used:
-        _call(w, 3, measure.rest_accelerometer)
+        w.run(3, measure.rest_accelerometer)
     if "foot_forces" in used:
-        _call(w, 3, measure.clear_foot_forces)
+        w.run(3, measure.clear_foot_forces)
     if "height_scan" in used and task.sensors.height_scan.source == "map":
-        _call(w, 3, measure.scan_heights)
+        w.run(3, measure.scan_heights)
 
 
 def _write_messages(w: Writer, scene: Scene, task: Task, indent: int) -> None:
@@ -526,5 +516,5 @@ def write_share(w: Writer, scene: Scene, task: Task) -> None:
     w.add(1, "i = first + wp.tid()", "p = numbers.params", "if s.joining[i] == 1:")
     _write_derive(w, 2, scene)  # of the objects as they are, not as they would be in a new episode
     w.add(1, "if wp.max(s.restart[i], s.joining[i]) == 1:")
-    w.add(2, "publish(s, i)")
+    w.run(2, crews.publish)
     _write_messages(w, scene, task, 2)

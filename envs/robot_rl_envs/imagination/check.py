@@ -23,18 +23,11 @@ SMALL = 1e-6
 """A gradient below this is none."""
 UNUSED = ("episode_", "interval_left", "command_left", "pipe_", "history", "metric_values", "reward", "measured")
 """What the names of fields begin with that no term reads as a function of the state."""
-HEADS = {
-    "foot_contact": "contacts",
-    "foot_force": "contact forces",
-    "foot_touchdown": "contacts",
-    "foot_air_time_s": "contacts",
-    "foot_contact_time_s": "contacts",
-    "foot_peak_height_w": "contacts",
-    "actuator_force": "torques",
-    "contact_force": "contact forces",
-    "imu_acc": "accelerations",
-    "imu_acc_now": "accelerations",
-}
+HEADS = {"actuator_force": "torques"}
+HEADS |= dict.fromkeys(("imu_acc", "imu_acc_now"), "accelerations")
+HEADS |= dict.fromkeys(("foot_force", "contact_force"), "contact forces")
+_FEET = ("foot_contact", "foot_touchdown", "foot_air_time_s", "foot_contact_time_s", "foot_peak_height_w")
+HEADS |= dict.fromkeys(_FEET, "contacts")
 """Fields that only an engine knows, and what a model of the dynamics has to predict instead."""
 
 

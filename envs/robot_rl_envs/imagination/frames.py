@@ -14,17 +14,8 @@ from robot_rl_envs.task import Task
 
 ALIGNED = 4
 """Numbers that an array begins at a multiple of."""
-DERIVED = (
-    "base_",
-    "projected_gravity",
-    "joint_pos",
-    "joint_vel",
-    "joint_torque",
-    "foot_pos",
-    "foot_vel",
-    "foot_height",
-)
-DERIVED += ("object_", "site_", "engine_qpos", "engine_qvel")
+DERIVED = ("base_", "projected_gravity", "joint_pos", "joint_vel", "joint_torque", "foot_pos", "foot_vel")
+DERIVED += ("foot_height", "object_", "site_", "engine_qpos", "engine_qvel")
 """What the names of fields begin with that the kernel itself fills."""
 PROBE = 977
 """A number of worlds that no other length of an array is."""

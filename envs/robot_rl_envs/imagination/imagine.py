@@ -41,7 +41,7 @@ from robot_rl_envs.imagination.parts import (
     moved,
 )
 from robot_rl_envs.imagination.terms import write_derive
-from robot_rl_envs.imagination.watched import ENGINE, difference_lines, watched_parts, write_watched
+from robot_rl_envs.imagination.watched import ENGINE, watched_parts, write_difference, write_watched
 from robot_rl_envs.imagination.worlds import WORLD, carried, kept_fields, left_fields, why_not_imagined
 from robot_rl_envs.task import Task
 
@@ -151,20 +151,15 @@ def _write_carried(w: Writer, scene: Scene, task: Task, carried: Sequence[str], 
 def _write_physics(w: Writer, scene: Scene, task: Task) -> None:
     """Write what the changes make of the state, what follows from it, the terminations and the reward."""
     parts = change_parts(scene)
-
-    def call(fn: Any, arguments: str) -> None:
-        w.functions[fn.key] = fn
-        w.add(1, f"{fn.key}({arguments})")
-
     w.add(1, f"frame = {frame_of(scene)}")
     for name, arguments in moved(scene, parts):
-        call(getattr(advance, f"advance_{name}"), arguments)
+        w.run(1, getattr(advance, f"advance_{name}"), arguments)
     for k in fixed_objects(scene):
         w.add(1, *(f"s.{name}[i, {k}] = a.{name}[i, {k}]" for name in FIXED_POSE))
     write_watched(w, scene, parts)
     write_derive(w, scene, task)
     if "contacts" in parts:
-        call(advance.advance_contacts, f"a, s, change, i, {parts['contacts'].start}")
+        w.run(1, advance.advance_contacts, f"a, s, change, i, {parts['contacts'].start}")
     w.add(1, "failed = float(0.0)", "total = float(0.0)")
     for name, end in task.terminations.items():
         if not end.time_out:
@@ -243,7 +238,7 @@ class Imagination:
         if len(parts.layout.values) != known:
             raise ValueError(f"task={task.name}: imagined steps have parameters that the simulator's have not")
         self._kernel = compile_kernel(task.name, w.lines, parts.struct._cls, w.functions, groups=helpers)
-        self._difference = _compile_difference(task.name, scene, self.parts, parts.struct._cls)
+        self._difference = _compile_difference(Writer(parts.layout), task.name, scene, self.parts, parts.struct._cls)
         self._numbers = parts.numbers
         self._launches = [self._record(t, adjoint=False) for t in range(steps)]
         self._adjoints = [self._record(t, adjoint=True) for t in range(steps)]
@@ -374,19 +369,13 @@ def _is_bounded(task: Task) -> bool:
     return any("/s" in term.info.unit and term.clip < CLIP for group in groups for term in group.terms.values())
 
 
-def _compile_difference(task: str, scene: Scene, parts: dict[str, slice], struct: Any) -> Any:
+def _compile_difference(w: Writer, task: str, scene: Scene, parts: dict[str, slice], struct: Any) -> Any:
     """Return the kernel that measures changes."""
-    lines = ["def difference(a: SceneState, s: SceneState, change: wp.array2d(dtype=wp.float32)):", "    i = wp.tid()"]
-    functions = {}
-
-    def call(fn: Any, arguments: str) -> None:
-        functions[fn.key] = fn
-        lines.append(f"    {fn.key}({arguments})")
-
-    lines.append(f"    frame = {frame_of(scene)}")
+    w.add(0, "def difference(a: SceneState, s: SceneState, change: wp.array2d(dtype=wp.float32)):")
+    w.add(1, "i = wp.tid()", f"frame = {frame_of(scene)}")
     for name, arguments in moved(scene, parts):
-        call(getattr(advance, f"difference_{name}"), arguments)
+        w.run(1, getattr(advance, f"difference_{name}"), arguments)
     if "contacts" in parts:
-        call(advance.difference_contacts, f"s, change, i, {parts['contacts'].start}")
-    lines += [f"    {line}" for line in difference_lines(scene, parts)]
-    return compile_kernel(task, lines, struct, functions, backward=False)
+        w.run(1, advance.difference_contacts, f"s, change, i, {parts['contacts'].start}")
+    write_difference(w, scene, parts)
+    return compile_kernel(task, w.lines, struct, w.functions, backward=False)

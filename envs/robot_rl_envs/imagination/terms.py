@@ -60,28 +60,23 @@ def torch_terms(task: Task) -> list[str]:
 
 def write_derive(w: Writer, scene: Scene, task: Task) -> None:
     """Write what follows from qpos and qvel of a row."""
-
-    def call(fn: Any, arguments: str) -> None:
-        w.functions[fn.key] = fn
-        w.add(1, f"{fn.key}({arguments})")
-
     for name in scene.watched:
         if name in STATE:
             kind = f"s.engine_{name}.dtype"
             w.add(1, f"for j in range(s.{name}.shape[1]):", f"    s.engine_{name}[i, j, 0] = {kind}(s.{name}[i, j])")
     if scene.base:
-        call(derive.derive_base, "s, i")
-    call(derive.derive_joints, "s, i")
+        w.run(1, derive.derive_base)
+    w.run(1, derive.derive_joints)
     if scene.objects:
-        call(derive.derive_objects, "s, i")
+        w.run(1, derive.derive_objects)
     if scene.things.joints:
-        call(derive.derive_object_joints, "s, i")
+        w.run(1, derive.derive_object_joints)
     if scene.sizes["feet"]:
         write_feet(w, scene)
     if scene.things.sites:
         write_sites(w, scene)
     if "height_scan" in used_sensors(task) and task.sensors.height_scan.source == "map":
-        call(measure.scan_heights, "s, i")
+        w.run(1, measure.scan_heights)
 
 
 def write_terms(w: Writer, scene: Scene, task: Task) -> list[Column]:

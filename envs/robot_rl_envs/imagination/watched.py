@@ -82,13 +82,12 @@ def write_watched(w: Writer, scene: Scene, parts: dict[str, slice]) -> None:
         w.add(3, f"s.{name}[i, j, k] = {before}s.{name}.dtype(change[i, {_column(of, parts)}])")
 
 
-def difference_lines(scene: Scene, parts: dict[str, slice]) -> list[str]:
-    """Return the lines that fill what `write_watched` takes."""
-    lines = []
+def write_difference(w: Writer, scene: Scene, parts: dict[str, slice]) -> None:
+    """Write the lines that fill what `write_watched` takes."""
     for name, of in watched_parts(scene).items():
         before = f" - a.{name}[i, j, k]" if of.is_place else ""
-        lines += [*_loops(of), f"        change[i, {_column(of, parts)}] = float(s.{name}[i, j, k]{before})"]
-    return lines
+        w.add(1, *_loops(of))
+        w.add(3, f"change[i, {_column(of, parts)}] = float(s.{name}[i, j, k]{before})")
 
 
 def _loops(of: Watched) -> list[str]:

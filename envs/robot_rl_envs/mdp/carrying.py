@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import warp as wp
 
+from robot_rl_envs.entity import mirrors
 from robot_rl_envs.entity.crews import agent_of
-from robot_rl_envs.mdp.commands import MIRRORED_POINT, MIRRORED_VELOCITY, POINT, TWO_PI, VELOCITY
+from robot_rl_envs.mdp.commands import MIRRORED_VELOCITY, POINT, TWO_PI, VELOCITY
 from robot_rl_envs.mdp.objects import closed_near, held_near, nearness, to_base
-from robot_rl_envs.mdp.team import check_velocity, command_velocity
+from robot_rl_envs.mdp.team import command_velocity
 from robot_rl_envs.quat import quat_from_axis_angle, quat_rotate, yaw_of
 from robot_rl_envs.terms import command, metric, observation, reward
-from robot_rl_envs.terms.checks import check_above, check_least, check_range
+from robot_rl_envs.terms.checks import above, at_least, check_above
 
 SAME_M = 1e-6
 """How far the sides of a box may be apart that is the same for several robots [m]."""
@@ -48,19 +49,13 @@ def velocity_to_goal(
     command_velocity(s, i, want, turn_gain, vx_lo, vx_hi, vy_lo, vy_hi, yaw_lo, yaw_hi)
 
 
-def _check_goal(params: dict[str, float], scene: Any) -> None:
-    check_range(params, "distance_lo", "distance_hi", least=0.0)
-    check_least(params, "goal_speed", 0.0)
-    check_velocity(params)
-
-
 @command(
     components=VELOCITY,
     draws="velocity",
     mirror=MIRRORED_VELOCITY,
     fields={"goal_pos_w": (3,), "goal_vel_w": (3,)},
     update=velocity_to_goal,
-    check=_check_goal,
+    check=at_least(0.0, "distance_lo", "goal_speed", "gain", "turn_gain"),
 )
 def carry_to_goal(
     s: Any,
@@ -112,8 +107,6 @@ def move_target(
 
 
 def _check_target(params: dict[str, float], scene: Any) -> None:
-    for axis in ("x", "y", "z"):
-        check_range(params, f"{axis}_lo", f"{axis}_hi")
     check_above(params, "speed", 0.0)
     crew = scene.crew
     if crew is None or scene.base or crew.size < len(crew.names):
@@ -149,7 +142,7 @@ def of_first(s: Any, point: wp.vec3) -> wp.vec3:
 @command(
     components=POINT,
     draws="position",
-    mirror=MIRRORED_POINT,
+    mirror=mirrors.POLAR,
     fields={"target_pos_w": (3,), "target_goal_w": (3,)},
     update=move_target,
     check=_check_target,
@@ -251,7 +244,7 @@ def place_error(s: Any, i: int, thing: int) -> float:
     return wp.sqrt(dx * dx + dy * dy)
 
 
-@reward(check=lambda params, _: check_above(params, "std", 0.0))
+@reward
 def keeps_place(s: Any, i: int, object: float, std: float) -> float:
     """exp(-(e / std)^2), e the distance of the base from its place below an object [m]."""
     e = place_error(s, i, int(object)) / std
@@ -265,7 +258,7 @@ def goal_distance(s: Any, i: int, thing: int) -> float:
     return wp.sqrt(away[0] * away[0] + away[1] * away[1])
 
 
-@reward(check=lambda params, _: check_above(params, "std", 0.0))
+@reward
 def object_near_goal(s: Any, i: int, object: float, std: float) -> float:
     """exp(-(d / std)^2), d the distance of an object from the goal [m]."""
     d = goal_distance(s, i, int(object)) / std
@@ -284,13 +277,13 @@ def end_distance(s: Any, i: int, site: float, object: float, reach: float) -> fl
     return wp.length(own_end(s, i, int(object), reach) - s.site_pos_w[i, int(site)])
 
 
-@reward(check=lambda params, _: check_above(params, "std", 0.0))
+@reward
 def reach_end(s: Any, i: int, site: float, object: float, reach: float, std: float) -> float:
     """1 - tanh(d / std) of the distance d [m] from a site to the robot's own end of an object."""
     return nearness(end_distance(s, i, site, object, reach), std)
 
 
-@reward(check=lambda params, _: [check_above(params, name, 0.0) for name in ("distance", "opened")])
+@reward(check=above(0.0, "distance", "opened"))
 def closes_on_end(
     s: Any, i: int, site: float, object: float, reach: float, joint: float, distance: float, opened: float
 ) -> float:
@@ -301,7 +294,7 @@ def closes_on_end(
     return closed_near(s, i, int(joint), opened, end_distance(s, i, site, object, reach) / distance)
 
 
-@reward(check=lambda params, _: [check_above(params, name, 0.0) for name in ("distance", "force")])
+@reward(check=above(0.0, "distance", "force"))
 def grasps_end(
     s: Any,
     i: int,
@@ -321,7 +314,7 @@ def grasps_end(
     return held_near(s, i, int(left_contact), int(right_contact), force, d)
 
 
-@reward(check=lambda params, _: check_above(params, "height", 0.0))
+@reward(check=above(0.0, "height"))
 def end_raised(s: Any, i: int, object: float, reach: float, rest: float, height: float) -> float:
     """Height of the robot's own end of an object above ``rest`` [m] as a share of ``height`` [m], in [0, 1]."""
     return wp.clamp((own_end(s, i, int(object), reach)[2] - rest) / height, 0.0, 1.0)

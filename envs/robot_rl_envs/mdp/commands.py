@@ -4,9 +4,10 @@ from typing import Any
 
 import warp as wp
 
+from robot_rl_envs.entity import mirrors
 from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply, yaw_of
 from robot_rl_envs.terms import command
-from robot_rl_envs.terms.checks import check_above, check_least, check_range, check_reach, check_share
+from robot_rl_envs.terms.checks import check_above, check_least, check_reach, check_share
 
 PI = wp.constant(3.141592653589793)
 TWO_PI = wp.constant(6.283185307179586)
@@ -15,9 +16,6 @@ VELOCITY = {"vx": "m/s", "vy": "m/s", "yaw": "rad/s"}
 POINT = {"x": "m", "y": "m", "z": "m"}
 QUATERNION = {"qw": "1", "qx": "1", "qy": "1", "qz": "1"}
 MIRRORED_VELOCITY = (1.0, -1.0, -1.0)
-MIRRORED_POINT = (1.0, -1.0, 1.0)
-MIRRORED_QUATERNION = (1.0, -1.0, 1.0, -1.0)
-"""The mirror image of a rotation turns about the mirrored axis the other way."""
 
 
 @command(components=VELOCITY, draws="velocity", mirror=MIRRORED_VELOCITY)
@@ -74,8 +72,6 @@ def turn_to_heading(
 
 
 def _check_heading(params: dict[str, float], scene: Any) -> None:
-    for axis in ("vx", "vy", "yaw"):
-        check_range(params, f"{axis}_lo", f"{axis}_hi")
     for name in ("heading_share", "standing", "range_lo"):
         check_share(params, name)
     for name in ("stiffness", "min_speed"):
@@ -137,7 +133,7 @@ def heading_velocity(
     s.command[i] = wp.vec3(vx, vy, yaw)
 
 
-@command(components=POINT, draws="position", mirror=MIRRORED_POINT, check=check_reach)
+@command(components=POINT, draws="position", mirror=mirrors.POLAR, check=check_reach)
 def uniform_position(
     s: Any,
     i: int,
@@ -157,7 +153,7 @@ def uniform_position(
     s.command[i] = wp.vec3(x, y, z)
 
 
-@command(components=POINT | QUATERNION, draws="pose", mirror=MIRRORED_POINT + MIRRORED_QUATERNION, check=check_reach)
+@command(components=POINT | QUATERNION, draws="pose", mirror=mirrors.POLAR + mirrors.QUATERNION, check=check_reach)
 def uniform_pose(
     s: Any,
     i: int,
@@ -225,7 +221,7 @@ def _check_moving(params: dict[str, float], scene: Any) -> None:
 @command(
     components=POINT,
     draws="position",
-    mirror=MIRRORED_POINT,
+    mirror=mirrors.POLAR,
     fields={"target_goal": (3,)},
     update=move_to_goal,
     check=_check_moving,

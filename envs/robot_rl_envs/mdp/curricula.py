@@ -69,7 +69,6 @@ def sum_tracking(s: Any, i: int, threshold: float, step: float, std: float):
 def _check_command_range(params: dict[str, float], scene: Any) -> None:
     check_share(params, "threshold")
     check_share(params, "step")
-    check_above(params, "std", 0.0)
 
 
 @curriculum(fields={"tracking_sum": ()}, update=sum_tracking, check=_check_command_range, reads_command=2)

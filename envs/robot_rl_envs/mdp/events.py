@@ -9,24 +9,14 @@ import warp as wp
 
 from robot_rl_envs.quat import quat_from_axis_angle
 from robot_rl_envs.terms import event
-from robot_rl_envs.terms.checks import check_above, check_least, check_range, check_share, movable_com, moving_body
+from robot_rl_envs.terms.checks import above, at_least, check_least, check_share, movable_com, moving_body
 
 TWO_PI = wp.constant(6.283185307179586)
 MIN_FRICTION = wp.constant(0.01)
 """Contacts with less turn NaN: a Go2 on pyramidal cones at 0.001 in float32 and at 0.00001 in float64."""
 
 
-def check_spread(*names: str) -> Any:
-    """Return a check that these parameters are not negative."""
-
-    def check(params: dict[str, float], scene: Any) -> None:
-        for name in names:
-            check_least(params, name, 0.0)
-
-    return check
-
-
-@event(writes="state", check=check_spread("xy", "yaw", "velocity"))
+@event(writes="state", check=at_least(0.0, "xy", "yaw", "velocity"))
 def reset_base(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float, velocity: float):
     """Spread the base over +-xy [m] and +-yaw [rad], with +-velocity [m/s, rad/s] in every direction."""
     at = s.base_qpos
@@ -70,7 +60,7 @@ def reset_anyhow(s: Any, i: int, rng: wp.uint32, height: float, joints: float):
         s.qpos[i, s.joint_qpos[j]] = rest + joints * (anywhere - rest)
 
 
-@event(writes="state", check=check_spread("position", "velocity"))
+@event(writes="state", check=at_least(0.0, "position", "velocity"))
 def reset_joints(s: Any, i: int, rng: wp.uint32, position: float, velocity: float):
     """Put the joints at the default pose +-position [rad or m], within their limits, with +-velocity [rad/s or m/s]."""
     for j in range(s.joint_pos.shape[1]):
@@ -79,7 +69,7 @@ def reset_joints(s: Any, i: int, rng: wp.uint32, position: float, velocity: floa
         s.qvel[i, s.joint_dof[j]] = velocity * (2.0 * wp.randf(rng) - 1.0)
 
 
-@event(writes="state", check=check_spread("spread", "velocity"))
+@event(writes="state", check=at_least(0.0, "spread", "velocity"))
 def reset_joint_to(s: Any, i: int, rng: wp.uint32, joint: float, centre: float, spread: float, velocity: float):
     """Put one joint, given by its index, at centre +-spread [rad or m] with +-velocity."""
     j = int(joint)
@@ -87,7 +77,7 @@ def reset_joint_to(s: Any, i: int, rng: wp.uint32, joint: float, centre: float, 
     s.qvel[i, s.joint_dof[j]] = velocity * (2.0 * wp.randf(rng) - 1.0)
 
 
-@event(writes="velocity", check=check_spread("xy", "yaw"))
+@event(writes="velocity", check=at_least(0.0, "xy", "yaw"))
 def push(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float):
     """Add +-xy [m/s] to the base's horizontal velocity and +-yaw [rad/s] to its turn."""
     at = s.base_dof
@@ -100,7 +90,7 @@ def push(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float):
     writes="model",
     model_fields=("geom_friction",),
     covers=("geom_friction[0]",),
-    check=lambda params, _: check_range(params, "lo", "hi", least=0.0),
+    check=at_least(0.0, "lo"),
 )
 def foot_friction(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
     """Draw one sliding friction in [lo, hi] for all feet of a world; less than 0.01 becomes 0.01."""
@@ -132,12 +122,11 @@ def base_mass(s: Any, i: int, rng: wp.uint32, body: float, mass: float, com: flo
         s.body_ipos[i, b, k] = s.body_ipos_nominal[b, k] + com * (2.0 * wp.randf(rng) - 1.0)
 
 
-def _check_strength(params: dict[str, float], scene: Any) -> None:
-    check_above(params, "lo", 0.0, ": gains are multiplied by it")
-    check_range(params, "lo", "hi")
-
-
-@event(writes="model", model_fields=("actuator_gainprm", "actuator_biasprm"), check=_check_strength)
+@event(
+    writes="model",
+    model_fields=("actuator_gainprm", "actuator_biasprm"),
+    check=above(0.0, "lo", why=": gains are multiplied by it"),
+)
 def motor_strength(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
     """Scale each motor's gains (or, driven by effort, its force) by a factor in [lo, hi]."""
     for a in range(s.ctrl.shape[1]):

@@ -9,8 +9,8 @@ from typing import Any
 import warp as wp
 
 from robot_rl_envs.entity import mirrors
-from robot_rl_envs.mdp.events import check_spread
 from robot_rl_envs.terms import event, metric, observation, reward, termination
+from robot_rl_envs.terms.checks import at_least
 
 START = {"forward_from": wp.float64}
 """Where along x the control step began [m]; float64, since a difference over 10 ms loses what float32 rounds off."""
@@ -202,7 +202,7 @@ def floating_unhealthy(s: Any, i: int, z_lo: float, z_hi: float) -> int:
 # -- resets ------------------------------------------------------------------------------------------------------------
 
 
-@event(writes="state", modes=("reset",), check=check_spread("position", "velocity"))
+@event(writes="state", modes=("reset",), check=at_least(0.0, "position", "velocity"))
 def noise_uniform(s: Any, i: int, rng: wp.uint32, position: float, velocity: float):
     """Add noise to every position, evenly from +-position, and to every velocity, evenly from +-velocity."""
     for k in range(s.qpos.shape[1]):
@@ -211,7 +211,7 @@ def noise_uniform(s: Any, i: int, rng: wp.uint32, position: float, velocity: flo
         s.qvel[i, k] = s.qvel[i, k] + velocity * (2.0 * wp.randf(rng) - 1.0)
 
 
-@event(writes="state", modes=("reset",), check=check_spread("position", "velocity"))
+@event(writes="state", modes=("reset",), check=at_least(0.0, "position", "velocity"))
 def noise_normal(s: Any, i: int, rng: wp.uint32, position: float, velocity: float):
     """Add noise to every position, evenly from +-position, and to every velocity, normal with deviation velocity."""
     for k in range(s.qpos.shape[1]):

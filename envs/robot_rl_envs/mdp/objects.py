@@ -8,10 +8,9 @@ from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.mdp.events import check_spread
 from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply, quat_rotate_inverse
 from robot_rl_envs.terms import event, metric, observation, reward, termination
-from robot_rl_envs.terms.checks import check_above, check_range
+from robot_rl_envs.terms.checks import above, at_least, check_above, check_range
 
 
 @wp.func
@@ -200,7 +199,7 @@ def touches(s: Any, i: int, contact: float, force: float) -> float:
     return 0.0
 
 
-@reward(check=lambda params, _: check_above(params, "force", 0.0, ": the force is divided by it"))
+@reward(check=above(0.0, "force", why=": the force is divided by it"))
 def contact_load(s: Any, i: int, contact: float, force: float) -> float:
     """Force at a contact sensor as a share of ``force`` [N], in [0, 1]."""
     return wp.min(s.contact_force[i, int(contact)] / force, 1.0)
@@ -307,8 +306,6 @@ def object_below(s: Any, i: int, object: float, height: float) -> int:
 
 
 def _check_free(params: dict[str, float], scene: Any) -> None:
-    for axis in ("x", "y", "z"):
-        check_range(params, f"{axis}_lo", f"{axis}_hi")
     name = list(scene.objects)[int(params["object"])]
     if scene.objects[name].fixed:
         raise ValueError(f"object={name!r}: is fixed, and has no pose to draw; use place_fixed")
@@ -341,8 +338,6 @@ def reset_object(
 
 
 def _check_fixed(params: dict[str, float], scene: Any) -> None:
-    for axis in ("x", "y", "z"):
-        check_range(params, f"{axis}_lo", f"{axis}_hi")
     name = list(scene.objects)[int(params["object"])]
     if not scene.objects[name].fixed:
         raise ValueError(f"object={name!r}: moves freely; use reset_object")
@@ -370,7 +365,7 @@ def place_fixed(
     s.object_pos_w[i, o] = wp.vec3(s.body_pos[i, b, 0], s.body_pos[i, b, 1], s.body_pos[i, b, 2])
 
 
-@event(writes="state", check=check_spread("velocity"))
+@event(writes="state", check=at_least(0.0, "velocity"))
 def reset_object_joint(s: Any, i: int, rng: wp.uint32, object_joint: float, lo: float, hi: float, velocity: float):
     """Put a joint of an articulated object in [lo, hi] [m or rad], with +-velocity."""
     j = int(object_joint)
@@ -382,7 +377,7 @@ def reset_object_joint(s: Any, i: int, rng: wp.uint32, object_joint: float, lo: 
     writes="model",
     model_fields=("geom_friction",),
     covers=("friction of an object",),
-    check=lambda params, _: check_range(params, "lo", "hi", least=0.0),
+    check=at_least(0.0, "lo"),
 )
 def object_friction(s: Any, i: int, rng: wp.uint32, object: float, lo: float, hi: float):
     """Draw one sliding friction in [lo, hi] for all geoms of an object."""
@@ -396,7 +391,6 @@ def _check_size(params: dict[str, float], scene: Any) -> None:
     from robot_rl_envs.objects import Box, Cylinder, Sphere
 
     check_above(params, "lo", 0.0, ": the size is multiplied by it")
-    check_range(params, "lo", "hi")
     name = list(scene.objects)[int(params["object"])]
     if not isinstance(scene.objects[name], Box | Cylinder | Sphere):
         raise ValueError(f"object={name!r}: has no size to be multiplied; a Box, Cylinder or Sphere has one")

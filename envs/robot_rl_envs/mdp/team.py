@@ -14,7 +14,7 @@ from robot_rl_envs.mdp.commands import MIRRORED_VELOCITY, VELOCITY, wrap_angle
 from robot_rl_envs.mdp.objects import to_base
 from robot_rl_envs.quat import yaw_of
 from robot_rl_envs.terms import command, event, metric, observation, reward
-from robot_rl_envs.terms.checks import check_above, check_least, check_range, require
+from robot_rl_envs.terms.checks import at_least, require
 
 # -- commands ----------------------------------------------------------------------------------------------------------
 
@@ -61,26 +61,13 @@ def keep_marching(
     command_velocity(s, i, wp.vec3(s.march_speed[i], side, 0.0), turn_gain, vx_lo, vx_hi, vy_lo, vy_hi, yaw_lo, yaw_hi)
 
 
-def check_velocity(params: dict[str, float]) -> None:
-    """Check the gains and limits of a velocity that :func:`command_velocity` commands."""
-    for name in ("gain", "turn_gain"):
-        check_least(params, name, 0.0)
-    for axis in VELOCITY:
-        check_range(params, f"{axis}_lo", f"{axis}_hi")
-
-
-def _check_march(params: dict[str, float], scene: Any) -> None:
-    check_range(params, "speed_lo", "speed_hi", least=0.0)
-    check_velocity(params)
-
-
 @command(
     components=VELOCITY,
     draws="velocity",
     mirror=MIRRORED_VELOCITY,
     fields={"march_speed": ()},
     update=keep_marching,
-    check=_check_march,
+    check=at_least(0.0, "speed_lo", "gain", "turn_gain"),
 )
 def march(
     s: Any,
@@ -178,7 +165,7 @@ def formation_gap(s: Any, i: int) -> float:
     return total / wp.max(count, 1.0)
 
 
-@reward(check=lambda params, _: check_above(params, "std", 0.0))
+@reward
 def keeps_formation(s: Any, i: int, std: float) -> float:
     """exp(-(e / std)^2), e the mean distance of the others from their places relative to this robot [m]."""
     e = formation_gap(s, i) / std
@@ -223,7 +210,7 @@ def team_size(s: Any, i: int) -> float:
 # -- events ------------------------------------------------------------------------------------------------------------
 
 
-@event(writes="nothing", check=lambda params, _: check_least(params, "yaw", 0.0))
+@event(writes="nothing", check=at_least(0.0, "yaw"))
 def turn_team(s: Any, i: int, rng: wp.uint32, yaw: float):
     """Turn where the robots start about the world's origin by +-yaw [rad]; give it team=True."""
     angle = yaw * (2.0 * wp.randf(rng) - 1.0)

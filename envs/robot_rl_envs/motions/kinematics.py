@@ -1,7 +1,9 @@
-"""Inverse kinematics of a legged robot frame after frame: feet, centre of mass, base and posture as least squares."""
+"""Inverse kinematics of a legged robot frame after frame, as least squares; and the lowest point of a robot."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import mujoco
@@ -109,17 +111,7 @@ class Solver:
         model, data = self.model, self.data
         data.qpos[:] = qpos
         self.look()
-        found = []
-        for geom in np.flatnonzero(model.geom_conaffinity != 0):
-            axes, size, kind = data.geom_xmat[geom].reshape(3, 3)[2], model.geom_size[geom], model.geom_type[geom]
-            if kind == mujoco.mjtGeom.mjGEOM_BOX:
-                reach = np.abs(axes) @ size
-            elif kind == mujoco.mjtGeom.mjGEOM_CAPSULE:
-                reach = size[0] + np.abs(axes[2]) * size[1]
-            else:
-                reach = size[0]
-            found.append(data.geom_xpos[geom, 2] - reach)
-        return float(min(found))
+        return lowest_point(model, data, np.flatnonzero(model.geom_conaffinity != 0))[0]
 
     def _residuals(self, targets: Targets) -> tuple[np.ndarray, np.ndarray]:
         weights, model, data = WEIGHTS | targets.weights, self.model, self.data
@@ -159,6 +151,34 @@ class Solver:
             np.concatenate([weight * jacobian for jacobian, _, weight in rows]),
             np.concatenate([weight * error for _, error, weight in rows]),
         )
+
+
+def lowest_point(model: mujoco.MjModel, data: mujoco.MjData, geoms: Iterable[int]) -> tuple[float, int]:
+    """Return the height of the lowest point of geoms [m], world frame, and its geom; infinity and -1 without any."""
+    found = (math.inf, -1)
+    for geom in geoms:
+        down = data.geom_xmat[geom].reshape(3, 3)[2]
+        reach = _reach(model, geom, down)
+        found = min(found, (float(data.geom_xpos[geom, 2] + down @ model.geom_aabb[geom, :3]) - reach, int(geom)))
+    return found
+
+
+def _reach(model: mujoco.MjModel, geom: int, down: np.ndarray) -> float:
+    """Return how far a geom extends from the middle of its bounding box along a direction (3,) in its frame [m].
+
+    A mesh extends at most as far as its bounding box.
+    """
+    kinds, (radius, half, _) = mujoco.mjtGeom, model.geom_size[geom]
+    kind, across, along = model.geom_type[geom], float(np.hypot(down[0], down[1])), abs(float(down[2]))
+    if kind == int(kinds.mjGEOM_SPHERE):
+        return float(radius)
+    if kind == int(kinds.mjGEOM_CYLINDER):
+        return float(radius * across + half * along)
+    if kind == int(kinds.mjGEOM_CAPSULE):
+        return float(radius + half * along)
+    if kind == int(kinds.mjGEOM_ELLIPSOID):
+        return float(np.linalg.norm(down * model.geom_size[geom]))
+    return float(np.abs(down) @ model.geom_aabb[geom, 3:])
 
 
 def _turn(now: np.ndarray, want: np.ndarray) -> np.ndarray:

@@ -16,6 +16,10 @@ MAX_SCAN_POINTS = 4096
 MAX_FORCE_SUBSTEPS = 100
 
 
+def _require(fits: bool, field: str, value: Any, right: str) -> None:
+    require(fits, f"sensors.{field}", value, right)
+
+
 @dataclass(kw_only=True, slots=True)
 class Imu:
     """The mount of the inertial measurement unit: a site, or a pose on a body; rigid to the base.
@@ -36,24 +40,16 @@ class Imu:
     delay_s: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
-        require(
-            not (self.site and self.body), "sensors.imu.site", self.site, f"leave it or imu.body={self.body!r} empty"
-        )
-        require(are_numbers(self.pos, 3), "sensors.imu.pos", self.pos, "must be 3 numbers [m]")
-        require(are_numbers(self.quat_wxyz, 4), "sensors.imu.quat_wxyz", self.quat_wxyz, "must be 4 numbers")
+        _require(not (self.site and self.body), "imu.site", self.site, f"leave it or imu.body={self.body!r} empty")
+        _require(are_numbers(self.pos, 3), "imu.pos", self.pos, "must be 3 numbers [m]")
+        _require(are_numbers(self.quat_wxyz, 4), "imu.quat_wxyz", self.quat_wxyz, "must be 4 numbers")
         length = math.hypot(*self.quat_wxyz)
-        require(
-            abs(length - 1.0) < 1e-3, "sensors.imu.quat_wxyz", self.quat_wxyz, f"its length is {length:g}, must be 1"
-        )
+        _require(abs(length - 1.0) < 1e-3, "imu.quat_wxyz", self.quat_wxyz, f"its length is {length:g}, must be 1")
         moved = any(self.pos) or tuple(self.quat_wxyz) != (1.0, 0.0, 0.0, 0.0)
-        require(
-            bool(self.body) or not moved,
-            "sensors.imu.body",
-            self.body,
-            "imu.pos and imu.quat_wxyz place the unit on a body; name it (a site has a pose of its own)",
-        )
+        right = "imu.pos and imu.quat_wxyz place the unit on a body; name it (a site has a pose of its own)"
+        _require(bool(self.body) or not moved, "imu.body", self.body, right)
         fits = are_numbers(self.delay_s, 2) and 0.0 <= self.delay_s[0] <= self.delay_s[1] <= 0.5
-        require(fits, "sensors.imu.delay_s", self.delay_s, "must be (lo, hi) with 0 <= lo <= hi <= 0.5 s")
+        _require(fits, "imu.delay_s", self.delay_s, "must be (lo, hi) with 0 <= lo <= hi <= 0.5 s")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -75,25 +71,19 @@ class HeightScan:
     max_distance: float = 5.0
 
     def __post_init__(self) -> None:
-        require(
-            are_numbers(self.size, 2) and min(self.size) >= 0,
-            "sensors.height_scan.size",
-            self.size,
-            "must be (x, y) >= 0 m",
-        )
-        require(are_numbers(self.offset, 2), "sensors.height_scan.offset", self.offset, "must be (x, y) [m]")
+        fits = are_numbers(self.size, 2) and min(self.size) >= 0
+        _require(fits, "height_scan.size", self.size, "must be (x, y) >= 0 m")
+        _require(are_numbers(self.offset, 2), "height_scan.offset", self.offset, "must be (x, y) [m]")
         for name in ("resolution", "max_distance"):
             value = getattr(self, name)
-            require(is_number(value) and value > 0, f"sensors.height_scan.{name}", value, "must be a number > 0 [m]")
+            _require(is_number(value) and value > 0, f"height_scan.{name}", value, "must be a number > 0 [m]")
         sides = [side for side in self.size if side > 0]
         right = f"must be at most {min(sides, default=0.0):g} m, the shortest side of size (one of 0 is a single row)"
-        require(
-            all(self.resolution <= side for side in sides), "sensors.height_scan.resolution", self.resolution, right
-        )
+        _require(all(self.resolution <= side for side in sides), "height_scan.resolution", self.resolution, right)
         right = f"must be one of {', '.join(SCAN_SOURCES)}"
-        require(self.source in SCAN_SOURCES, "sensors.height_scan.source", self.source, right)
+        _require(self.source in SCAN_SOURCES, "height_scan.source", self.source, right)
         right = f"gives {self.count} points, at most {MAX_SCAN_POINTS}; take a coarser one or a smaller size"
-        require(self.count <= MAX_SCAN_POINTS, "sensors.height_scan.resolution", self.resolution, right)
+        _require(self.count <= MAX_SCAN_POINTS, "height_scan.resolution", self.resolution, right)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -133,7 +123,7 @@ class FootForce:
     def __post_init__(self) -> None:
         right = f"must be an int in [0, {MAX_FORCE_SUBSTEPS}]"
         fits = is_whole(self.substeps, 0, MAX_FORCE_SUBSTEPS)
-        require(fits, "sensors.foot_force.substeps", self.substeps, right)
+        _require(fits, "foot_force.substeps", self.substeps, right)
 
 
 @dataclass(kw_only=True, slots=True)

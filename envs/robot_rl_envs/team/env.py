@@ -44,13 +44,6 @@ class CrewEnv(Env):
     def _start(self) -> None:
         """Do nothing: the team's environment begins all crews together."""
 
-    def begin(self) -> None:
-        """Run the startup events."""
-        self._startup.launch()
-        self.engine.write_back(self._arrays["dirty"])
-        self._set_const()
-        self.state.dirty.zero_()
-
 
 class TeamEnv(VecEnv):
     """``num_worlds`` worlds of a task with several robots, for any learner that takes ``rsl_rl.env.VecEnv``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -96,19 +96,39 @@ def check_above(params: dict[str, float], name: str, bound: float, why: str = ""
         raise ValueError(f"{name}={params[name]:g}: must be greater than {bound:g}{why}")
 
 
+def at_least(least: float, *names: str) -> Callable[[dict[str, float], Any], None]:
+    """Return a check that these parameters are at least ``least``."""
+
+    def check(params: dict[str, float], scene: Any) -> None:
+        for name in names:
+            check_least(params, name, least)
+
+    return check
+
+
+def above(bound: float, *names: str, why: str = "") -> Callable[[dict[str, float], Any], None]:
+    """Return a check that these parameters are greater than ``bound``; ``why`` goes into the line."""
+
+    def check(params: dict[str, float], scene: Any) -> None:
+        for name in names:
+            check_above(params, name, bound, why)
+
+    return check
+
+
 def check_share(params: dict[str, float], name: str) -> None:
     """Check that a parameter is in [0, 1]."""
     if not 0 <= params[name] <= 1:
         raise ValueError(f"{name}={params[name]:g}: must be in [0, 1]")
 
 
-def moving_body(params: dict[str, float], scene: Any, name: str = "body") -> int:
-    """Return the body that a parameter names; refuse the world and bodies without mass."""
-    body = int(params[name])
+def moving_body(params: dict[str, float], scene: Any) -> int:
+    """Return the body that the parameter names; refuse the world and bodies without mass."""
+    body = int(params["body"])
     mass = float(scene.model.body_mass[body])
     if body == 0 or mass <= 0:
         label = scene.model.body(body).name
-        raise ValueError(f"{name}={body}: {label!r} has no mass; take a body of {scene.robot.name!r} that has one")
+        raise ValueError(f"body={body}: {label!r} has no mass; take a body of {scene.robot.name!r} that has one")
     return body
 
 

@@ -47,14 +47,11 @@ def names(scene, kind, ids):
 
 def test_a_walking_robot_has_feet_and_a_base():
     scene = Scene(get_robot("unitree_go2"), Sim(), Actions())
-    assert list(scene.entities) == ["robot"]
-    robot = scene.entities["robot"]
-    assert robot is scene.entity
+    robot = scene.entity
     assert robot.base
     assert scene.model.body(robot.base_body_id).name == "base_link"
     assert names(scene, "geom", robot.foot_geoms) == ["FL", "FR", "RL", "RR"]
-    assert len(robot.bodies) == scene.model.nbody - 1
-    assert robot.actuators.tolist() == list(range(12))
+    assert robot.joint_ctrl.tolist() == list(range(12))
     assert robot.chain["start"].tolist() == [0, 3, 6, 9, 12]
 
 
@@ -69,8 +66,6 @@ def test_a_bolted_down_robot_has_neither():
 def test_only_what_is_its_own_belongs_to_it(box):
     scene = Scene(box, Sim(), Actions(kind="effort"))
     robot = scene.entity
-    assert names(scene, "body", robot.bodies) == ["box", "lid"]
-    assert names(scene, "site", robot.sites) == ["knob"]
     assert (robot.base_qpos, robot.base_dof) == (1, 1)
     assert robot.joint_qpos.tolist() == [8]
     assert scene.default_qpos == pytest.approx([0, 0, 0, 2, 1, 0, 0, 0, 0.3])

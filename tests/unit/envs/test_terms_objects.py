@@ -366,7 +366,7 @@ def test_a_site_goes_with_an_articulated_object_that_is_moved(scene_task):
 def _draws_friction(scene_task):
     event = Event(objects.object_friction, object="drawer", lo=0.2, hi=0.4)
     env = make_env(scene_task(events={"e": event}), num_envs=50)
-    geoms = env.entities["drawer"].geoms
+    geoms = env.scene.things.objects["drawer"].geoms
     assert len(geoms) == 2  # the sticker touches nothing and is left out
     friction = env.state.geom_friction[:, geoms, 0].numpy()
     assert (friction[:, 0] == friction[:, 1]).all()
@@ -384,17 +384,17 @@ def _scales_the_cube(scene_task):
     )
     for _ in range(60):
         env.step(torch.zeros(6, 2))
-    half = env.state.geom_size[:, env.entities["cube"].geoms[0], 2].numpy()
+    half = env.state.geom_size[:, env.scene.things.objects["cube"].geoms[0], 2].numpy()
     assert np.ptp(half) > 0.01
     np.testing.assert_allclose(env.state.object_pos_w[:, 0, 2].numpy(), half, atol=3e-4)
     weight = 0.1 * (half / 0.025) ** 3 * 9.81
     np.testing.assert_allclose(env.state.contact_force[:, 0].numpy(), weight, rtol=0.01)
 
 
-def test_the_scene_has_entities_by_name(scene_task):
+def test_the_scene_has_objects_by_name(scene_task):
     env = make_env(scene_task(), num_envs=1)
-    assert list(env.entities) == ["robot", "cube", "table", "drawer"]
-    cube, table, drawer = (env.entities[name] for name in ("cube", "table", "drawer"))
+    assert list(env.scene.things.objects) == ["cube", "table", "drawer"]
+    cube, table, drawer = env.scene.things.objects.values()
     assert (cube.fixed, table.fixed, drawer.fixed) == (False, True, True)
     assert drawer.joints == ["drawer/slide"]
     assert env.robot_state()["joint_pos"].shape == (1, 2)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import warp as wp
 from robot_rl_envs.terrain import PRESETS, TerrainCfg, add_ground, build_terrain
-from robot_rl_envs.terrain.lookup import terrain_height, terrain_margin, terrain_normal
+from robot_rl_envs.terrain.lookup import terrain_height
 from robot_rl_envs.terrain.tiles import Grid
 
 
@@ -22,24 +22,20 @@ class Ground:
 
 
 @wp.kernel(module="unique")
-def ask(s: Ground, points: wp.array(dtype=wp.vec2), answers: wp.array(dtype=wp.float32, ndim=2)):
-    """Height, normal and margin under each point."""
+def ask(s: Ground, points: wp.array(dtype=wp.vec2), answers: wp.array(dtype=wp.float32)):
+    """Height under each point."""
     k = wp.tid()
-    normal = terrain_normal(s, points[k][0], points[k][1])
-    answers[k, 0] = terrain_height(s, points[k][0], points[k][1])
-    for axis in range(3):
-        answers[k, 1 + axis] = normal[axis]
-    answers[k, 4] = terrain_margin(s, points[k][0], points[k][1])
+    answers[k] = terrain_height(s, points[k][0], points[k][1])
 
 
 def look_up(terrain: Any, points: np.ndarray) -> np.ndarray:
-    """(k, 5) height, normal and margin under points (k, 2); `terrain` None is an endless plane."""
+    """(k,) height under points (k, 2); `terrain` None is an endless plane."""
     s = Ground()
     heights = np.zeros((1, 1)) if terrain is None else terrain.heights
     s.terrain_heights = wp.array(heights, dtype=wp.float32, device="cpu")
     s.terrain_grid = wp.vec3(*((0.0, 0.0, 1.0) if terrain is None else terrain.grid))
     s.terrain_stepped = 0 if terrain is None else int(terrain.stepped)
-    answers = wp.zeros((len(points), 5), dtype=wp.float32, device="cpu")
+    answers = wp.zeros(len(points), dtype=wp.float32, device="cpu")
     given = wp.array(np.asarray(points, dtype=np.float32), dtype=wp.vec2, device="cpu")
     wp.launch(ask, dim=len(points), inputs=[s, given, answers], device="cpu")
     return answers.numpy()
