@@ -22,7 +22,6 @@ ROBOT_RL_STAND_IN std::uint64_t allocations() noexcept { return 0; }
 ROBOT_RL_STAND_IN int run_robot(const Options&) { unavailable("running a robot"); }
 ROBOT_RL_STAND_IN int run_bench(const Options&) { unavailable("--bench"); }
 ROBOT_RL_STAND_IN int run_replay(const Options&) { unavailable("--replay"); }
-ROBOT_RL_STAND_IN int run_doctor(const Options&) { unavailable("--doctor"); }
 
 ROBOT_RL_STAND_IN std::string describe(const Finding& finding, const Contract&) { return name_of(finding.fault); }
 
