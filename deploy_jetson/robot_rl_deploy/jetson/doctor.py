@@ -43,6 +43,10 @@ class Check(NamedTuple):
     remedy: str = ""
 
 
+Finding = tuple[str, str, str]
+"""Verdict, what was found, and what to do."""
+
+
 def read_small(path: Path) -> str | None:
     """Return the content of a small file in ASCII without white space at its ends; None if it cannot be read."""
     try:
@@ -102,60 +106,58 @@ def _cpu_folders(root: Path) -> dict[int, Path]:
     return {int(path.name[3:]): path for path in found if re.fullmatch(r"cpu[0-9]{1,9}", path.name)}
 
 
-def _board(_: argparse.Namespace, root: Path) -> Check:
+def _board(_: argparse.Namespace, root: Path) -> Finding:
     model, tegra = read_small(root / "proc/device-tree/model"), read_small(root / "etc/nv_tegra_release")
     if tegra is None:
-        return Check("board", GOOD, model or "no Jetson")
+        return GOOD, model or "no Jetson", ""
     release = tegra[2:].partition(", GCID")[0]  # "# R38 (release), REVISION: 2.1, GCID: ..."
     found = f"{'Jetson' if model is None else model}, Jetson Linux {release}"
     if release.startswith("R") and _leading(release[1:]) >= JETPACK_7:
-        return Check("board", GOOD, found)
-    return Check("board", ADVICE, found, "build.sh was written for JetPack 7 (Jetson Linux R38 and later)")
+        return GOOD, found, ""
+    return ADVICE, found, "build.sh was written for JetPack 7 (Jetson Linux R38 and later)"
 
 
-def _kernel(_: argparse.Namespace, root: Path) -> Check:
+def _kernel(_: argparse.Namespace, root: Path) -> Finding:
     release = read_small(root / "proc/sys/kernel/osrelease") or "?"
     version = read_small(root / "proc/sys/kernel/version") or ""
     if read_number(root / "sys/kernel/realtime") == 1 or "PREEMPT_RT" in version:
-        return Check("kernel", GOOD, f"{release}, PREEMPT_RT")
+        return GOOD, f"{release}, PREEMPT_RT", ""
     found = f"{release}, preemptible, not real-time" if "PREEMPT" in version else f"{release}, not real-time"
     remedy = "install the real-time kernel: on a Jetson the packages nvidia-l4t-rt-kernel*, on Debian linux-image-rt-*"
-    return Check("kernel", ADVICE, found, remedy)
+    return ADVICE, found, remedy
 
 
-def _isolated(options: argparse.Namespace, root: Path) -> Check:
-    folder, name = root / "sys/devices/system/cpu", "isolated_cpus"
+def _isolated_cpus(options: argparse.Namespace, root: Path) -> Finding:
+    folder = root / "sys/devices/system/cpu"
     isolated = parse_cpus(read_small(folder / "isolated") or "")
     tickless = parse_cpus(read_small(folder / "nohz_full") or "")
     count = len(_cpu_folders(root))
     if not isolated and count < 4:
-        return Check(name, UNKNOWN, f"none of {count} processors, too few to spare two")
+        return UNKNOWN, f"none of {count} processors, too few to spare two", ""
     if not isolated:
         pair = format_cpus({count - 2, count - 1})
-        return Check(
-            name, ADVICE, "none", f"boot with isolcpus=managed_irq,domain,{pair} nohz_full={pair} rcu_nocbs={pair}"
-        )
+        return ADVICE, "none", f"boot with isolcpus=managed_irq,domain,{pair} nohz_full={pair} rcu_nocbs={pair}"
     found = f"{format_cpus(isolated)}, tickless {format_cpus(tickless) or 'none'}"
     for option, cpu in (("--cpu-writer", options.cpu_writer), ("--cpu-policy", options.cpu_policy)):
         if cpu < 0:
-            return Check(name, ADVICE, found, f"nothing runs there unless assigned: give {option} one of them")
+            return ADVICE, found, f"nothing runs there unless assigned: give {option} one of them"
         if cpu not in isolated:
-            return Check(name, ADVICE, found, f"{option} {cpu} is not among them")
-    return Check(name, GOOD, found)
+            return ADVICE, found, f"{option} {cpu} is not among them"
+    return GOOD, found, ""
 
 
-def _fifo_share(_: argparse.Namespace, root: Path) -> Check:
+def _fifo_share(_: argparse.Namespace, root: Path) -> Finding:
     runtime = read_number(root / "proc/sys/kernel/sched_rt_runtime_us")
     period = read_number(root / "proc/sys/kernel/sched_rt_period_us")
     if runtime is None or period is None or period <= 0:
-        return Check("fifo_share", UNKNOWN, "the kernel does not report it")
+        return UNKNOWN, "the kernel does not report it", ""
     if runtime < 0:
-        return Check("fifo_share", GOOD, "FIFO threads are never throttled")
+        return GOOD, "FIFO threads are never throttled", ""
     share = 100 * runtime / period
     found = f"FIFO threads may have {share:.0f} % of a processor"
     if share >= 90:
-        return Check("fifo_share", GOOD, f"{found}; those of the runtime sleep nearly always")
-    return Check("fifo_share", ADVICE, found, "sysctl kernel.sched_rt_runtime_us=950000")
+        return GOOD, f"{found}; those of the runtime sleep nearly always", ""
+    return ADVICE, found, "sysctl kernel.sched_rt_runtime_us=950000"
 
 
 def _slowing_at(zone: Path) -> float:
@@ -166,7 +168,7 @@ def _slowing_at(zone: Path) -> float:
     return min((limit / 1000 for limit in limits if limit > 0), default=NO_MARGIN)
 
 
-def _heat(_: argparse.Namespace, root: Path) -> Check:
+def _heat(_: argparse.Namespace, root: Path) -> Finding:
     where, margin, hottest = "", NO_MARGIN, NO_TEMPERATURE
     for zone in entries(root / "sys/class/thermal", "thermal_zone"):
         value = read_number(zone / "temp")
@@ -177,19 +179,19 @@ def _heat(_: argparse.Namespace, root: Path) -> Check:
         if limit < NO_MARGIN and limit - value / 1000 < margin:
             margin, where = limit - value / 1000, read_small(zone / "type") or zone.name
     if hottest <= NO_TEMPERATURE:
-        return Check("heat", UNKNOWN, "no thermal zone reports a temperature")
+        return UNKNOWN, "no thermal zone reports a temperature", ""
     found = f"hottest {hottest:.0f} C"
     if not where:
-        return Check("heat", GOOD, found)
+        return GOOD, found, ""
     found += f"; '{where}' is {margin:.0f} C below where it slows down"
     if margin <= 0:
-        return Check("heat", BAD, found, "it is slowed down by heat: cool it, check the fan and the air flow")
+        return BAD, found, "it is slowed down by heat: cool it, check the fan and the air flow"
     if margin < HEAT_MARGIN:
-        return Check("heat", ADVICE, found, "give it more air before a long run")
-    return Check("heat", GOOD, found)
+        return ADVICE, found, "give it more air before a long run"
+    return GOOD, found, ""
 
 
-def _throttling(_: argparse.Namespace, root: Path) -> Check:
+def _throttling(_: argparse.Namespace, root: Path) -> Finding:
     monitors = entries(root / "sys/class/hwmon", "hwmon")
     counters = [path for monitor in monitors for path in entries(monitor, "oc") if path.name.endswith("_event_cnt")]
     events = [f"{path.name.partition('_')[0]}: {read_number(path)}" for path in counters if read_number(path)]
@@ -198,30 +200,30 @@ def _throttling(_: argparse.Namespace, root: Path) -> Check:
         remedy = (
             "the supply is too weak or the power mode too high; the clocks may stay low until the power is switched"
         )
-        return Check("throttling", BAD, found, f"{remedy} off and on")
+        return BAD, found, f"{remedy} off and on"
     folders = _cpu_folders(root).values()
     counts = [read_number(folder / "thermal_throttle/core_throttle_count") for folder in folders]
     hot = sum(count or 0 for count in counts)
     if hot:
-        return Check("throttling", ADVICE, f"slowed down by heat {hot} times since boot", "cool it")
+        return ADVICE, f"slowed down by heat {hot} times since boot", "cool it"
     if not monitors and not any(count is not None for count in counts):
-        return Check("throttling", UNKNOWN, "this machine does not count throttling")
-    return Check("throttling", GOOD, "no event since boot")
+        return UNKNOWN, "this machine does not count throttling", ""
+    return GOOD, "no event since boot", ""
 
 
-def _governor(_: argparse.Namespace, root: Path) -> Check:
+def _governor(_: argparse.Namespace, root: Path) -> Finding:
     read = {cpu: read_small(path / "cpufreq/scaling_governor") for cpu, path in _cpu_folders(root).items()}
     governors = {cpu: governor for cpu, governor in read.items() if governor is not None}
     other = {cpu: governor for cpu, governor in governors.items() if governor != "performance"}
     if not governors:
-        return Check("governor", UNKNOWN, "no frequency scaling is visible, as in a virtual machine")
+        return UNKNOWN, "no frequency scaling is visible, as in a virtual machine", ""
     if not other:
-        return Check("governor", GOOD, f"performance on {format_cpus(governors)}")
+        return GOOD, f"performance on {format_cpus(governors)}", ""
     remedy = "sudo jetson_clocks, or cpupower frequency-set -g performance"
-    return Check("governor", ADVICE, f"{list(other.values())[-1]} on {format_cpus(other)}", remedy)
+    return ADVICE, f"{list(other.values())[-1]} on {format_cpus(other)}", remedy
 
 
-def _cpu_clock(_: argparse.Namespace, root: Path) -> Check:
+def _cpu_clock(_: argparse.Namespace, root: Path) -> Finding:
     slow, capped, worst, reported = set(), set(), 1.0, False
     names = ("cpuinfo_max_freq", "scaling_max_freq", "scaling_cur_freq", "cpuinfo_cur_freq")
     for cpu, folder in _cpu_folders(root).items():
@@ -235,31 +237,31 @@ def _cpu_clock(_: argparse.Namespace, root: Path) -> Check:
         if real / requested < 0.7:
             slow.add(cpu)
     if not reported:
-        return Check("cpu_clock", UNKNOWN, "this machine does not report its clocks")
+        return UNKNOWN, "this machine does not report its clocks", ""
     if slow:
         found = f"processors {format_cpus(slow)} run at {100 * worst:.0f} % of the requested clock"
         remedy = "the power management holds them back: look at throttling and the supply, switch the power off and on"
-        return Check("cpu_clock", BAD, found, remedy)
+        return BAD, found, remedy
     if capped:
         found = f"processors {format_cpus(capped)} are kept below their highest clock"
-        return Check("cpu_clock", ADVICE, found, "sudo nvpmodel -m 0")
-    return Check("cpu_clock", GOOD, "the highest clock is allowed")
+        return ADVICE, found, "sudo nvpmodel -m 0"
+    return GOOD, "the highest clock is allowed", ""
 
 
-def _idle_states(_: argparse.Namespace, root: Path) -> Check:
+def _idle_states(_: argparse.Namespace, root: Path) -> Finding:
     states = entries(root / "sys/devices/system/cpu/cpu0/cpuidle", "state")
     if not states:
-        return Check("idle_states", GOOD, "none is used by this kernel")
+        return GOOD, "none is used by this kernel", ""
     used = [state for state in states if not read_number(state / "disable")]
     latencies = [(max(read_number(state / "latency") or 0, 0), read_small(state / "name") or "") for state in used]
     slowest, name = max(latencies, default=(0, ""))
     found = f"deepest is '{name}', {slowest} us to leave"
     if slowest <= SLOW_IDLE:
-        return Check("idle_states", GOOD, found)
-    return Check("idle_states", ADVICE, found, f"sudo jetson_clocks, or cpupower idle-set -D {SLOW_IDLE}")
+        return GOOD, found, ""
+    return ADVICE, found, f"sudo jetson_clocks, or cpupower idle-set -D {SLOW_IDLE}"
 
 
-def _gpu_clock(_: argparse.Namespace, root: Path) -> Check:
+def _gpu_clock(_: argparse.Namespace, root: Path) -> Finding:
     for device in entries(root / "sys/class/devfreq"):
         if "gpu" not in device.name or "nvd" in device.name:
             continue
@@ -268,30 +270,29 @@ def _gpu_clock(_: argparse.Namespace, root: Path) -> Check:
             continue
         found = f"{device.name} at {now / 1e6:.0f} MHz of {high / 1e6:.0f}"
         if low >= high:
-            return Check("gpu_clock", GOOD, f"{found}, locked")
-        remedy = "sudo jetson_clocks locks it, where TensorRT runs the policy"
-        return Check("gpu_clock", ADVICE, f"{found}, may be lowered", remedy)
-    return Check("gpu_clock", UNKNOWN, "no GPU of a Jetson")
+            return GOOD, f"{found}, locked", ""
+        return ADVICE, f"{found}, may be lowered", "sudo jetson_clocks locks it, where TensorRT runs the policy"
+    return UNKNOWN, "no GPU of a Jetson", ""
 
 
-def _power_mode(_: argparse.Namespace, root: Path) -> Check:
+def _power_mode(_: argparse.Namespace, root: Path) -> Finding:
     status = read_small(root / "var/lib/nvpmodel/status")
     if status is None or "pmode:" not in status:
-        return Check("power_mode", UNKNOWN, "no nvpmodel" if status is None else status)
+        return UNKNOWN, "no nvpmodel" if status is None else status, ""
     number = _leading(status.partition("pmode:")[2])
     if number == 0:
-        return Check("power_mode", GOOD, "mode 0, the highest")
-    return Check("power_mode", ADVICE, f"mode {number}", "sudo nvpmodel -m 0, where supply and cooling allow it")
+        return GOOD, "mode 0, the highest", ""
+    return ADVICE, f"mode {number}", "sudo nvpmodel -m 0, where supply and cooling allow it"
 
 
-def _clock_source(_: argparse.Namespace, root: Path) -> Check:
+def _clock_source(_: argparse.Namespace, root: Path) -> Finding:
     name = read_small(root / "sys/devices/system/clocksource/clocksource0/current_clocksource")
     if name is None:
-        return Check("clock_source", UNKNOWN, "the kernel does not report it")
+        return UNKNOWN, "the kernel does not report it", ""
     if name not in SLOW_CLOCKS:
-        return Check("clock_source", GOOD, name)
+        return GOOD, name, ""
     remedy = "look into the kernel's log for the reason why the fast one was not used"
-    return Check("clock_source", ADVICE, f"{name}, which is slow to read", remedy)
+    return ADVICE, f"{name}, which is slow to read", remedy
 
 
 def _capable(root: Path, bit: int) -> bool:
@@ -299,41 +300,39 @@ def _capable(root: Path, bit: int) -> bool:
     return bool(mask and re.fullmatch(r"[0-9a-fA-F]{1,16}", mask) and int(mask, 16) >> bit & 1)
 
 
-def _rtprio(options: argparse.Namespace, root: Path) -> Check:
+def _rtprio(options: argparse.Namespace, root: Path) -> Finding:
     limit = _field(root / "proc/self/limits", "Max realtime priority")
     wanted = max(options.fifo_writer, options.fifo_policy)
     if limit is None:
-        return Check("rtprio", UNKNOWN, "the kernel does not report it")
+        return UNKNOWN, "the kernel does not report it", ""
     if _capable(root, CAP_SYS_NICE):
-        return Check("rtprio", GOOD, "any priority, by capability")
+        return GOOD, "any priority, by capability", ""
     if _leading(limit) >= wanted:
-        return Check("rtprio", GOOD, limit)
-    remedy = "LimitRTPRIO=95 in the unit, or 'rtprio 95' in /etc/security/limits.d"
-    return Check("rtprio", BAD, f"{limit}, {wanted} is needed", remedy)
+        return GOOD, limit, ""
+    return BAD, f"{limit}, {wanted} is needed", "LimitRTPRIO=95 in the unit, or 'rtprio 95' in /etc/security/limits.d"
 
 
-def _memlock(_: argparse.Namespace, root: Path) -> Check:
+def _memlock(_: argparse.Namespace, root: Path) -> Finding:
     limit = _field(root / "proc/self/limits", "Max locked memory")
     if limit is None:
-        return Check("memlock", UNKNOWN, "the kernel does not report it")
+        return UNKNOWN, "the kernel does not report it", ""
     if _capable(root, CAP_IPC_LOCK):
-        return Check("memlock", GOOD, "any amount, by capability")
+        return GOOD, "any amount, by capability", ""
     if limit == "unlimited":
-        return Check("memlock", GOOD, limit)
+        return GOOD, limit, ""
     found = f"{_leading(limit) >> 20} MiB"
     if _leading(limit) >= ENOUGH_LOCKED:
-        return Check("memlock", GOOD, found)
-    remedy = "LimitMEMLOCK=infinity in the unit, or 'memlock unlimited' in /etc/security/limits.d"
-    return Check("memlock", BAD, found, remedy)
+        return GOOD, found, ""
+    return BAD, found, "LimitMEMLOCK=infinity in the unit, or 'memlock unlimited' in /etc/security/limits.d"
 
 
-FILE_CHECKS = (_board, _kernel, _isolated, _fifo_share, _heat, _throttling, _governor, _cpu_clock, _idle_states)
+FILE_CHECKS = (_board, _kernel, _isolated_cpus, _fifo_share, _heat, _throttling, _governor, _cpu_clock, _idle_states)
 FILE_CHECKS += (_gpu_clock, _power_mode, _clock_source, _rtprio, _memlock)
 
 
 def check_files(options: argparse.Namespace, root: Path = Path("/")) -> list[Check]:
     """Check the files under /proc, /sys, /etc and /var; `root` is the prefix of every path."""
-    return [check(options, root) for check in FILE_CHECKS]
+    return [Check(check.__name__[1:], *check(options, root)) for check in FILE_CHECKS]
 
 
 def _set_fifo(priority: int) -> bool:

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -64,12 +65,8 @@ int whole(std::string_view name, const std::string& value, int lower, int upper)
 }
 
 std::string choice(std::string_view name, const std::string& value, std::span<const std::string_view> choices) {
-  std::string all;
-  for (const auto one : choices) {
-    if (one == value) return value;
-    all += (all.empty() ? "" : ", ") + std::string(one);
-  }
-  refuse_value(name, value, "one of " + all);
+  if (std::find(choices.begin(), choices.end(), value) != choices.end()) return value;
+  refuse_value(name, value, "one of " + joined(choices));
 }
 
 std::string some(std::string_view name, const std::string& value) {
