@@ -1,4 +1,4 @@
-# The TensorRT backend, or the file that reports that it is missing. Sets the target robot_rl_tensorrt.
+# The TensorRT backend, if it is found; else unavailable.cpp reports that it is missing. Sets the target robot_rl_tensorrt.
 set(ROBOT_RL_TENSORRT AUTO CACHE STRING "TensorRT: AUTO, ON or OFF")
 set(ROBOT_RL_TENSORRT_INCLUDE "" CACHE PATH "folder of NvInfer.h, where it is in no usual place")
 # Adds the programs trt_probe_10 and trt_probe_11, which the tests run.
@@ -24,13 +24,13 @@ endif()
 if(tensorrt_found)
   message(STATUS "TensorRT: ${NVINFER}")
   add_library(robot_rl_tensorrt OBJECT src/backend_trt.cpp)
+  target_include_directories(robot_rl_tensorrt PRIVATE src)
   target_include_directories(robot_rl_tensorrt SYSTEM PRIVATE ${NVINFER_INCLUDE})
   target_link_libraries(robot_rl_tensorrt PUBLIC ${NVINFER} ${NVONNXPARSER} CUDA::cudart)
 else()
   message(STATUS "TensorRT: left out (ROBOT_RL_TENSORRT is ${ROBOT_RL_TENSORRT})")
-  add_library(robot_rl_tensorrt OBJECT src/backend_notrt.cpp)
+  add_library(robot_rl_tensorrt INTERFACE)
 endif()
-target_include_directories(robot_rl_tensorrt PRIVATE src)
 
 if(ROBOT_RL_TENSORRT_STANDIN)
   foreach(version 10 11)

@@ -62,7 +62,7 @@ if command -v ninja >/dev/null; then generator=(-G Ninja); fi
 cmake -S runtime -B build "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DROBOT_RL_PYTHON=OFF \
     ${toolchain:+-DCMAKE_TOOLCHAIN_FILE="$(realpath "$toolchain")"} >build.log || { tail -20 build.log >&2; exit 1; }
 cmake --build build --target robot-rl-infer --parallel ${jobs:-$(nproc)} >>build.log || { tail -40 build.log >&2; exit 1; }
-cp build/robot-rl-infer bin/
+cp build/robot-rl-infer doctor.py bin/
 
 say "golden replay"
 if [ -z "$toolchain" ] || [ -n "${EMULATOR:-}" ]; then

@@ -5,6 +5,6 @@ set -euo pipefail
 cd "$(dirname "$0")"
 if [ "${1:-}" = --service ]; then
     exec sudo systemd-run --quiet --pipe --wait --uid=robot-rl -p LimitRTPRIO=95 -p LimitMEMLOCK=infinity \
-        /opt/robot-rl/current/bin/robot-rl-infer --doctor "${@:2}"
+        python3 /opt/robot-rl/current/bin/doctor.py "${@:2}"
 fi
-exec bin/robot-rl-infer --doctor "$@"
+exec python3 bin/doctor.py "$@"

@@ -34,9 +34,7 @@ void read_options(Address& address, const std::string& text, const std::string& 
       refuse(what, text, "after the '?' options are expected as name=value, separated by '&'");
     }
     if (!known.contains(name)) {
-      std::string names;
-      for (const auto& each : known) names += (names.empty() ? "" : ", ") + each;
-      refuse(what, text, "unknown option '" + name + "'; the options are " + names);
+      refuse(what, text, "unknown option '" + name + "'; the options are " + joined(known));
     }
     if (!address.options.emplace(name, item.substr(equals + 1)).second) {
       refuse(what, text, "option '" + name + "' is given twice");

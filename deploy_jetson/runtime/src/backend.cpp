@@ -8,12 +8,6 @@ namespace robot_rl {
 
 namespace {
 
-std::string joined(const std::vector<std::string>& texts) {
-  std::string line;
-  for (const auto& text : texts) line += (line.empty() ? "" : ", ") + text;
-  return line;
-}
-
 std::string shown(const std::vector<long long>& shape) {
   std::vector<std::string> texts;
   for (const auto size : shape) texts.push_back(size < 0 ? "N" : std::to_string(size));

@@ -56,9 +56,6 @@ void check_precision(const Contract& contract, const BackendOptions& options);
 std::unique_ptr<Backend> make_onnxruntime(const Contract& contract, std::span<const std::byte> model,
                                           const BackendOptions& options);
 
-/// Version of the ONNX Runtime that make_onnxruntime loads. Throws UserError.
-std::string onnxruntime_version(const BackendOptions& options);
-
 /// TensorRT. It runs fp32, fp16, bf16, int8 and, from compute capability 8.9, fp8. Throws UserError if this program was
 /// built without it.
 std::unique_ptr<Backend> make_tensorrt(const Contract& contract, std::span<const std::byte> model,

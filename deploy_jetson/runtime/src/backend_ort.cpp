@@ -306,12 +306,6 @@ void OnnxRuntime::release() noexcept {
 
 }  // namespace
 
-std::string onnxruntime_version(const BackendOptions& options) {
-  const auto* base = load_base(options.library);
-  load_api(base);
-  return base->version();
-}
-
 std::unique_ptr<Backend> make_onnxruntime(const Contract& contract, std::span<const std::byte> model,
                                           const BackendOptions& options) {
   check_precision(contract, options);

@@ -1,5 +1,4 @@
 // Python: Network, load_network, open_network, has_tensorrt.
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 
@@ -17,7 +16,6 @@ namespace {
 namespace nb = nanobind;
 using Row = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Rows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Array = nb::ndarray<nb::numpy, float, nb::ndim<1>>;
 
 /// A backend together with the contract and the bundle that it refers to.
 struct Network {
@@ -26,12 +24,6 @@ struct Network {
   std::unique_ptr<Backend> backend;
   std::string why;
 };
-
-Array array_of(std::vector<float> values) {
-  auto* held = new std::vector<float>(std::move(values));
-  const nb::capsule owner(held, [](void* pointer) noexcept { delete static_cast<std::vector<float>*>(pointer); });
-  return Array(held->data(), {held->size()}, owner);
-}
 
 BackendOptions make_options(const std::string& name, const std::string& precision, const std::string& library,
                             const std::string& cache) {
@@ -48,7 +40,7 @@ std::unique_ptr<Network> load_network(const std::string& contract, nb::bytes mod
                                       const std::string& cache) {
   auto network = std::make_unique<Network>();
   network->contract = read_contract(contract);
-  const std::span<const std::byte> bytes(static_cast<const std::byte*>(model.data()), model.size());
+  const auto bytes = from_bytes(model);
   const auto options = make_options(name, precision, library, cache);
   network->backend = name == "tensorrt" ? make_tensorrt(network->contract, bytes, options)
                                         : make_onnxruntime(network->contract, bytes, options);
@@ -70,25 +62,23 @@ nb::object run(Network& network, const Row& observation, const Row& state) {
   if (!network.backend->run(seen, before, action, target, after)) {
     return nb::none();
   }
-  return nb::make_tuple(array_of(action), array_of(target), array_of(after));
+  return nb::make_tuple(to_array(action), to_array(target), to_array(after));
 }
 
 /// Actions (N, action_size) of observations (N, observation_size), one after the other; a state goes from row to row.
 nb::object actions(Network& network, const Rows& observations) {
   const auto& contract = network.backend->contract();
   const auto width = observations.shape(1), count = static_cast<std::size_t>(contract.action_size);
-  auto all = std::make_unique<std::vector<float>>(observations.shape(0) * count);
+  std::vector<float> all(observations.shape(0) * count);
   std::vector<float> target(count), memory(static_cast<std::size_t>(contract.state_size));
   for (std::size_t row = 0; row < observations.shape(0); ++row) {
     const std::span<const float> seen(observations.data() + row * width, width);
-    if (!network.backend->run(seen, memory, std::span(*all).subspan(row * count, count), target, memory)) {
+    if (!network.backend->run(seen, memory, std::span(all).subspan(row * count, count), target, memory)) {
       throw UserError("observations of " + std::to_string(width) + " values: the network needs " +
                       std::to_string(contract.observation_size) + ", or it cannot be run");
     }
   }
-  auto* held = all.release();
-  const nb::capsule owner(held, [](void* pointer) noexcept { delete static_cast<std::vector<float>*>(pointer); });
-  return nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<2>>(held->data(), {observations.shape(0), count}, owner));
+  return nb::cast(to_array(std::span<const float>(all), {observations.shape(0), count}));
 }
 
 /// Run with the same memory for state and next state, as a policy's loop may do.
@@ -98,7 +88,7 @@ nb::object run_in_place(Network& network, const Row& observation, const Row& sta
   std::vector<float> memory(state.data(), state.data() + state.size());
   const std::span<const float> seen(observation.data(), observation.size());
   if (!network.backend->run(seen, memory, action, target, memory)) return nb::none();
-  return nb::make_tuple(array_of(action), array_of(target), array_of(memory));
+  return nb::make_tuple(to_array(action), to_array(target), to_array(memory));
 }
 
 nb::dict measure(Network& network, const Row& observation, int runs, double period_s, bool rehearse) {
@@ -111,15 +101,8 @@ nb::dict measure(Network& network, const Row& observation, int runs, double peri
     const nb::gil_scoped_release unlocked;
     latency = measure_paced(*network.backend, {observation.data(), observation.size()}, pace);
   }
-  nb::dict figures;
-  figures["runs"] = latency.runs;
-  figures["failed"] = latency.failed;
-  figures["p50_us"] = latency.p50_us;
-  figures["p99_us"] = latency.p99_us;
-  figures["p99.9_us"] = latency.p999_us;
-  figures["max_us"] = latency.max_us;
-  figures["rehearsal_us"] = latency.rehearsal_p50_us;
-  return figures;
+  return dict_of("runs", latency.runs, "failed", latency.failed, "p50_us", latency.p50_us, "p99_us", latency.p99_us,
+                 "p99.9_us", latency.p999_us, "max_us", latency.max_us, "rehearsal_us", latency.rehearsal_p50_us);
 }
 
 void bind_backend(nb::module_& module) {

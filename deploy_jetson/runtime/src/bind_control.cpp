@@ -1,5 +1,5 @@
-// Safety, commander and policy step in Python: what the binary runs, call by call, for tests and simulation.
-#include <nanobind/ndarray.h>
+// Settings, safety, commander and policy step in Python: what the binary runs, call by call, for tests and simulation.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -8,6 +8,10 @@
 
 #include "bindings.h"
 #include "commander.h"
+#include "fields.h"
+#include "histogram.h"
+#include "rehearsal.h"
+#include "settings_table.h"
 
 namespace nb = nanobind;
 
@@ -16,39 +20,33 @@ namespace {
 
 using Floats = std::vector<float>;
 
-void bind_limits(nb::module_& module) {
-  nb::class_<SafetyLimits>(module, "SafetyLimits", "Limits that decide when something is wrong; settings.h has units.")
-      .def(nb::init<>())
-      .def_rw("state_age_s", &SafetyLimits::state_age_s)
-      .def_rw("state_frozen_s", &SafetyLimits::state_frozen_s)
-      .def_rw("sensor_frozen_s", &SafetyLimits::sensor_frozen_s)
-      .def_rw("imu_disagree_rad", &SafetyLimits::imu_disagree_rad)
-      .def_rw("missed_deadlines", &SafetyLimits::missed_deadlines)
-      .def_rw("tilt_rad", &SafetyLimits::tilt_rad)
-      .def_rw("position_margin", &SafetyLimits::position_margin)
-      .def_rw("velocity_factor", &SafetyLimits::velocity_factor)
-      .def_rw("action_rate", &SafetyLimits::action_rate)
-      .def_rw("effort_factor", &SafetyLimits::effort_factor)
-      .def_rw("temperature_c", &SafetyLimits::temperature_c)
-      .def_rw("operator_s", &SafetyLimits::operator_s);
-  nb::class_<Settings>(module, "Settings", "Settings of the runtime in addition to the bundle; settings.h has units.")
-      .def(nb::init<>())
-      .def_rw("writer_period_s", &Settings::writer_period_s)
-      .def_rw("stand_s", &Settings::stand_s)
-      .def_rw("blend_s", &Settings::blend_s)
-      .def_rw("stop_s", &Settings::stop_s)
-      .def_rw("lost_stand_s", &Settings::lost_stand_s)
-      .def_rw("damping_scale", &Settings::damping_scale)
-      .def_rw("explore_std", &Settings::explore_std)
-      .def_rw("explore_seed", &Settings::explore_seed)
-      .def_rw("limits", &Settings::limits)
-      .def_prop_rw(
-          "steps_per_state",
-          [](const Settings& settings) { return nb::int_(settings.steps_per_state.value_or(0)); },
-          [](Settings& settings, int steps) {
-            settings.steps_per_state = steps > 0 ? std::optional<int>(steps) : std::nullopt;
-          },
-          "The policy runs at every nth state; 0: by the clock.");
+void bind_settings(nb::module_& module) {
+  nb::class_<SafetyLimits> limits(module, "SafetyLimits", "Limits that decide when something is wrong; settings.h.");
+  nb::class_<Settings> settings(module, "Settings", "Settings of the runtime in addition to the bundle; settings.h.");
+  limits.def(nb::init<>());
+  settings.def(nb::init<>()).def_rw("limits", &Settings::limits);
+  for (const SettingRow& row : setting_table()) {
+    const char* name = row.name.data() + (row.name.find('.') + 1);  // none is found at npos, and npos + 1 is 0
+    const auto define = [&](auto member) {
+      if constexpr (requires(Settings all) { all.*member; }) settings.def_rw(name, member);
+      if constexpr (requires(SafetyLimits all) { all.*member; }) limits.def_rw(name, member);
+    };
+    if (row.name != "steps_per_state") std::visit(define, row.member);
+  }
+  settings.def_prop_rw(
+      "steps_per_state", [](const Settings& settings) { return settings.steps_per_state.value_or(0); },
+      [](Settings& settings, int steps) {
+        settings.steps_per_state = steps > 0 ? std::optional<int>(steps) : std::nullopt;
+      },
+      "The policy runs at every nth state; 0: by the clock.");
+  module.def(
+      "settings_json",
+      [](const std::string& text) {
+        Settings settings;
+        if (!text.empty()) read_settings_text(settings, text, "settings");
+        return settings_json(settings);
+      },
+      nb::arg("text") = "", "All settings as JSON, updated from a JSON text; UserError if one is invalid.");
 }
 
 void bind_finding(nb::module_& module) {
@@ -79,37 +77,27 @@ void bind_finding(nb::module_& module) {
       .def("limit_effort", &Safety::limit_effort, nb::arg("state"), nb::arg("command"));
 }
 
-Floats first(const float (&values)[kMaxJoints], int count) {
-  return Floats(values, values + std::clamp(count, 0, kMaxJoints));
-}
-
-/// Copy values into an array of a PolicyOutput.
-void put(float (&to)[kMaxJoints], const Floats& values) {
-  if (values.size() > kMaxJoints) throw nb::value_error("more values than there are joints");
-  std::copy(values.begin(), values.end(), to);
+/// The first `actions` values of a list of a policy's output, as a copy.
+template <float (PolicyOutput::*member)[kMaxJoints]>
+void add_list(nb::class_<PolicyOutput>& type, const char* name) {
+  type.def_prop_rw(
+      name,
+      [](const PolicyOutput& out) {
+        return Floats(out.*member, out.*member + std::clamp(out.actions, 0, kMaxJoints));
+      },
+      [](PolicyOutput& out, const Floats& values) {
+        if (values.size() > kMaxJoints) throw nb::value_error("more values than there are joints");
+        std::copy(values.begin(), values.end(), out.*member);
+      },
+      "The first `actions` of them.");
 }
 
 void bind_output(nb::module_& module) {
-  nb::class_<PolicyOutput>(module, "PolicyOutput", "What a control step gave.")
-      .def(nb::init<>())
-      .def_rw("step", &PolicyOutput::step)
-      .def_rw("state_sequence", &PolicyOutput::state_sequence)
-      .def_rw("state_robot_time_ns", &PolicyOutput::state_robot_time_ns)
-      .def_rw("state_receive_time_ns", &PolicyOutput::state_receive_time_ns)
-      .def_rw("begin_ns", &PolicyOutput::begin_ns)
-      .def_rw("observed_ns", &PolicyOutput::observed_ns)
-      .def_rw("done_ns", &PolicyOutput::done_ns)
-      .def_rw("reset", &PolicyOutput::reset)
-      .def_rw("ok", &PolicyOutput::ok)
-      .def_rw("actions", &PolicyOutput::actions)
-      .def_prop_rw(
-          "action",
-          [](const PolicyOutput& out) { return first(out.action, out.actions); },
-          [](PolicyOutput& out, const Floats& values) { put(out.action, values); }, "The first `actions` of them.")
-      .def_prop_rw(
-          "target",
-          [](const PolicyOutput& out) { return first(out.target, out.actions); },
-          [](PolicyOutput& out, const Floats& values) { put(out.target, values); }, "The first `actions` of them.");
+  nb::class_<PolicyOutput> type(module, "PolicyOutput", "What a control step gave.");
+  const Properties<PolicyOutput> properties(type);
+  type.def(nb::init<>()).def_rw("actions", &PolicyOutput::actions);
+  add_list<&PolicyOutput::action>(type, "action");
+  add_list<&PolicyOutput::target>(type, "target");
 }
 
 void bind_commander(nb::module_& module) {
@@ -145,8 +133,24 @@ void bind_commander(nb::module_& module) {
       nb::arg("command"), "The bytes of the command in memory, to compare bit for bit.");
 }
 
+void bind_measures(nb::module_& module) {
+  nb::class_<Histogram>(module, "Histogram", "A histogram of durations; buckets grow with the duration.")
+      .def(nb::init<>())
+      .def("add", &Histogram::add, nb::arg("ns"), "Add one duration [ns].")
+      .def_prop_ro("count", &Histogram::count)
+      .def("quantile_ns", &Histogram::quantile_ns, nb::arg("share"), "The duration below which this share of them is.")
+      .def("json", &Histogram::json, "All of it as JSON, in us.");
+  nb::class_<Rehearsal>(module, "Rehearsal", "When the network runs an additional time before a state; times in ns.")
+      .def(nb::init<>())
+      .def("on_state", &Rehearsal::on_state, nb::arg("received_ns"))
+      .def("on_done", &Rehearsal::on_done, nb::arg("took_ns"))
+      .def_prop_ro("expected_ns", &Rehearsal::expected_ns)
+      .def_prop_ro("begin_ns", &Rehearsal::begin_ns, "0: unknown, or there is not enough time.");
+}
+
 void bind_control(nb::module_& module) {
-  bind_limits(module);
+  bind_settings(module);
+  bind_measures(module);
   bind_finding(module);
   bind_output(module);
   bind_commander(module);

@@ -1,12 +1,9 @@
 // The bundle's part of the Python module: contract, observations, reading and replaying a bundle.
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-
-#include <cstring>
 
 #include "bindings.h"
 #include "bundle.h"
@@ -24,22 +21,12 @@ namespace {
 
 using Floats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 
-std::span<const std::byte> bytes_of(const nb::bytes& data) {
-  return {static_cast<const std::byte*>(data.data()), data.size()};
-}
-
-nb::ndarray<nb::numpy, float> make_array(std::vector<float> values) {
-  auto* kept = new std::vector<float>(std::move(values));
-  nb::capsule owner(kept, [](void* pointer) noexcept { delete static_cast<std::vector<float>*>(pointer); });
-  return nb::ndarray<nb::numpy, float>(kept->data(), {kept->size()}, owner);
-}
-
 /// One observer and its contract; takes signals by name in the contract's order of joints.
 class PythonObserver {
  public:
   explicit PythonObserver(const Contract& contract) : contract_(contract), observer_(contract_) {}
 
-  nb::ndarray<nb::numpy, float> observe(const std::map<std::string, Floats>& signals) {
+  auto observe(const std::map<std::string, Floats>& signals) {
     Golden one;
     one.steps = 1;
     for (const auto& name : contract_.needed_signals()) {
@@ -56,7 +43,7 @@ class PythonObserver {
         observation(static_cast<std::size_t>(contract_.observation_size));
     golden_state(one, contract_, 0, state_, command);
     observer_.observe(state_, command, observation);
-    return make_array(std::move(observation));
+    return to_array(observation);
   }
   void reset() { observer_.reset(); }
   void set_last_action(const Floats& action) {
@@ -82,18 +69,12 @@ nb::object precision_of(const Contract& contract) {
   if (!contract.precision) return nb::none();
   nb::list layers;
   for (const auto& layer : contract.precision->layers) {
-    nb::dict row;
-    row["name"] = layer.name;
-    row["mode"] = layer.mode;
+    auto row = dict_of("name", layer.name, "mode", layer.mode);
     if (layer.input_scale) row["input_scale"] = *layer.input_scale;
     layers.append(row);
   }
-  nb::dict all;
-  all["mode"] = contract.precision->mode;
-  all["opset"] = contract.precision->opset;
-  all["layers"] = layers;
-  all["action_bound"] = contract.precision->action_bound;
-  return all;
+  return dict_of("mode", contract.precision->mode, "opset", contract.precision->opset, "layers", layers,
+                 "action_bound", contract.precision->action_bound);
 }
 
 void bind_contract(nb::module_& module) {
@@ -109,11 +90,7 @@ void bind_contract(nb::module_& module) {
   nb::class_<ActionSpec>(module, "ActionSpec", "One policy output of a contract.")
       .def_ro("joint", &ActionSpec::joint)
       .def_ro("joint_index", &ActionSpec::joint_index)
-      .def_prop_ro("kind", [](const ActionSpec& action) {
-        return action.kind == ActionKind::kPosition ? "position"
-               : action.kind == ActionKind::kEffort ? "effort"
-                                                    : "velocity";
-      })
+      .def_prop_ro("kind", [](const ActionSpec& action) { return kActionKinds[static_cast<int>(action.kind)]; })
       .def_ro("scale", &ActionSpec::scale)
       .def_ro("offset", &ActionSpec::offset)
       .def_prop_ro("clip", [](const ActionSpec& action) { return action.clip.value_or(INFINITY); })
@@ -174,20 +151,20 @@ void bind_bundle(nb::module_& module) {
   module.def(
       "check_model",
       [](const nb::bytes& model, const Contract& contract, const std::string& contract_hash) {
-        check_model(bytes_of(model), contract, contract_hash);
+        check_model(from_bytes(model), contract, contract_hash);
       },
       nb::arg("model"), nb::arg("contract"), nb::arg("contract_hash"),
       "Refuse a network that does not fit. Raises ContractError.");
   module.def(
-      "refuse_foreign_parts", [](const nb::bytes& model) { refuse_foreign_parts(bytes_of(model)); }, nb::arg("model"),
+      "refuse_foreign_parts", [](const nb::bytes& model) { refuse_foreign_parts(from_bytes(model)); }, nb::arg("model"),
       "Refuse a network that reaches beyond its file. Raises ContractError.");
   module.def(
-      "sha256", [](const nb::bytes& data) { return sha256(bytes_of(data)); }, nb::arg("data"),
+      "sha256", [](const nb::bytes& data) { return sha256(from_bytes(data)); }, nb::arg("data"),
       "SHA-256 in hexadecimal.");
   module.def(
       "is_signed_by",
       [](const nb::bytes& data, const nb::bytes& signature, const std::filesystem::path& key) {
-        return is_signed_by(bytes_of(data), bytes_of(signature), key);
+        return is_signed_by(from_bytes(data), from_bytes(signature), key);
       },
       nb::arg("data"), nb::arg("signature"), nb::arg("key"),
       "Whether an Ed25519 signature is valid. Raises UserError.");

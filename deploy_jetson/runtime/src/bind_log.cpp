@@ -16,12 +16,6 @@ namespace nb = nanobind;
 namespace robot_rl {
 namespace {
 
-nb::bytes to_bytes(std::span<const std::byte> data) { return nb::bytes(data.data(), data.size()); }
-
-std::span<const std::byte> from_bytes(const nb::bytes& data) {
-  return {static_cast<const std::byte*>(data.data()), data.size()};
-}
-
 nb::object pop(EventRing& ring) {
   EventHeader header;
   std::vector<std::byte> payload(kMaxEvent);
@@ -30,52 +24,37 @@ nb::object pop(EventRing& ring) {
                         to_bytes(std::span(payload).first(header.bytes)));
 }
 
-/// Columns of numbers, collected event by event; each becomes the bytes of an int64 array.
+/// An archive of fields.h: columns of whole numbers by "<topic>.<field>", each the bytes of an int64 array.
 class Columns {
  public:
-  template <class... T>
-  void add(std::initializer_list<const char*> names, T... values) {
-    const std::int64_t row[] = {static_cast<std::int64_t>(values)...};
-    std::size_t k = 0;
-    for (const char* name : names) columns_[name].push_back(row[k++]);
+  std::string topic;
+  std::map<std::string, std::vector<std::int64_t>> columns;
+  template <class T>
+  void number(const char* name, T& value) {
+    columns[topic + "." + name].push_back(static_cast<std::int64_t>(value));
   }
-  nb::dict dict() const {
-    nb::dict found;
-    for (const auto& [name, values] : columns_) found[name.c_str()] = to_bytes(std::as_bytes(std::span(values)));
-    return found;
-  }
-
- private:
-  std::map<std::string, std::vector<std::int64_t>> columns_;
+  void fixed(const char*, auto&) {}
+  void list(const char*, auto&...) {}
 };
 
 nb::dict log_times(const std::filesystem::path& path) {
   LogReader reader(path);
-  Columns columns;
+  Columns all;
   LogEvent e;
   while (reader.next(e)) {
+    all.topic = kLogChannels[channel_of(e.kind)].topic + 1;
     switch (e.kind) {
-      case EventKind::kState:
-        columns.add({"state.sequence", "state.robot_time_ns", "state.receive_time_ns", "state.time_ns"},
-                    e.state.sequence, e.state.robot_time_ns, e.state.receive_time_ns, e.time_ns);
-        break;
-      case EventKind::kPolicyStep:
-        columns.add({"policy.state_sequence", "policy.state_robot_time_ns", "policy.state_receive_time_ns",
-                     "policy.begin_ns", "policy.observed_ns", "policy.done_ns"},
-                    e.output.state_sequence, e.output.state_robot_time_ns, e.output.state_receive_time_ns,
-                    e.output.begin_ns, e.output.observed_ns, e.output.done_ns);
-        break;
-      case EventKind::kCommand:
-        columns.add({"command.state_sequence", "command.state_robot_time_ns", "command.state_age_ns",
-                     "command.send_time_ns", "command.from_policy", "command.phase", "command.fault"},
-                    e.sent.state_sequence, e.sent.state_robot_time_ns, e.sent.state_age_ns, e.sent.send_time_ns,
-                    e.sent.from_policy, e.sent.phase, e.sent.fault);
-        break;
-      case EventKind::kMissedDeadline: columns.add({"missed.time_ns"}, e.time_ns); break;
-      default: break;
+      case EventKind::kState: fields(all, e.state); break;
+      case EventKind::kPolicyStep: fields(all, e.output); break;
+      case EventKind::kCommand: fields(all, e.sent); break;
+      case EventKind::kMissedDeadline: all.topic = "missed"; break;
+      default: continue;
     }
+    all.number("time_ns", e.time_ns);
   }
-  return columns.dict();
+  nb::dict found;
+  for (const auto& [name, values] : all.columns) found[name.c_str()] = to_bytes(std::as_bytes(std::span(values)));
+  return found;
 }
 
 nb::dict log_about(const std::filesystem::path& path) {
@@ -83,12 +62,8 @@ nb::dict log_about(const std::filesystem::path& path) {
   std::map<std::string, std::uint64_t> counts;
   LogEvent e;
   while (reader.next(e)) counts[kLogChannels[channel_of(e.kind)].topic] += 1;
-  nb::dict found;
-  found["run"] = nb::cast(reader.run());
-  found["contract"] = reader.contract();
-  found["counts"] = nb::cast(counts);
-  found["cut"] = reader.cut();
-  return found;
+  return dict_of("run", nb::cast(reader.run()), "contract", reader.contract(), "counts", nb::cast(counts), "cut",
+                 reader.cut());
 }
 
 void bind_log(nb::module_& module) {
@@ -97,7 +72,8 @@ void bind_log(nb::module_& module) {
       .def(
           "push",
           [](EventRing& ring, int kind, std::uint64_t order, std::int64_t time_ns, const nb::bytes& payload) {
-            return ring.push(static_cast<EventKind>(kind), order, time_ns, {from_bytes(payload)});
+            const auto part = from_bytes(payload);
+            return ring.push(static_cast<EventKind>(kind), order, time_ns, {&part, 1});
           },
           nb::arg("kind"), nb::arg("order"), nb::arg("time_ns"), nb::arg("payload"))
       .def("pop", &pop, "(kind, order, time_ns, payload) of the next event; None: there is none.")

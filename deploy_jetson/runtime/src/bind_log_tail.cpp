@@ -1,5 +1,4 @@
 // Python: the events of a log that is still being written.
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
@@ -43,10 +42,7 @@ class DictFields {
  private:
   template <class T>
   void array(const char* name, const T* values, std::size_t count) {
-    T* copy = new T[count];
-    std::copy_n(values, count, copy);
-    const nb::capsule owner(copy, [](void* memory) noexcept { delete[] static_cast<T*>(memory); });
-    dict[name] = nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(copy, {count}, owner));
+    dict[name] = nb::cast(to_array(std::span<const T>(values, count), {count}));
   }
 };
 

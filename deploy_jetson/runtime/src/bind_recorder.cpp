@@ -158,18 +158,10 @@ nb::dict replayed(const std::filesystem::path& path, const std::string& backend)
   BackendOptions options;
   options.name = backend;
   const auto result = replay_log(path, options);
-  nb::dict found;
-  found["events"] = result.events;
-  found["commands"] = result.commands;
-  found["steps"] = result.steps;
-  found["states"] = result.states;
-  found["cut"] = result.cut;
-  found["same_backend"] = result.same_backend;
-  found["action_difference"] = result.action_difference;
-  found["backend"] = result.backend;
-  found["recorded_backend"] = result.recorded_backend;
-  found["difference"] = result.difference;
-  return found;
+  return dict_of("events", result.events, "commands", result.commands, "steps", result.steps, "states", result.states,
+                 "cut", result.cut, "same_backend", result.same_backend, "action_difference", result.action_difference,
+                 "backend", result.backend, "recorded_backend", result.recorded_backend, "difference",
+                 result.difference);
 }
 
 void bind_recorder(nb::module_& module) {
@@ -192,12 +184,8 @@ void bind_recorder(nb::module_& module) {
       .def_prop_ro("why", [](const Recorder& recorder) { return recorder.logger().why(); })
       .def_prop_ro("counters", [](const Recorder& recorder) {
         const auto counters = recorder.logger().counters();
-        nb::dict found;
-        found["events"] = counters.events;
-        found["lost"] = counters.lost;
-        found["bytes"] = counters.bytes;
-        found["failed"] = counters.failed;
-        return found;
+        return dict_of("events", counters.events, "lost", counters.lost, "bytes", counters.bytes, "failed",
+                       counters.failed);
       });
   module.def("time_logging", &time_logging, nb::arg("bundle"), nb::arg("path"), nb::arg("ticks"), nb::arg("pause_ns"),
              nb::call_guard<nb::gil_scoped_release>(), "Time to push the events of each tick [ns].");

@@ -25,23 +25,11 @@ using namespace nb::literals;
 namespace robot_rl {
 namespace {
 
-std::span<const std::byte> bytes_in(const nb::bytes& data) {
-  return {static_cast<const std::byte*>(data.data()), data.size()};
-}
-
 std::int64_t deadline(double seconds) { return now_ns() + static_cast<std::int64_t>(seconds * 1e9); }
 
 nb::dict as_dict(const TransportCounters& counters) {
   nb::dict result;
-  result["states"] = counters.states;
-  result["commands"] = counters.commands;
-  result["lost"] = counters.lost;
-  result["duplicate"] = counters.duplicate;
-  result["old"] = counters.old;
-  result["damaged"] = counters.damaged;
-  result["foreign"] = counters.foreign;
-  result["send_failed"] = counters.send_failed;
-  result["allocations"] = counters.allocations;
+  for (const auto& [name, member] : kTransportCounters) result[name] = counters.*member;
   return result;
 }
 
@@ -81,7 +69,7 @@ nb::bytes written(const Write& write) {
 /// The frame if it is complete and of this kind.
 std::optional<Frame> opened(const nb::bytes& data, Message kind) {
   Frame frame;
-  if (open_frame(bytes_in(data), frame) != Opened::kGood || frame.kind != kind) return std::nullopt;
+  if (open_frame(from_bytes(data), frame) != Opened::kGood || frame.kind != kind) return std::nullopt;
   return frame;
 }
 
@@ -100,7 +88,7 @@ void bind_frames(nb::module_& module) {
       "frame_kind",
       [](const nb::bytes& data) -> std::optional<std::pair<Message, std::uint32_t>> {
         Frame frame;
-        if (open_frame(bytes_in(data), frame) != Opened::kGood) return std::nullopt;
+        if (open_frame(from_bytes(data), frame) != Opened::kGood) return std::nullopt;
         return std::pair(frame.kind, frame.layout);
       },
       "data"_a, "Kind and layout of a frame; None if it is damaged or of another version.");

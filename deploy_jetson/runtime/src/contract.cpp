@@ -14,14 +14,8 @@ namespace {
 
 constexpr long long kMaxIteration = 1LL << 53;
 
-std::string at_index(const char* list, std::size_t index) {
-  return std::string(list) + "[" + std::to_string(index) + "]";
-}
-
 std::string joint_list(const Contract& contract) {
-  std::string text;
-  for (const auto& joint : contract.joints) text += (text.empty() ? "" : ", ") + joint.name;
-  return text;
+  return joined(contract.joints, &JointSpec::name);
 }
 
 int joint_index(const Contract& contract, const std::string& name) {
@@ -121,11 +115,9 @@ void read_layout(const Json& value, Contract& contract, long long& observation_s
   }
   observation_size = fields.integer("observation_size");
   action_size = fields.integer("action_size");
-  const auto state_size = fields.find("state_size") ? fields.integer("state_size") : 0;
-  if (state_size < 0 || state_size > kMaxSize) {
-    refuse("layout.state_size", std::to_string(state_size), "it must be in [0, " + std::to_string(kMaxSize) + "]");
+  if (fields.find("state_size")) {
+    contract.state_size = bounded("layout.state_size", fields.integer("state_size"), 0, kMaxSize);
   }
-  contract.state_size = static_cast<int>(state_size);
 }
 
 /// Read a list of parts and check that there are at most `most`, with unique names.

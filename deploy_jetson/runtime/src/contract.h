@@ -26,6 +26,7 @@ struct JointSpec {
 
 /// What a target is: the position of the joint's PD controller, the speed of a joint with a kd alone, or an effort.
 enum class ActionKind { kPosition, kVelocity, kEffort };
+inline constexpr const char* kActionKinds[] = {"position", "velocity", "effort"};
 
 /// One policy output: target = offset + scale * action, with |action| <= clip and |target - position| <= max_error.
 struct ActionSpec {

@@ -13,17 +13,9 @@ constexpr double kMaxAge = 2.0;
 constexpr std::string_view kSendable[] = {"joint_pos", "joint_vel",    "imu_gyro",   "imu_quat_wxyz",
                                       "imu_acc",   "foot_contact", "foot_force", kMeasured};
 
-std::string bounds(int low, int high) {
-  return "it must be in [" + std::to_string(low) + ", " + std::to_string(high) + "]";
-}
-
-std::string item(const std::string& path, std::size_t index) { return path + "[" + std::to_string(index) + "]"; }
-
 void check_term(const ObservationSpec& term, const std::string& where) {
   if (std::find(std::begin(kSendable), std::end(kSendable), kind_of(term.signal)) == std::end(kSendable)) {
-    std::string all;
-    for (const auto name : kSendable) all += (all.empty() ? "" : ", ") + std::string(name);
-    refuse(where + " term '" + term.name + "': signal", shown(term.signal), "it must be one of " + all);
+    refuse(where + " term '" + term.name + "': signal", shown(term.signal), "it must be one of " + joined(kSendable));
   }
   if (term.scale != 1 || term.clip || term.history != 1) {
     refuse(where + " term", shown(term.name), "it is sent as it is: scale 1, clip null, history 1");
@@ -35,13 +27,8 @@ MessageSpec read_message(const Json& value, const std::string& path, std::vector
   MessageSpec message;
   message.name = fields.text("name");
   const std::string where = "message '" + message.name + "':";
-  const auto width = fields.integer("width");
-  if (width < 1 || width > kMaxWidth) refuse(where + " width", std::to_string(width), bounds(1, kMaxWidth));
-  message.width = static_cast<int>(width);
-  std::vector<double> latency;
-  for (const auto& end : fields.list("latency_s")) {
-    latency.push_back(read_number(end, item(fields.path("latency_s"), latency.size())));
-  }
+  message.width = bounded(where + " width", fields.integer("width"), 1, kMaxWidth);
+  const auto latency = read_numbers(fields, "latency_s");
   if (latency.size() != 2 || !(0 <= latency[0] && latency[0] <= latency[1])) {
     refuse(where + " latency_s", "a list of " + std::to_string(latency.size()),
            "it must be [low, high] with 0 <= low <= high");
@@ -54,18 +41,17 @@ MessageSpec read_message(const Json& value, const std::string& path, std::vector
   std::vector<std::string> names;
   int sent = 0;
   for (const auto& term : fields.list("terms")) {
-    terms.push_back(read_term(term, item(fields.path("terms"), terms.size())));
+    terms.push_back(read_term(term, at_index(fields.path("terms"), terms.size())));
     names.push_back(terms.back().term.name);
     sent = std::min(sent + terms.back().term.size, kMaxSize);
   }
   unique(where + " terms", names);
   for (const auto& term : terms) check_term(term.term, where);
   for (const auto& entry : fields.list("received")) {
-    const auto at = item(fields.path("received"), message.received.size());
+    const auto at = at_index(fields.path("received"), message.received.size());
     const Fields parts(entry, at, {"signal", "sender"});
-    const auto sender = parts.integer("sender");
-    if (sender < 0 || sender > kMaxTeam) refuse(where + " sender", std::to_string(sender), bounds(0, kMaxTeam));
-    message.received.push_back({parts.text("signal"), static_cast<int>(sender)});
+    const int sender = bounded(where + " sender", parts.integer("sender"), 0, kMaxTeam);
+    message.received.push_back({parts.text("signal"), sender});
   }
   if (sent != message.width) {
     refuse(where + " width", std::to_string(message.width), "its terms have " + std::to_string(sent) + " values");
@@ -89,7 +75,7 @@ void check_received(const Contract& contract, MessageSpec& message) {
   const std::string where = "message '" + message.name + "':";
   const int others = static_cast<int>(contract.team.size()) - 1;
   for (auto& received : message.received) {
-    if (received.sender >= others) refuse(where + " sender", std::to_string(received.sender), bounds(0, others - 1));
+    bounded(where + " sender", received.sender, 0, others - 1);
     const auto* reader = kind_of(received.signal) == kMeasured ? reader_of(contract, received.signal) : nullptr;
     if (reader == nullptr) refuse(where + " received", shown(received.signal), "no observation reads it");
     if (reader->size != message.width + 1) {
@@ -114,13 +100,13 @@ ReadMessages read_messages(const Fields& fields, Contract& contract) {
   ReadMessages read;
   if (fields.find("team") != nullptr) {
     for (const auto& name : fields.list("team")) {
-      contract.team.push_back(read_text(name, item("team", contract.team.size())));
+      contract.team.push_back(read_text(name, at_index("team", contract.team.size())));
     }
   }
   if (fields.find("messages") != nullptr) {
     for (const auto& message : fields.list("messages")) {
       read.terms.emplace_back();
-      read.messages.push_back(read_message(message, item("messages", read.messages.size()), read.terms.back()));
+      read.messages.push_back(read_message(message, at_index("messages", read.messages.size()), read.terms.back()));
     }
   }
   std::vector<std::string> names, signals;

@@ -20,6 +20,12 @@ std::string_view kind_of(std::string_view signal);
 
 /// Refuse a value below `low`, or also equal to it with `strictly`.
 void at_least(const std::string& where, double value, double low, bool strictly);
+/// Refuse a number outside [low, high].
+int bounded(const std::string& where, long long value, long long low, long long high);
+/// Path of an item of a list, such as "joints[3]".
+std::string at_index(std::string_view list, std::size_t index);
+/// A list of numbers.
+std::vector<double> read_numbers(const Fields& fields, std::string_view name);
 /// Refuse empty and repeated names.
 void unique(const std::string& where, const std::vector<std::string>& names);
 

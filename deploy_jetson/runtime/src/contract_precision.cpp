@@ -66,18 +66,14 @@ PrecisionSpec read_precision(const Json& value) {
   const auto opset = fields.integer("opset");
   std::vector<std::string> names;
   for (const auto& item : fields.list("layers")) {
-    precision.layers.push_back(read_layer(item, "precision.layers[" + std::to_string(names.size()) + "]"));
+    precision.layers.push_back(read_layer(item, at_index("precision.layers", names.size())));
     names.push_back(precision.layers.back().name);
   }
   precision.action_bound = fields.number("action_bound");
   if (precision.mode != "bf16" && !has_grid(precision.mode)) {
     refuse("precision.mode", shown(precision.mode), "it must be one of bf16, fp8, int8");
   }
-  if (opset < kMinOpset || opset > kMaxOpset) {
-    refuse("precision.opset", std::to_string(opset),
-           "it must be in [" + std::to_string(kMinOpset) + ", " + std::to_string(kMaxOpset) + "]");
-  }
-  precision.opset = static_cast<int>(opset);
+  precision.opset = bounded("precision.opset", opset, kMinOpset, kMaxOpset);
   if (precision.layers.empty()) refuse("precision.layers", "[]", "at least one is needed");
   unique("precision.layers", names);
   for (const auto& layer : precision.layers) check_layer(precision, layer);

@@ -60,12 +60,6 @@ bool has(const Names& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::string joined(const Names& names) {
-  std::string text;
-  for (const auto& name : names) text += (text.empty() ? "" : ", ") + std::string(name);
-  return text;
-}
-
 void check_vocabulary(const ObservationSpec& term, const std::string& where) {
   Names known, fitting;
   const auto kind = kind_of(term.signal);
@@ -94,14 +88,6 @@ void check_vocabulary(const ObservationSpec& term, const std::string& where) {
   }
 }
 
-std::vector<double> pair_of(const Fields& fields, std::string_view name) {
-  std::vector<double> values;
-  for (const auto& item : fields.list(name)) {
-    values.push_back(read_number(item, fields.path(name) + "[" + std::to_string(values.size()) + "]"));
-  }
-  return values;
-}
-
 long long grid_points(const GridSpec& grid, const std::string& where) {
   at_least(where + ".resolution", grid.resolution, 0, true);
   if (grid.size.size() != 2 || std::min(grid.size[0], grid.size[1]) < 0) {
@@ -121,14 +107,14 @@ long long grid_points(const GridSpec& grid, const std::string& where) {
 GridSpec read_grid(const Json& value, const std::string& where) {
   const Fields fields(value, where, {"size", "resolution", "offset"});
   GridSpec grid;
-  grid.size = pair_of(fields, "size");
+  grid.size = read_numbers(fields, "size");
   grid.resolution = fields.number("resolution");
-  grid.offset = pair_of(fields, "offset");
+  grid.offset = read_numbers(fields, "offset");
   return grid;
 }
 
 std::vector<double> vector_of(const Fields& fields, std::string_view name, std::size_t size) {
-  auto values = pair_of(fields, name);
+  auto values = read_numbers(fields, name);
   if (values.size() != size) {
     refuse(fields.path(name), "a list of " + std::to_string(values.size()),
            "it must be " + std::to_string(size) + " numbers");
@@ -146,11 +132,7 @@ long long image_values(const Json& value, const std::string& where) {
   if (channels == 0) refuse(where + ".kind", shown(kind), "it must be one of depth, rgb");
   long long count = channels;
   for (const char* side : {"width", "height"}) {
-    const auto pixels = fields.integer(side);
-    if (pixels < 1 || pixels > kMaxMeasured) {
-      refuse(where + "." + side, std::to_string(pixels), "it must be in [1, " + std::to_string(kMaxMeasured) + "]");
-    }
-    count *= pixels;
+    count *= bounded(where + "." + side, fields.integer(side), 1, kMaxMeasured);
   }
   fields.text("body");
   const auto focal = vector_of(fields, "focal", 2);
@@ -169,7 +151,7 @@ long long image_values(const Json& value, const std::string& where) {
 std::vector<std::string> read_joints(const Json& value, const std::string& where) {
   std::vector<std::string> names;
   for (const auto& item : read_list(value, where)) {
-    names.push_back(read_text(item, where + "[" + std::to_string(names.size()) + "]"));
+    names.push_back(read_text(item, at_index(where, names.size())));
   }
   unique(where, names);
   return names;
@@ -221,14 +203,6 @@ void read_params(const Json& params, const std::string& where, ObservationSpec& 
   }
 }
 
-int read_bounded(const Fields& fields, const std::string& where, const char* name, int most) {
-  const auto value = fields.integer(name);
-  if (value < 1 || value > most) {
-    refuse(where + " " + name, std::to_string(value), "it must be in [1, " + std::to_string(most) + "]");
-  }
-  return static_cast<int>(value);
-}
-
 }  // namespace
 
 std::string_view kind_of(std::string_view signal) {
@@ -244,6 +218,23 @@ std::string_view kind_of(std::string_view signal) {
 void at_least(const std::string& where, double value, double low, bool strictly) {
   if (strictly ? value > low : value >= low) return;
   refuse(where, shown(value), (strictly ? "it must be more than " : "it must be at least ") + json_number(low));
+}
+
+int bounded(const std::string& where, long long value, long long low, long long high) {
+  if (value >= low && value <= high) return static_cast<int>(value);
+  refuse(where, std::to_string(value), "it must be in [" + std::to_string(low) + ", " + std::to_string(high) + "]");
+}
+
+std::string at_index(std::string_view list, std::size_t index) {
+  return std::string(list) + "[" + std::to_string(index) + "]";
+}
+
+std::vector<double> read_numbers(const Fields& fields, std::string_view name) {
+  std::vector<double> values;
+  for (const auto& item : fields.list(name)) {
+    values.push_back(read_number(item, at_index(fields.path(name), values.size())));
+  }
+  return values;
 }
 
 void unique(const std::string& where, const std::vector<std::string>& names) {
@@ -271,14 +262,14 @@ ReadTerm read_term(const Json& value, const std::string& path) {
   check_vocabulary(term, where);
   if (term.scale == 0) refuse(where + " scale", shown(term.scale), "it must not be 0");
   if (const auto& clip = fields.at("clip"); clip.kind != Json::Kind::kNull) {
-    const auto ends = pair_of(fields, "clip");
+    const auto ends = read_numbers(fields, "clip");
     if (ends.size() != 2 || !(ends[0] < ends[1])) {
       refuse(where + " clip", clip.shown(), "it must be null or [low, high] with low < high");
     }
     term.clip = {ends[0], ends[1]};
   }
-  term.size = read_bounded(fields, where, "size", kMaxSize);
-  term.history = read_bounded(fields, where, "history", kMaxHistory);
+  term.size = bounded(where + " size", fields.integer("size"), 1, kMaxSize);
+  term.history = bounded(where + " history", fields.integer("history"), 1, kMaxHistory);
   read_params(fields.at("params"), where, term, result.joints);
   return result;
 }

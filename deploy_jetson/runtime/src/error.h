@@ -1,6 +1,7 @@
 // Errors that reach the user: one line each, for any input.
 #pragma once
 
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -14,6 +15,17 @@ enum class ExitCode : int { kDone = 0, kBadInput = 2, kRefused = 3, kFault = 4, 
 /// Make one printable line of a text: other white space becomes a blank, unprintable characters are escaped, the middle
 /// is cut beyond 1000 characters.
 std::string one_line(const std::string& text);
+
+/// The names of some things, with commas between them.
+template <class Things, class Name = std::identity>
+std::string joined(const Things& things, Name name = {}) {
+  std::string line;
+  for (const auto& thing : things) {
+    if (!line.empty()) line += ", ";
+    line += std::invoke(name, thing);
+  }
+  return line;
+}
 
 /// Write a line to stderr, or leave it out if nobody reads it within so many milliseconds: a full pipe or a stopped
 /// terminal must not delay a robot. Allocates nothing.

@@ -46,7 +46,7 @@ EventRing::EventRing(std::size_t bytes) : parts_(std::make_unique<Parts>(bytes))
 EventRing::~EventRing() = default;
 
 bool EventRing::push(EventKind kind, std::uint64_t order, std::int64_t time_ns,
-                     std::initializer_list<std::span<const std::byte>> parts) noexcept {
+                     std::span<const std::span<const std::byte>> parts) noexcept {
   auto& ring = *parts_;
   std::size_t bytes = 0;
   for (const auto part : parts) bytes += part.size();

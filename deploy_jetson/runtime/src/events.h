@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <span>
 
@@ -37,7 +36,7 @@ class EventRing {
   EventRing& operator=(const EventRing&) = delete;
   /// Add a record; its payload is the parts one after the other. False if the ring is full (counted).
   bool push(EventKind kind, std::uint64_t order, std::int64_t time_ns,
-            std::initializer_list<std::span<const std::byte>> parts) noexcept;
+            std::span<const std::span<const std::byte>> parts) noexcept;
   /// Next record, copied to `payload` (at least kMaxEvent bytes); false: none.
   bool pop(EventHeader& header, std::span<std::byte> payload) noexcept;
   /// Order number of the next record without taking it; false: none.

@@ -77,9 +77,19 @@ class Fields {
 std::string json_text(std::string_view text);
 std::string json_number(double value);
 
-/// Writes one object: JsonObject().add("steps", 3).add("robot", "go2").str().
+/// Writes one object: JsonObject("steps", 3, "robot", "go2").str(), or with add() for each.
 class JsonObject {
  public:
+  JsonObject() = default;
+  template <class T, class... More>
+  JsonObject(std::string_view key, const T& value, const More&... more) {
+    add_all(key, value, more...);
+  }
+  void add_all() {}
+  template <class T, class... More>
+  void add_all(std::string_view key, const T& value, const More&... more) {
+    add(key, value).add_all(more...);
+  }
   JsonObject& add(std::string_view key, double value) { return raw(key, json_number(value)); }
   JsonObject& add(std::string_view key, int value) { return raw(key, std::to_string(value)); }
   JsonObject& add(std::string_view key, long value) { return raw(key, std::to_string(value)); }
@@ -89,6 +99,7 @@ class JsonObject {
   JsonObject& add(std::string_view key, const char* value) { return raw(key, json_text(value)); }
   JsonObject& add(std::string_view key, std::string_view value) { return raw(key, json_text(value)); }
   JsonObject& add(std::string_view key, const std::string& value) { return raw(key, json_text(value)); }
+  JsonObject& add(std::string_view key, const JsonObject& value) { return raw(key, value.str()); }
   /// Add a value that is JSON already.
   JsonObject& raw(std::string_view key, std::string_view json);
   std::string str() const { return "{" + body_ + "}"; }

@@ -155,9 +155,7 @@ Fields::Fields(const Json& value, std::string where, std::vector<std::string_vie
   known.insert(known.end(), optional.begin(), optional.end());
   for (const auto& [name, member] : value.members) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    std::string names;
-    for (const auto& each : known) names += (names.empty() ? "" : ", ") + std::string(each);
-    throw ContractError(path(name) + " is unknown; the fields are " + names);
+    throw ContractError(path(name) + " is unknown; the fields are " + joined(known));
   }
   for (const auto& name : required) {
     if (!value.find(name)) throw ContractError(path(name) + " is missing; it is needed");

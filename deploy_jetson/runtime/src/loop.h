@@ -78,6 +78,15 @@ struct Latencies {
   Histogram command_age;       // age of the state that a writer's command answers
 };
 
+/// Their names in the report.
+inline constexpr std::pair<const char*, Histogram Latencies::*> kLatencies[] = {
+    {"state_to_command", &Latencies::state_to_command}, {"wake", &Latencies::wake},
+    {"observe", &Latencies::observe},                   {"inference", &Latencies::inference},
+    {"rehearsal", &Latencies::rehearsal},               {"step_late", &Latencies::step_late},
+    {"state_interval", &Latencies::state_interval},     {"state_jitter", &Latencies::state_jitter},
+    {"writer_late", &Latencies::writer_late},           {"writer_send", &Latencies::writer_send},
+    {"command_age", &Latencies::command_age}};
+
 class Loop {
  public:
   /// `backend` may be null: the bundle was refused, and the loop only damps. `watchdog` may be null. All arguments

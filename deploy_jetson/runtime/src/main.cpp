@@ -21,8 +21,6 @@ int run_action(const robot_rl::Options& options) {
       return robot_rl::run_bench(options);
     case Action::kReplay:
       return robot_rl::run_replay(options);
-    case Action::kDoctor:
-      return robot_rl::run_doctor(options);
     case Action::kHelp:
       break;
   }

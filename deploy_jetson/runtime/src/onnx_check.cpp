@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "json.h"
+#include "network.h"
 #include "onnx_operators.h"
 #include "protobuf.h"
 
@@ -225,19 +226,15 @@ void check_batch(const std::vector<Port>& ports) {
   }
 }
 
-using Widths = std::vector<std::pair<std::string, int>>;
-
-void check_ports(const std::vector<Port>& ports, const Widths& wanted) {
-  std::string found, right;
-  for (const auto& port : ports) found += (found.empty() ? "" : ", ") + port.name;
-  for (const auto& [name, width] : wanted) right += (right.empty() ? "" : ", ") + name;
+void check_ports(const std::vector<Port>& ports, const std::vector<Node>& wanted) {
+  const auto found = joined(ports, &Port::name), right = joined(wanted, &Node::name);
   if (found != right) throw ContractError("policy.onnx: the names are " + found + "; a policy has " + right);
   for (std::size_t i = 0; i < ports.size(); ++i) {
     const auto& port = ports[i];
-    if (port.type == 1 && port.dimensions == 2 && port.width == wanted[i].second) continue;
+    if (port.type == 1 && port.dimensions == 2 && port.width == wanted[i].width) continue;
     throw ContractError("policy.onnx: '" + port.name + "' is of type " + std::to_string(port.type) + " with " +
                         std::to_string(port.dimensions) + " dimensions, " + std::to_string(port.width) +
-                        " wide; the contract needs float (N, " + std::to_string(wanted[i].second) + ")");
+                        " wide; the contract needs float (N, " + std::to_string(wanted[i].width) + ")");
   }
 }
 
@@ -255,14 +252,8 @@ void check_model(Bytes data, const Contract& contract, const std::string& contra
   std::erase_if(model.inputs, [&](const Port& port) { return is_initializer(model, port.name); });
   check_batch(model.inputs);
   check_batch(model.outputs);
-  Widths inputs = {{"observation", contract.observation_size}};
-  Widths outputs = {{"action", contract.action_size}, {"joint_target", contract.action_size}};
-  if (contract.state_size) {
-    inputs.emplace_back("state", contract.state_size);
-    outputs.emplace_back("state_out", contract.state_size);
-  }
-  check_ports(model.inputs, inputs);
-  check_ports(model.outputs, outputs);
+  check_ports(model.inputs, network_inputs(contract));
+  check_ports(model.outputs, network_outputs(contract));
 }
 
 }  // namespace robot_rl

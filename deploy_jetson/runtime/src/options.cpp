@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -64,12 +65,8 @@ int whole(std::string_view name, const std::string& value, int lower, int upper)
 }
 
 std::string choice(std::string_view name, const std::string& value, std::span<const std::string_view> choices) {
-  std::string all;
-  for (const auto one : choices) {
-    if (one == value) return value;
-    all += (all.empty() ? "" : ", ") + std::string(one);
-  }
-  refuse_value(name, value, "one of " + all);
+  if (std::find(choices.begin(), choices.end(), value) != choices.end()) return value;
+  refuse_value(name, value, "one of " + joined(choices));
 }
 
 std::string some(std::string_view name, const std::string& value) {
@@ -110,7 +107,7 @@ void act(Options& options, Action action) {
   if (options.action == Action::kHelp || action == Action::kHelp) {
     options.action = Action::kHelp;
   } else if (options.action != Action::kRun && options.action != action) {
-    throw UserError("--check, --bench, --replay and --doctor exclude each other; give one of them");
+    throw UserError("--check, --bench and --replay exclude each other; give one of them");
   } else {
     options.action = action;
   }
@@ -129,8 +126,6 @@ const OptionRow kRows[] = {
     {"bench", "", [](O& o, V&) { act(o, Action::kBench); }, "measure the latency of the network at a fixed rate"},
     {"replay", "LOG", [](O& o, V& v) { act(o, Action::kReplay), o.replay = some("replay", v); },
      "replay a log and compare every command"},
-    {"doctor", "", [](O& o, V&) { act(o, Action::kDoctor); },
-     "check whether this machine is suitable for real-time control"},
     {"transport", "ADDRESS", [](O& o, V& v) { o.transport = some("transport", v); },
      "address of the robot: udp:HOST:PORT, default udp:127.0.0.1:9870; shm:NAME;\n"
      "dds:unitree_go or dds:unitree_hg"},
@@ -229,8 +224,9 @@ void check_addresses(const Options& options) {
 }
 
 void check_whole(Options& options) {
-  const bool needs = options.action != Action::kReplay && options.action != Action::kDoctor;
-  if (needs && options.bundle.empty()) throw UserError("--bundle is missing; give the folder of the policy to run");
+  if (options.action != Action::kReplay && options.bundle.empty()) {
+    throw UserError("--bundle is missing; give the folder of the policy to run");
+  }
   if (options.operator_address == "none") options.settings.limits.operator_s = 0;
   if (!options.report.empty()) check_report(options.report);
   if (options.action == Action::kRun && !options.follow.empty()) check_follow(options.follow);
@@ -247,8 +243,7 @@ std::string make_help() {
       "robot-rl-infer: run a policy bundle on a robot.\n\n"
       "  robot-rl-infer --bundle DIR [--transport ADDRESS] [--operator ADDRESS] [--log DIR] ...\n"
       "  robot-rl-infer --bundle DIR --check | --bench\n"
-      "  robot-rl-infer --replay LOG\n"
-      "  robot-rl-infer --doctor\n\n";
+      "  robot-rl-infer --replay LOG\n\n";
   constexpr std::size_t kColumn = 26;
   for (const OptionRow& row : kRows) {
     std::string line = "  --" + std::string(row.name) + (row.value.empty() ? "" : " ") + std::string(row.value);

@@ -12,7 +12,7 @@
 namespace robot_rl {
 
 /// What to do; each action has its own function.
-enum class Action : std::uint8_t { kRun, kCheck, kBench, kReplay, kDoctor, kHelp };
+enum class Action : std::uint8_t { kRun, kCheck, kBench, kReplay, kHelp };
 
 struct Options {
   Action action = Action::kRun;
@@ -51,6 +51,5 @@ int run_robot(const Options& options);
 int run_check(const Options& options);
 int run_bench(const Options& options);
 int run_replay(const Options& options);
-int run_doctor(const Options& options);
 
 }  // namespace robot_rl

@@ -1,5 +1,6 @@
 #include "protocol.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <vector>
@@ -12,106 +13,177 @@ static_assert(std::endian::native == std::endian::little, "frames are written wi
 constexpr std::uint32_t kMagic = 0x4c524252;  // "RBRL"
 constexpr std::size_t kHeader = 16, kTail = 4;
 
-/// Writes a frame; if something does not fit, `finish` returns 0.
-class Packer {
+/// Goes through the bytes of a frame and reads or writes one field after the other; a field that does not fit, or is
+/// out of range, makes it fail.
+template <bool kReads>
+class Walk {
  public:
-  Packer(std::span<std::byte> out, Message kind, std::uint32_t layout) : out_(out) {
-    put(kMagic);
-    put(kProtocolVersion);
-    put(kind);
-    put(std::uint8_t{0});
-    put(std::uint32_t{0});
-    put(layout);
-  }
+  explicit Walk(std::span<std::conditional_t<kReads, const std::byte, std::byte>> bytes) : bytes_(bytes) {}
   template <class T>
-  void put(const T& value) {
-    put_bytes(&value, sizeof(T));
+  void number(T&& value) {
+    move(&value, sizeof(value));
+    if constexpr (kReads && std::is_same_v<T, std::int64_t&>) fail_ = fail_ || !is_time(value);
   }
+  /// A number from `least` to `most` in 8 or 16 bits.
+  void u8(auto& value, int least, int most) { within<std::uint8_t>(value, least, most); }
+  void u16(auto& value, int least, int most) { within<std::uint16_t>(value, least, most); }
   template <class T>
-  void put_array(const T* values, int count) {
-    put_bytes(values, sizeof(T) * static_cast<std::size_t>(count));
+  void array(T* values, int count) {
+    move(values, sizeof(T) * static_cast<std::size_t>(count));
   }
-  void put_name(const std::string& name) {
-    fail_ = fail_ || name.empty() || name.size() > kMaxName;
-    put(static_cast<std::uint8_t>(name.size()));
-    put_bytes(name.data(), name.size());
+  void name(auto& name) {
+    auto size = std::min(name.size(), kMaxName + 1);
+    u8(size, 1, kMaxName);
+    resize(name, fail_ ? 0 : size);
+    move(name.data(), size);
   }
-  std::size_t finish() {
-    if (fail_) return 0;
-    const auto payload = static_cast<std::uint32_t>(at_ - kHeader);
-    std::memcpy(out_.data() + 8, &payload, sizeof(payload));
-    put(crc32(out_.first(at_)));
-    return fail_ ? 0 : at_;
+  /// The container gets its size when it is read.
+  void resize([[maybe_unused]] auto& container, [[maybe_unused]] std::size_t size) {
+    if constexpr (kReads) container.resize(size);
   }
-
- private:
-  void put_bytes(const void* from, std::size_t size) {
-    if (fail_ || out_.size() - at_ < size) {
-      fail_ = true;
-      return;
-    }
-    if (size > 0) std::memcpy(out_.data() + at_, from, size);
-    at_ += size;
-  }
-
-  std::span<std::byte> out_;
-  std::size_t at_ = 0;
-  bool fail_ = false;
-};
-
-/// Reads a payload; `done`: everything was there and nothing is left.
-class Unpacker {
- public:
-  explicit Unpacker(std::span<const std::byte> in) : in_(in) {}
-  template <class T>
-  T get() {
-    T value{};
-    get_bytes(&value, sizeof(T));
-    if constexpr (std::is_same_v<T, std::int64_t>) fail_ = fail_ || !is_time(value);
-    return value;
-  }
-  template <class T>
-  void get_array(T* values, int count) {
-    get_bytes(values, sizeof(T) * static_cast<std::size_t>(count));
-  }
-  std::string get_name() {
-    const auto size = get<std::uint8_t>();
-    std::string name(size, '\0');
-    get_bytes(name.data(), size);
-    fail_ = fail_ || size == 0 || size > kMaxName;
-    return name;
+  /// Whether a number follows that is left out if it is 0.
+  bool has(auto& value) {
+    if constexpr (kReads) value = fail_ || at_ == bytes_.size() ? 0 : 1;
+    return value != 0;
   }
   bool failed() const { return fail_; }
-  bool done() const { return !fail_ && at_ == in_.size(); }
+  bool done() const { return !fail_ && at_ == bytes_.size(); }
+  std::size_t at() const { return at_; }
 
  private:
-  void get_bytes(void* to, std::size_t size) {
-    if (fail_ || in_.size() - at_ < size) {
-      fail_ = true;
-      return;
-    }
-    if (size > 0) std::memcpy(to, in_.data() + at_, size);
+  template <class Wire, class T>
+  void within(T& value, int least, int most) {
+    Wire wire = 0;
+    if constexpr (kReads) number(wire);
+    const int found = kReads ? wire : static_cast<int>(value);
+    fail_ = fail_ || found < least || found > most;
+    if constexpr (kReads) value = fail_ ? value : static_cast<T>(wire);
+    if constexpr (!kReads) number(static_cast<Wire>(found));
+  }
+  template <class T>
+  void move(T* values, std::size_t size) {
+    fail_ = fail_ || bytes_.size() - at_ < size;
+    if (fail_ || size == 0) return;
+    if constexpr (kReads) std::memcpy(values, bytes_.data() + at_, size);
+    if constexpr (!kReads) std::memcpy(bytes_.data() + at_, values, size);
     at_ += size;
   }
 
-  std::span<const std::byte> in_;
+  std::span<std::conditional_t<kReads, const std::byte, std::byte>> bytes_;
   std::size_t at_ = 0;
   bool fail_ = false;
 };
 
-bool within(int value, int most) { return value >= 0 && value <= most; }
+// The fields of each message in order, for both directions.
+
+void fields(auto& a, Is<std::uint64_t> auto& number) { a.number(number); }
+
+void fields(auto& a, Is<Hello> auto& hello) {
+  a.number(hello.commander);
+  a.u8(hello.states, 0, 1);
+}
+
+void fields(auto& a, Is<TeamMessage> auto& message) {
+  a.number(message.sender);
+  a.number(message.sequence);
+  a.u16(message.count, 0, kMaxTeamValues);
+  a.array(message.values, message.count);
+}
+
+void fields(auto& a, Is<RobotDescription> auto& robot) {
+  a.name(robot.robot);
+  auto joints = std::min<std::size_t>(robot.joints.size(), kMaxJoints + 1);
+  a.u16(joints, 1, kMaxJoints);
+  a.u16(robot.feet, 0, kMaxFeet);
+  a.u16(robot.heights, 0, kMaxHeights);
+  a.resize(robot.joints, a.failed() ? 0 : joints);
+  for (auto& joint : robot.joints) a.name(joint);
+  if (a.has(robot.measured)) a.u16(robot.measured, 1, kMaxMeasured);
+}
+
+void fields(auto& a, Is<LowState> auto& state) {
+  a.number(state.sequence);
+  a.number(state.robot_time_ns);
+  a.number(state.commander);
+  a.u16(state.joints, 0, kMaxJoints);
+  a.u16(state.feet, 0, kMaxFeet);
+  a.u16(state.heights, 0, kMaxHeights);
+  a.u16(state.measured_count, 0, kMaxMeasured);
+  a.array(state.quat_wxyz, 4);
+  a.array(state.gyro, 3);
+  a.array(state.acc, 3);
+  a.array(state.joint_pos, state.joints);
+  a.array(state.joint_vel, state.joints);
+  a.array(state.joint_effort, state.joints);
+  a.array(state.temperature_c, state.joints);
+  a.array(state.motor_fault, state.joints);
+  a.array(state.foot_contact, state.feet);
+  a.array(state.foot_force, state.feet);
+  a.array(state.height_scan, state.heights);
+  a.array(state.measured, state.measured_count);
+}
+
+void fields(auto& a, Is<LowCommand> auto& command) {
+  a.number(command.sequence);
+  a.number(command.commander);
+  a.number(command.state_sequence);
+  a.number(command.state_robot_time_ns);
+  a.number(command.state_age_ns);
+  a.number(command.send_time_ns);
+  a.u8(command.joints, 0, kMaxJoints);
+  a.u8(command.phase, 0, static_cast<int>(Phase::kPolicy));
+  a.u8(command.fault, 0, static_cast<int>(Fault::kCount) - 1);
+  a.u8(command.from_policy, 0, 1);
+  for (auto* values : {command.q, command.dq, command.kp, command.kd, command.tau}) a.array(values, command.joints);
+}
+
+void fields(auto& a, Is<OperatorInput> auto& input, Is<std::uint64_t> auto& source) {
+  a.number(source);
+  a.number(input.sequence);
+  a.u8(input.request, 0, static_cast<int>(Request::kPolicy));
+  a.u8(input.size, 0, kMaxCommand);
+  a.array(input.command, input.size);
+}
+
+template <class... T>
+std::size_t write(std::span<std::byte> out, Message kind, std::uint32_t layout, const T&... values) noexcept {
+  Walk<false> frame(out);
+  frame.number(kMagic);
+  frame.number(kProtocolVersion);
+  frame.number(kind);
+  frame.number(std::uint8_t{0});
+  frame.number(std::uint32_t{0});  // bytes of the payload
+  frame.number(layout);
+  fields(frame, values...);
+  if (frame.failed()) return 0;
+  const auto payload = static_cast<std::uint32_t>(frame.at() - kHeader);
+  std::memcpy(out.data() + 8, &payload, sizeof(payload));
+  frame.number(crc32(out.first(frame.at())));
+  return frame.failed() ? 0 : frame.at();
+}
+
+template <class... T>
+bool read(const Frame& frame, T&... values) {
+  Walk<true> in(frame.payload);
+  fields(in, values...);
+  return in.done();
+}
 
 }  // namespace
 
 Opened open_frame(std::span<const std::byte> data, Frame& frame) noexcept {
   if (data.size() < kHeader + kTail) return Opened::kDamaged;
-  Unpacker header(data.first(kHeader));
-  if (header.get<std::uint32_t>() != kMagic) return Opened::kDamaged;
-  const auto version = header.get<std::uint16_t>();
-  const auto kind = header.get<std::uint8_t>();
-  const auto zero = header.get<std::uint8_t>();
-  const auto payload = header.get<std::uint32_t>();
-  frame.layout = header.get<std::uint32_t>();
+  Walk<true> header(data.first(kHeader));
+  std::uint32_t magic, payload;
+  std::uint16_t version;
+  std::uint8_t kind, zero;
+  header.number(magic);
+  header.number(version);
+  header.number(kind);
+  header.number(zero);
+  header.number(payload);
+  header.number(frame.layout);
+  if (magic != kMagic) return Opened::kDamaged;
   if (payload != data.size() - kHeader - kTail) return Opened::kDamaged;
   std::uint32_t crc;
   std::memcpy(&crc, data.data() + data.size() - kTail, kTail);
@@ -123,227 +195,47 @@ Opened open_frame(std::span<const std::byte> data, Frame& frame) noexcept {
   return Opened::kGood;
 }
 
-std::size_t write_hello(const Hello& hello, std::span<std::byte> out) noexcept {
-  Packer pack(out, Message::kHello, 0);
-  pack.put(hello.commander);
-  pack.put(static_cast<std::uint8_t>(hello.states));
-  return pack.finish();
-}
-
-bool read_hello(const Frame& frame, Hello& hello) noexcept {
-  Unpacker in(frame.payload);
-  hello.commander = in.get<std::uint64_t>();
-  const auto states = in.get<std::uint8_t>();
-  hello.states = states == 1;
-  return in.done() && states <= 1 && hello.commander != 0;
-}
-
-std::size_t write_bye(std::uint64_t commander, std::span<std::byte> out) noexcept {
-  Packer pack(out, Message::kBye, 0);
-  pack.put(commander);
-  return pack.finish();
-}
-
-bool read_bye(const Frame& frame, std::uint64_t& commander) noexcept {
-  Unpacker in(frame.payload);
-  commander = in.get<std::uint64_t>();
-  return in.done();
-}
-
-std::size_t write_team_message(const TeamMessage& message, std::uint32_t layout, std::span<std::byte> out) noexcept {
-  if (!within(message.count, kMaxTeamValues)) return 0;
-  Packer pack(out, Message::kTeamMessage, layout);
-  pack.put(message.sender);
-  pack.put(message.sequence);
-  pack.put(static_cast<std::uint16_t>(message.count));
-  pack.put_array(message.values, message.count);
-  return pack.finish();
-}
-
-bool read_team_message(const Frame& frame, TeamMessage& message) noexcept {
-  Unpacker in(frame.payload);
-  message.sender = in.get<std::uint16_t>();
-  message.sequence = in.get<std::uint64_t>();
-  message.count = in.get<std::uint16_t>();
-  if (in.failed() || message.count > kMaxTeamValues) return false;
-  in.get_array(message.values, message.count);
-  return in.done();
-}
-
-namespace {
-
-std::size_t pack_describe(const RobotDescription& robot, std::uint32_t layout, std::span<std::byte> out) {
-  if (robot.joints.empty() || robot.joints.size() > kMaxJoints || !within(robot.feet, kMaxFeet) ||
-      !within(robot.heights, kMaxHeights) || !within(robot.measured, kMaxMeasured)) {
-    return 0;
-  }
-  Packer pack(out, Message::kDescribe, layout);
-  pack.put_name(robot.robot);
-  pack.put(static_cast<std::uint16_t>(robot.joints.size()));
-  pack.put(static_cast<std::uint16_t>(robot.feet));
-  pack.put(static_cast<std::uint16_t>(robot.heights));
-  for (const auto& joint : robot.joints) pack.put_name(joint);
-  if (robot.measured > 0) pack.put(static_cast<std::uint16_t>(robot.measured));
-  return pack.finish();
-}
-
-}  // namespace
-
 std::uint32_t layout_of(const RobotDescription& robot) {
   std::vector<std::byte> out(kMaxFrame);
-  const auto size = pack_describe(robot, 0, out);
+  const auto size = write(out, Message::kDescribe, 0, robot);
   return size == 0 ? 0 : crc32(std::span(out).subspan(kHeader, size - kHeader - kTail));
 }
 
+std::size_t write_hello(const Hello& hello, std::span<std::byte> out) noexcept {
+  return write(out, Message::kHello, 0, hello);
+}
 std::size_t write_describe(const RobotDescription& robot, std::span<std::byte> out) noexcept {
-  const auto size = pack_describe(robot, 0, out);
-  if (size == 0) return 0;
-  return pack_describe(robot, crc32(out.subspan(kHeader, size - kHeader - kTail)), out);
+  const auto size = write(out, Message::kDescribe, 0, robot);
+  return size == 0 ? 0 : write(out, Message::kDescribe, crc32(out.subspan(kHeader, size - kHeader - kTail)), robot);
 }
-
-bool read_describe(const Frame& frame, RobotDescription& robot) {
-  Unpacker in(frame.payload);
-  robot.robot = in.get_name();
-  const int joints = in.get<std::uint16_t>();
-  robot.feet = in.get<std::uint16_t>();
-  robot.heights = in.get<std::uint16_t>();
-  robot.joints.clear();
-  if (in.failed() || joints < 1 || joints > kMaxJoints || robot.feet > kMaxFeet || robot.heights > kMaxHeights)
-    return false;
-  for (int joint = 0; joint < joints; ++joint) robot.joints.push_back(in.get_name());
-  robot.measured = 0;
-  if (!in.failed() && !in.done()) {
-    robot.measured = in.get<std::uint16_t>();
-    if (robot.measured < 1 || robot.measured > kMaxMeasured) return false;
-  }
-  return in.done() && frame.layout == crc32(frame.payload);
-}
-
 std::size_t write_state(const LowState& state, std::uint32_t layout, std::span<std::byte> out) noexcept {
-  if (!within(state.joints, kMaxJoints) || !within(state.feet, kMaxFeet) || !within(state.heights, kMaxHeights) ||
-      !within(state.measured_count, kMaxMeasured)) {
-    return 0;
-  }
-  Packer pack(out, Message::kState, layout);
-  pack.put(state.sequence);
-  pack.put(state.robot_time_ns);
-  pack.put(state.commander);
-  pack.put(static_cast<std::uint16_t>(state.joints));
-  pack.put(static_cast<std::uint16_t>(state.feet));
-  pack.put(static_cast<std::uint16_t>(state.heights));
-  pack.put(static_cast<std::uint16_t>(state.measured_count));
-  pack.put_array(state.quat_wxyz, 4);
-  pack.put_array(state.gyro, 3);
-  pack.put_array(state.acc, 3);
-  pack.put_array(state.joint_pos, state.joints);
-  pack.put_array(state.joint_vel, state.joints);
-  pack.put_array(state.joint_effort, state.joints);
-  pack.put_array(state.temperature_c, state.joints);
-  pack.put_array(state.motor_fault, state.joints);
-  pack.put_array(state.foot_contact, state.feet);
-  pack.put_array(state.foot_force, state.feet);
-  pack.put_array(state.height_scan, state.heights);
-  pack.put_array(state.measured, state.measured_count);
-  return pack.finish();
+  return write(out, Message::kState, layout, state);
 }
-
-bool read_state(const Frame& frame, LowState& state) noexcept {
-  Unpacker in(frame.payload);
-  state.sequence = in.get<std::uint64_t>();
-  state.robot_time_ns = in.get<std::int64_t>();
-  state.commander = in.get<std::uint64_t>();
-  const int joints = in.get<std::uint16_t>(), feet = in.get<std::uint16_t>(), heights = in.get<std::uint16_t>();
-  const int measured = in.get<std::uint16_t>();
-  if (in.failed() || joints > kMaxJoints || feet > kMaxFeet || heights > kMaxHeights || measured > kMaxMeasured)
-    return false;
-  state.joints = joints;
-  state.feet = feet;
-  state.heights = heights;
-  state.measured_count = measured;
-  in.get_array(state.quat_wxyz, 4);
-  in.get_array(state.gyro, 3);
-  in.get_array(state.acc, 3);
-  in.get_array(state.joint_pos, joints);
-  in.get_array(state.joint_vel, joints);
-  in.get_array(state.joint_effort, joints);
-  in.get_array(state.temperature_c, joints);
-  in.get_array(state.motor_fault, joints);
-  in.get_array(state.foot_contact, feet);
-  in.get_array(state.foot_force, feet);
-  in.get_array(state.height_scan, heights);
-  in.get_array(state.measured, measured);
-  return in.done();
-}
-
 std::size_t write_command(const LowCommand& command, std::uint32_t layout, std::span<std::byte> out) noexcept {
-  if (!within(command.joints, kMaxJoints)) return 0;
-  Packer pack(out, Message::kCommand, layout);
-  pack.put(command.sequence);
-  pack.put(command.commander);
-  pack.put(command.state_sequence);
-  pack.put(command.state_robot_time_ns);
-  pack.put(command.state_age_ns);
-  pack.put(command.send_time_ns);
-  pack.put(static_cast<std::uint8_t>(command.joints));
-  pack.put(command.phase);
-  pack.put(command.fault);
-  pack.put(static_cast<std::uint8_t>(command.from_policy));
-  pack.put_array(command.q, command.joints);
-  pack.put_array(command.dq, command.joints);
-  pack.put_array(command.kp, command.joints);
-  pack.put_array(command.kd, command.joints);
-  pack.put_array(command.tau, command.joints);
-  return pack.finish();
+  return write(out, Message::kCommand, layout, command);
 }
-
-bool read_command(const Frame& frame, LowCommand& command) noexcept {
-  Unpacker in(frame.payload);
-  command.sequence = in.get<std::uint64_t>();
-  command.commander = in.get<std::uint64_t>();
-  command.state_sequence = in.get<std::uint64_t>();
-  command.state_robot_time_ns = in.get<std::int64_t>();
-  command.state_age_ns = in.get<std::int64_t>();
-  command.send_time_ns = in.get<std::int64_t>();
-  const int joints = in.get<std::uint8_t>();
-  const auto phase = in.get<std::uint8_t>(), fault = in.get<std::uint8_t>(), from_policy = in.get<std::uint8_t>();
-  if (in.failed() || joints > kMaxJoints || phase > static_cast<int>(Phase::kPolicy) ||
-      fault >= static_cast<int>(Fault::kCount) || from_policy > 1 || command.commander == 0) {
-    return false;
-  }
-  command.joints = joints;
-  command.phase = static_cast<Phase>(phase);
-  command.fault = static_cast<Fault>(fault);
-  command.from_policy = from_policy == 1;
-  in.get_array(command.q, joints);
-  in.get_array(command.dq, joints);
-  in.get_array(command.kp, joints);
-  in.get_array(command.kd, joints);
-  in.get_array(command.tau, joints);
-  return in.done();
-}
-
 std::size_t write_operator(const OperatorInput& input, std::uint64_t source, std::span<std::byte> out) noexcept {
-  if (!within(input.size, kMaxCommand)) return 0;
-  Packer pack(out, Message::kOperator, 0);
-  pack.put(source);
-  pack.put(input.sequence);
-  pack.put(input.request);
-  pack.put(static_cast<std::uint8_t>(input.size));
-  pack.put_array(input.command, input.size);
-  return pack.finish();
+  return write(out, Message::kOperator, 0, input, source);
+}
+std::size_t write_bye(std::uint64_t commander, std::span<std::byte> out) noexcept {
+  return write(out, Message::kBye, 0, commander);
+}
+std::size_t write_team_message(const TeamMessage& message, std::uint32_t layout, std::span<std::byte> out) noexcept {
+  return write(out, Message::kTeamMessage, layout, message);
 }
 
-bool read_operator(const Frame& frame, OperatorInput& input, std::uint64_t& source) noexcept {
-  Unpacker in(frame.payload);
-  source = in.get<std::uint64_t>();
-  input.sequence = in.get<std::uint64_t>();
-  const auto request = in.get<std::uint8_t>();
-  const int size = in.get<std::uint8_t>();
-  if (in.failed() || request > static_cast<int>(Request::kPolicy) || size > kMaxCommand) return false;
-  input.request = static_cast<Request>(request);
-  input.size = size;
-  in.get_array(input.command, size);
-  return in.done();
+bool read_hello(const Frame& frame, Hello& hello) noexcept { return read(frame, hello) && hello.commander != 0; }
+bool read_describe(const Frame& frame, RobotDescription& robot) {
+  return read(frame, robot) && frame.layout == crc32(frame.payload);
 }
+bool read_state(const Frame& frame, LowState& state) noexcept { return read(frame, state); }
+bool read_command(const Frame& frame, LowCommand& command) noexcept {
+  return read(frame, command) && command.commander != 0;
+}
+bool read_operator(const Frame& frame, OperatorInput& input, std::uint64_t& source) noexcept {
+  return read(frame, input, source);
+}
+bool read_bye(const Frame& frame, std::uint64_t& commander) noexcept { return read(frame, commander); }
+bool read_team_message(const Frame& frame, TeamMessage& message) noexcept { return read(frame, message); }
 
 }  // namespace robot_rl

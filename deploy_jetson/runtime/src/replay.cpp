@@ -284,8 +284,8 @@ class Player {
     result_.commands += 1;
     FieldTexts made, kept;
     if (same(now, e.sent)) return true;
-    command_fields(made, now);
-    command_fields(kept, e.sent);
+    fields(made, now);
+    fields(kept, e.sent);
     for (std::size_t k = 0; k < std::min(made.fields.size(), kept.fields.size()); ++k) {
       const auto &left = made.fields[k], &right = kept.fields[k];
       if (left.name == right.name && left.joint == right.joint && left.value == right.value) continue;
@@ -299,8 +299,8 @@ class Player {
 
   static bool same(LowCommand& now, LowCommand& then) {
     CdrWriter left, right;
-    command_fields(left, now);
-    command_fields(right, then);
+    fields(left, now);
+    fields(right, then);
     return std::ranges::equal(left.bytes(), right.bytes());
   }
 

@@ -21,63 +21,35 @@ std::string hex(std::uint64_t value) {
   return text;
 }
 
-std::string realtime(const Options& options, const RunFacts& facts) {
+JsonObject realtime(const Options& options, const RunFacts& facts) {
   std::vector<std::string> lines;
   for (const auto& line : facts.not_permitted) lines.push_back(json_text(line));
-  return JsonObject()
-      .add("memory_locked", facts.memory_locked)
-      .add("cpus_kept_awake", facts.cpus_awake)
-      .add("fifo_writer", options.fifo_writer)
-      .add("fifo_policy", options.fifo_policy)
-      .add("cpu_writer", options.cpu_writer)
-      .add("cpu_policy", options.cpu_policy)
-      .raw("not_permitted", json_array(lines))
-      .str();
+  JsonObject all("memory_locked", facts.memory_locked, "cpus_kept_awake", facts.cpus_awake, "fifo_writer",
+                 options.fifo_writer, "fifo_policy", options.fifo_policy, "cpu_writer", options.cpu_writer,
+                 "cpu_policy", options.cpu_policy);
+  return all.raw("not_permitted", json_array(lines));
 }
 
-std::string loop_counters(const LoopCounters& counters) {
-  return JsonObject()
-      .add("steps", counters.steps)
-      .add("policy_commands", counters.policy_commands)
-      .add("writer_commands", counters.writer_commands)
-      .add("missed_deadlines", counters.missed_deadlines)
-      .add("skipped_ticks", counters.skipped_ticks)
-      .add("send_failed", counters.send_failed)
-      .str();
+JsonObject loop_counters(const LoopCounters& c) {
+  return JsonObject("steps", c.steps, "policy_commands", c.policy_commands, "writer_commands", c.writer_commands,
+                    "missed_deadlines", c.missed_deadlines, "skipped_ticks", c.skipped_ticks, "send_failed",
+                    c.send_failed);
 }
 
-std::string transport_counters(const TransportCounters& counters) {
-  return JsonObject()
-      .add("states", counters.states)
-      .add("commands", counters.commands)
-      .add("lost", counters.lost)
-      .add("duplicate", counters.duplicate)
-      .add("old", counters.old)
-      .add("damaged", counters.damaged)
-      .add("foreign", counters.foreign)
-      .add("send_failed", counters.send_failed)
-      .add("allocations", counters.allocations)
-      .str();
+JsonObject transport_counters(const TransportCounters& counters) {
+  JsonObject all;
+  for (const auto& [name, member] : kTransportCounters) all.add(name, counters.*member);
+  return all;
 }
 
-std::string team_link_counters(const TeamLinkCounters& counters) {
-  return JsonObject()
-      .add("sent", counters.sent)
-      .add("received", counters.received)
-      .add("old", counters.old)
-      .add("damaged", counters.damaged)
-      .add("foreign", counters.foreign)
-      .add("send_failed", counters.send_failed)
-      .str();
+JsonObject team_link_counters(const TeamLinkCounters& c) {
+  return JsonObject("sent", c.sent, "received", c.received, "old", c.old, "damaged", c.damaged, "foreign", c.foreign,
+                    "send_failed", c.send_failed);
 }
 
-std::string thread_use(const ThreadUse& use) {
-  return JsonObject()
-      .add("allocations", use.allocations)
-      .add("network_allocations", use.network_allocations)
-      .add("minor_faults", use.minor_faults)
-      .add("major_faults", use.major_faults)
-      .str();
+JsonObject thread_use(const ThreadUse& use) {
+  return JsonObject("allocations", use.allocations, "network_allocations", use.network_allocations, "minor_faults",
+                    use.minor_faults, "major_faults", use.major_faults);
 }
 
 std::string changes(const RunFacts& facts, const Contract& contract) {
@@ -105,20 +77,10 @@ std::string bundles(const RunFacts& facts) {
   return json_array(all);
 }
 
-std::string latencies(const Latencies& all) {
-  return JsonObject()
-      .raw("state_to_command", all.state_to_command.json())
-      .raw("wake", all.wake.json())
-      .raw("observe", all.observe.json())
-      .raw("inference", all.inference.json())
-      .raw("rehearsal", all.rehearsal.json())
-      .raw("step_late", all.step_late.json())
-      .raw("state_interval", all.state_interval.json())
-      .raw("state_jitter", all.state_jitter.json())
-      .raw("writer_late", all.writer_late.json())
-      .raw("writer_send", all.writer_send.json())
-      .raw("command_age", all.command_age.json())
-      .str();
+JsonObject latencies(const Latencies& all) {
+  JsonObject object;
+  for (const auto& [name, member] : kLatencies) object.raw(name, (all.*member).json());
+  return object;
 }
 
 }  // namespace
@@ -133,28 +95,17 @@ std::string report_json(const Options& options, const Bundle& bundle, const Loop
   report.add("seconds", seconds(facts.end_ns - facts.begin_ns)).add("control_period_s", contract.control_period_s);
   report.add("fault", name_of(facts.fault)).raw("changes", changes(facts, contract));
   report.raw("bundles", bundles(facts));
-  report.raw("realtime", realtime(options, facts));
-  report.raw("loop", loop_counters(loop.counters()));
-  report.raw("transport_counters", transport_counters(facts.transport_counters));
-  if (facts.team_link) report.raw("team_link", team_link_counters(*facts.team_link));
-  report.raw("threads", JsonObject()
-                            .raw("policy", thread_use(loop.policy_use()))
-                            .raw("writer", thread_use(loop.writer_use()))
-                            .str());
-  report.raw("watchdog", JsonObject()
-                             .add("running", facts.watchdog)
-                             .add("takeovers", static_cast<unsigned long>(facts.watchdog_takeovers))
-                             .add("longest_silence_s", seconds(facts.watchdog_longest_silence_ns))
-                             .str());
-  report.raw("log", JsonObject()
-                        .add("path", facts.log_path)
-                        .add("events", facts.log_events)
-                        .add("lost", facts.log_lost)
-                        .add("bytes", facts.log_bytes)
-                        .add("failed", facts.log_why)
-                        .str());
+  report.add("realtime", realtime(options, facts)).add("loop", loop_counters(loop.counters()));
+  report.add("transport_counters", transport_counters(facts.transport_counters));
+  if (facts.team_link) report.add("team_link", team_link_counters(*facts.team_link));
+  report.add("threads",
+             JsonObject("policy", thread_use(loop.policy_use()), "writer", thread_use(loop.writer_use())));
+  report.add("watchdog", JsonObject("running", facts.watchdog, "takeovers", std::uint64_t{facts.watchdog_takeovers},
+                                    "longest_silence_s", seconds(facts.watchdog_longest_silence_ns)));
+  report.add("log", JsonObject("path", facts.log_path, "events", facts.log_events, "lost", facts.log_lost, "bytes",
+                               facts.log_bytes, "failed", facts.log_why));
   report.raw("settings", settings_json(options.settings));
-  report.raw("latencies", latencies(loop.latencies()));
+  report.add("latencies", latencies(loop.latencies()));
   return report.str();
 }
 

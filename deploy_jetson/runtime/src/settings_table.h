@@ -11,15 +11,18 @@
 
 namespace robot_rl {
 
-/// Where a setting is stored.
+/// Where a setting is stored, and of which member it is the place.
 using SettingSlot = std::variant<double*, int*, std::optional<int>*>;
+using SettingMember = std::variant<double Settings::*, int Settings::*, std::optional<int> Settings::*,
+                                   double SafetyLimits::*, int SafetyLimits::*>;
 
 struct SettingRow {
   std::string_view name;  // "stand_s", "limits.tilt_rad"
-  SettingSlot (*slot)(Settings&);
+  SettingMember member;
   double lower, upper;    // both allowed
   bool explores = false;  // is about exploration, which logs without it do not mention
   bool later = false;     // logs of earlier versions do not mention it
+  SettingSlot slot(Settings& settings) const;
 };
 
 std::span<const SettingRow> setting_table();

@@ -37,9 +37,7 @@ std::uint32_t layout_of_messages(const Contract& contract) {
 std::size_t place_of(const Contract& contract, const std::string& name) {
   const auto found = std::find(contract.team.begin(), contract.team.end(), name);
   if (found != contract.team.end()) return static_cast<std::size_t>(found - contract.team.begin());
-  std::string all;
-  for (const auto& other : contract.team) all += (all.empty() ? "" : ", ") + other;
-  throw UserError("--team-name=" + name + ": must be one of the robots of the team: " + all);
+  throw UserError("--team-name=" + name + ": must be one of the robots of the team: " + joined(contract.team));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "contract.h"
@@ -23,6 +24,14 @@ struct TransportCounters {
   std::uint64_t states = 0, commands = 0, lost = 0, duplicate = 0, old = 0, damaged = 0, foreign = 0, send_failed = 0;
   std::uint64_t allocations = 0;  // by a thread that sends, for which the caller of `send` does not wait
 };
+
+/// Their names in reports.
+inline constexpr std::pair<const char*, std::uint64_t TransportCounters::*> kTransportCounters[] = {
+    {"states", &TransportCounters::states},       {"commands", &TransportCounters::commands},
+    {"lost", &TransportCounters::lost},           {"duplicate", &TransportCounters::duplicate},
+    {"old", &TransportCounters::old},             {"damaged", &TransportCounters::damaged},
+    {"foreign", &TransportCounters::foreign},     {"send_failed", &TransportCounters::send_failed},
+    {"allocations", &TransportCounters::allocations}};
 
 /// One end at the policy's side. Nothing is allocated after `connect`.
 class Transport {

@@ -1,9 +1,15 @@
 // Messages between robot, operator and policy. Plain data without pointers: copied through rings and shared memory.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <type_traits>
 
 namespace robot_rl {
+
+/// A type, const or not.
+template <class T, class Of>
+concept Is = std::same_as<std::remove_const_t<T>, Of>;
 
 inline constexpr int kMaxJoints = 64;
 inline constexpr int kMaxFeet = 8;

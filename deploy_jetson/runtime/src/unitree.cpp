@@ -141,12 +141,11 @@ std::vector<std::string> Robot::joint_names() const {
 }
 
 const Robot& robot_of(std::string_view name) {
-  std::string known;
   for (const auto& robot : kRobots) {
     if (name == robot.name) return robot;
-    known += (known.empty() ? "" : ", ") + std::string(robot.name);
   }
-  throw UserError("robot: '" + std::string(name) + "' has no table of motors here; there are: " + known);
+  throw UserError("robot: '" + std::string(name) +
+                  "' has no table of motors here; there are: " + joined(kRobots, &Robot::name));
 }
 
 void check_battery(int percent, const std::string& least) {

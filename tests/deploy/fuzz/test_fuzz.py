@@ -22,22 +22,10 @@ FUZZ = int(os.environ.get("FUZZ") or 0)
 PARTS = (
     *("address", "backend", "bundle", "commander", "contract", "contract_compare", "contract_messages"),
     *("contract_precision", "contract_terms", "crc32", "engine_cache", "error", "events", "explore"),
-    *("frame_transport", "golden", "json", "json_read", "log_format", "log_reader", "mcap", "no_dds", "npz", "observe"),
-    *("onnx_check", "onnx_operators", "options", "plausible", "policy", "processor", "protocol", "receiver", "records"),
-    *(
-        "imu_convention",
-        "replay",
-        "robot_end",
-        "rt",
-        "safety",
-        "sensors",
-        "settings",
-        "settings_json",
-        "sha256",
-        "shm",
-        "signature",
-    ),
-    *("team_link", "transport", "types", "udp", "unavailable", "unitree"),
+    *("frame_transport", "golden", "imu_convention", "json", "json_read", "log_format", "log_reader", "mcap", "npz"),
+    *("observe", "onnx_check", "onnx_operators", "options", "plausible", "policy", "processor", "protocol"),
+    *("receiver", "records", "replay", "robot_end", "rt", "safety", "sensors", "settings", "sha256", "shm"),
+    *("signature", "team_link", "transport", "types", "udp", "unavailable", "unitree"),
 )
 BUNDLE_TARGETS = ("contract", "golden", "model", "sums")
 TARGETS = (

@@ -1,13 +1,15 @@
 """The doctor: what it says of machines that are made up, file by file, and of the one the tests run on."""
 
 import json
-import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from robot_rl_deploy.jetson.doctor import check_files, format_cpus, make_options, parse_cpus
+from robot_rl_deploy.tarball import JETSON
 
 CPU = "sys/devices/system/cpu"
 ZONE = "sys/class/thermal/thermal_zone0"
@@ -57,8 +59,24 @@ for cpu in range(14):
 FEW = sorted(name for name in THOR if "/cpu" not in name.removeprefix(CPU) or "/cpu0/" in name)
 
 
+def findings(root, cpu_writer, cpu_policy):
+    """The doctor's findings for the machine with files below a folder."""
+    return check_files(make_options([f"--cpu-writer={cpu_writer}", f"--cpu-policy={cpu_policy}"]), root)
+
+
 @pytest.fixture
-def look(rt, tmp_path):
+def doctor(rt, binary_env):
+    """A function that runs the doctor with options until it ends."""
+
+    def run(*words, **env):
+        command = [sys.executable, JETSON / "doctor.py", "--bin", rt.binary().parent, *map(str, words)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=binary_env | env, check=False)
+
+    return run
+
+
+@pytest.fixture
+def look(tmp_path):
     """Writes a machine's files and gives the doctor's findings by name."""
 
     def look(files, cpu_writer=12, cpu_policy=13):
@@ -67,18 +85,18 @@ def look(rt, tmp_path):
                 path = tmp_path / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
-        return {row["name"]: row for row in rt.doctor_files(tmp_path, cpu_writer, cpu_policy)}
+        return {row.name: row for row in findings(tmp_path, cpu_writer, cpu_policy)}
 
     return look
 
 
 def test_a_machine_that_is_set_up_well_is_all_good(look):
     rows = look(THOR)
-    assert {name: row["found"] for name, row in rows.items() if row["verdict"] != "good"} == {}
-    assert not any(row["remedy"] for row in rows.values())
-    assert rows["board"]["found"] == "NVIDIA Jetson AGX Thor Developer Kit, Jetson Linux R38 (release), REVISION: 2.1"
-    assert rows["isolated_cpus"]["found"] == "12-13, tickless 12-13"
-    assert rows["heat"]["found"] == "hottest 51 C; 'tj-thermal' is 48 C below where it slows down"
+    assert {name: row.found for name, row in rows.items() if row.verdict != "good"} == {}
+    assert not any(row.remedy for row in rows.values())
+    assert rows["board"].found == "NVIDIA Jetson AGX Thor Developer Kit, Jetson Linux R38 (release), REVISION: 2.1"
+    assert rows["isolated_cpus"].found == "12-13, tickless 12-13"
+    assert rows["heat"].found == "hottest 51 C; 'tj-thermal' is 48 C below where it slows down"
 
 
 @pytest.mark.parametrize(
@@ -118,27 +136,27 @@ def test_a_machine_that_is_set_up_well_is_all_good(look):
 )
 def test_each_trouble_has_a_line_that_says_what_to_do(look, changes, name, verdict, said):
     row = look(THOR | changes)[name]
-    assert row["verdict"] == verdict
-    assert said in row["found"] + row["remedy"]
-    assert bool(row["remedy"]) == (verdict in ("advice", "bad"))
+    assert row.verdict == verdict
+    assert said in row.found + row.remedy
+    assert bool(row.remedy) == (verdict in ("advice", "bad"))
 
 
 def test_capabilities_count_where_limits_forbid(look):
     status = "CapEff:\t0000000000804000\n"  # CAP_SYS_NICE and CAP_IPC_LOCK
     rows = look(THOR | {"proc/self/limits": LIMITS.format(memlock="65536", rtprio="0"), "proc/self/status": status})
-    assert rows["memlock"]["verdict"] == rows["rtprio"]["verdict"] == "good"
+    assert rows["memlock"].verdict == rows["rtprio"].verdict == "good"
 
 
 def test_an_isolated_core_that_nothing_was_given_to_is_named(look):
     row = look(THOR, cpu_writer=-1, cpu_policy=-1)["isolated_cpus"]
-    assert row["verdict"] == "advice"
-    assert "give --cpu-writer one of them" in row["remedy"]
+    assert row.verdict == "advice"
+    assert "give --cpu-writer one of them" in row.remedy
 
 
 def test_a_machine_that_says_nothing_breaks_nothing(look):
     rows = look({})
-    assert {row["verdict"] for row in rows.values()} <= {"good", "unknown", "advice"}
-    assert rows["board"]["found"] == "no Jetson"
+    assert {row.verdict for row in rows.values()} <= {"good", "unknown", "advice"}
+    assert rows["board"].found == "no Jetson"
 
 
 @pytest.fixture(scope="module")
@@ -155,21 +173,20 @@ def thor(tmp_path_factory):
 @given(
     st.dictionaries(st.sampled_from(FEW), st.binary(max_size=40) | st.from_regex(r"#? ?R?[0-9,-]*\n?").map(str.encode))
 )
-def test_files_that_hold_anything_break_nothing(rt, thor, changes):
+def test_files_that_hold_anything_break_nothing(thor, changes):
     for name, data in changes.items():
         (thor / name).write_bytes(data)
-    rows = rt.doctor_files(thor, 12, 13)
+    rows = findings(thor, 12, 13)
     for name in changes:
         (thor / name).write_text(THOR[name])
     assert len(rows) == 14
-    assert all(row["verdict"] in ("good", "advice", "bad", "unknown") for row in rows)
+    assert all(row.verdict in ("good", "advice", "bad", "unknown") for row in rows)
 
 
 @given(st.sets(st.integers(0, 300)))
-def test_sets_of_processors_are_read_and_written_as_the_kernel_does(rt, cpus):
-    listed = ",".join(str(cpu) for cpu in sorted(cpus))
-    short = rt.parse_cpus(listed)
-    assert rt.parse_cpus(short) == short
+def test_sets_of_processors_are_read_and_written_as_the_kernel_does(cpus):
+    short = format_cpus(parse_cpus(",".join(str(cpu) for cpu in sorted(cpus))))
+    assert parse_cpus(short) == cpus
     seen = set()
     for part in filter(None, short.split(",")):
         first, _, last = part.partition("-")
@@ -177,10 +194,9 @@ def test_sets_of_processors_are_read_and_written_as_the_kernel_does(rt, cpus):
     assert seen == cpus
 
 
-def test_the_binary_looks_at_this_machine(rt, tmp_path):
+def test_it_looks_at_this_machine(doctor, tmp_path):
     report = tmp_path / "doctor.json"
-    words = [rt.binary(), "--doctor", "--seconds", "0.05", "--report", report]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    done = doctor("--seconds", "0.05", "--report", report)
     *lines, verdict = done.stdout.splitlines()
     checks = json.loads(report.read_text())["checks"]
     assert [line.split()[0] for line in lines] == [check["verdict"] for check in checks]
@@ -190,20 +206,24 @@ def test_the_binary_looks_at_this_machine(rt, tmp_path):
     assert verdict.startswith(f"doctor: {bad} bad" if bad else ("doctor: nothing bad", "doctor: all good"))
 
 
-def test_a_library_that_is_none_is_bad(rt, tmp_path):
+def test_it_finds_the_library_that_the_binary_loads(doctor, infer, go2_bundle):
+    (line,) = (line for line in doctor("--seconds", "0.02").stdout.splitlines() if line.split()[1] == "onnxruntime")
+    assert line.startswith("good")
+    said = infer("--bundle", go2_bundle, "--check", "--backend", "onnxruntime").stdout
+    assert f"onnxruntime {line.split()[2]}," in said
+
+
+def test_a_library_that_is_none_is_bad(doctor, tmp_path):
     (tmp_path / "libonnxruntime.so").write_text("no library")
-    environment = {**os.environ, "ROBOT_RL_ONNXRUNTIME": str(tmp_path / "libonnxruntime.so")}
-    words = [rt.binary(), "--doctor", "--seconds", "0.02"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    done = doctor("--seconds", "0.02", ROBOT_RL_ONNXRUNTIME=str(tmp_path / "libonnxruntime.so"))
     assert done.returncode == 3
     (line,) = (line for line in done.stdout.splitlines() if line.split()[1] == "onnxruntime")
     assert line.startswith("bad")
     assert str(tmp_path) in line
 
 
-def test_a_report_that_cannot_be_written_is_refused(rt, tmp_path):
-    words = [rt.binary(), "--doctor", "--seconds", "0.02", "--report", tmp_path / "nowhere" / "doctor.json"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+def test_a_report_that_cannot_be_written_is_refused(doctor, tmp_path):
+    done = doctor("--seconds", "0.02", "--report", tmp_path / "nowhere" / "doctor.json")
     assert done.returncode == 2
     assert "cannot be written" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -212,12 +232,12 @@ def test_a_report_that_cannot_be_written_is_refused(rt, tmp_path):
 @pytest.mark.parametrize(
     ("soname", "number", "verdict", "said"),
     [
-        ("libnvinfer.so.10", 101302, "advice", "10.13.2, but this program was built without it"),
-        ("libnvinfer.so.11", 110003, "advice", "11.0.3, but this program was built without it"),
+        ("libnvinfer.so.10", 101302, "advice", "10.13.2, but robot-rl-infer was built without it"),
+        ("libnvinfer.so.11", 110003, "advice", "11.0.3, but robot-rl-infer was built without it"),
         ("libnvinfer.so", 8601, "advice", "8.6.1; 10 or 11 is needed"),
     ],
 )
-def test_the_version_of_tensorrt_and_cuda_is_asked_of_the_libraries(infer, tmp_path, soname, number, verdict, said):
+def test_the_version_of_tensorrt_and_cuda_is_asked_of_the_libraries(doctor, tmp_path, soname, number, verdict, said):
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler here")
@@ -228,7 +248,7 @@ def test_the_version_of_tensorrt_and_cuda_is_asked_of_the_libraries(infer, tmp_p
     for name, text in sources.items():
         (tmp_path / "it.c").write_text(text)
         subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / name, tmp_path / "it.c"], check=True)
-    done = infer("--doctor", "--seconds", "0.02", LD_LIBRARY_PATH=str(tmp_path))
+    done = doctor("--seconds", "0.02", LD_LIBRARY_PATH=str(tmp_path))
     rows = {line.split()[1]: line for line in done.stdout.splitlines()}
     assert rows["cuda"].endswith("driver for 13.2")
     if "built without" in said and "but" not in rows["tensorrt"]:
@@ -236,5 +256,5 @@ def test_the_version_of_tensorrt_and_cuda_is_asked_of_the_libraries(infer, tmp_p
     else:
         assert rows["tensorrt"].split()[0] == verdict
         assert said in rows["tensorrt"]
-    done = infer("--doctor", "--seconds", "0.02", "--backend", "tensorrt", LD_LIBRARY_PATH=str(tmp_path))
+    done = doctor("--seconds", "0.02", "--backend", "tensorrt", LD_LIBRARY_PATH=str(tmp_path))
     assert "bad      tensorrt" in done.stdout or "good     tensorrt" in done.stdout

@@ -13,7 +13,7 @@ WRONG = {
     "no value": (["--bundle"], "--bundle needs a value: DIR"),
     "empty value": (["--bundle="], "--bundle=: must be a path"),
     "a value too many": (["--check=yes"], "--check takes no value"),
-    "two actions": (["--check", "--doctor"], "exclude each other; give one of them"),
+    "two actions": (["--check", "--bench"], "exclude each other; give one of them"),
     "backend": (["--backend", "cuda"], "--backend=cuda: must be one of auto, onnxruntime, tensorrt"),
     "precision": (["--precision", "int8"], "--precision=int8: must be one of auto, fp32, fp16"),
     "seconds": (["--seconds", "-1"], "--seconds=-1: must be a number of seconds from 0"),
@@ -45,7 +45,7 @@ WRONG = {
     "exploration's seed is whole": (["--set", "explore_seed=0.5"], "explore_seed=0.5: must be a whole number from 0"),
     "follow": (["--bundle", "x", "--follow", "/no"], "--follow=/no: cannot be used (Not a directory); name a folder"),
     "report": (["--bundle", "x", "--report", "/no/r.json"], "--report=/no/r.json: cannot be written (No such file"),
-    "report is a folder": (["--doctor", "--report", "/tmp"], "--report=/tmp: cannot be written (Is a directory)"),
+    "report is a folder": (["--bundle", "x", "--report", "/tmp"], "--report=/tmp: cannot be written (Is a directory)"),
     "lines in a value": (["--backend", "a\nb"], "--backend=a b: must be one of"),
 }
 

@@ -8,19 +8,9 @@ from pathlib import Path
 import pytest
 
 PARTS = (
-    *(
-        "address",
-        "contract",
-        "contract_messages",
-        "contract_precision",
-        "contract_terms",
-        "crc32",
-        "error",
-        "frame_transport",
-        "json",
-        "json_read",
-    ),
-    *("no_dds", "plausible", "protocol", "receiver", "robot_end", "rt", "shm", "transport", "udp", "unitree"),
+    *("address", "contract", "contract_messages", "contract_precision", "contract_terms", "crc32", "error"),
+    *("frame_transport", "json", "json_read", "plausible", "protocol", "receiver", "robot_end", "rt", "shm"),
+    *("transport", "types", "udp", "unavailable", "unitree"),
 )
 
 
