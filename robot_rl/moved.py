@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from types import ModuleType
 
 MOVED = {
-    "robot_rl.settings": "robot_rl.settings",
-    "robot_rl.runs": "robot_rl.runs",
-    "robot_rl.cluster.launchers": "robot_rl.cluster.launchers",
-    "robot_rl.cluster.flow": "robot_rl.cluster.flow",
+    "robot_rl.config": "robot_rl.settings",
+    "robot_rl.experiment": "robot_rl.runs",
+    "robot_rl.experiment.launchers": "robot_rl.cluster.launchers",
+    "robot_rl.flow": "robot_rl.cluster.flow",
 }
 """What plug-ins, flows and a user's learners import, with all modules below."""
 

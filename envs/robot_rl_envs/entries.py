@@ -62,6 +62,11 @@ class _Term:
         check_ranges(self.params)
 
     @property
+    def named(self) -> tuple[str, ...]:
+        """The parameters that may be given as the name of a thing."""
+        return tuple(name for name in self.params if named_kind(name) is not None)
+
+    @property
     def info(self) -> Any:
         """The function's :class:`~robot_rl_envs.terms.TermInfo`."""
         return term_info(self.fn)

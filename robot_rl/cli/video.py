@@ -41,14 +41,14 @@ def run(arguments: Sequence[str]) -> int:
     options, changes = read(Options, arguments)
     if options.out:
         check_output("out", options.out, FILM)
+    options.refuse_unsupported("video")
+    source = options.find_policy({**changes, "device": "cpu", "engine": "auto"})
+    from robot_rl_envs.render import NoGLError, choose_backend
+
     from robot_rl.view.viewer.video import VideoCfg, write_video
 
     names = ("seconds", "fps", "width", "height", "motion")
     cfg = VideoCfg(num_robots=options.robots, **{name: getattr(options, name) for name in names})
-    options.refuse_unsupported("video")
-    from robot_rl_envs.render import NoGLError, choose_backend
-
-    source = options.find_policy({**changes, "device": "cpu", "engine": "auto"})
     if options.out or source.run_dir is None:
         out = check_output("out", options.out or f"{source.cfg.task.name}.mp4", FILM)
     else:

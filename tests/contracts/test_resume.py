@@ -13,4 +13,4 @@ def test_a_resumed_run_is_the_run(name, maker, tmp_path):
     own = {key: value for key, value in task.learner.items() if not key.endswith("hidden") and key != "num_steps"}
     whole, resumed = in_two(maker(task), learner(**own | {"ppo.epochs": 1}), tmp_path)
     assert_same_run(whole, resumed)
-    assert sum(row["episodes"] for row in (whole._pop_metrics(),)) == 0  # Everything was read.
+    assert sum(row["episodes"] for row in (whole.pop_metrics(),)) == 0  # Everything was read.

@@ -211,7 +211,7 @@ def test_rsl_rl_s_own_runner_trains_it(build, tmp_path):
     }
     runner = OnPolicyRunner(env, cfg, log_dir=None, device="cpu")
     before = [p.clone() for p in runner.alg.actor.parameters()]
-    runner.train(num_learning_iterations=2, init_at_random_ep_len=True)
+    runner.learn(num_learning_iterations=2, init_at_random_ep_len=True)
     after = list(runner.alg.actor.parameters())
     assert all(torch.isfinite(p).all() for p in after)
     assert any(not torch.equal(p, q) for p, q in zip(before, after, strict=True))

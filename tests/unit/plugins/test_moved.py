@@ -8,7 +8,7 @@ import pytest
 from robot_rl.moved import MOVED, new_name
 
 
-@pytest.mark.parametrize("name", [*MOVED, "robot_rl.cluster.launchers.launcher", "robot_rl.cluster.flow.dag"])
+@pytest.mark.parametrize("name", [*MOVED, "robot_rl.experiment.launchers.launcher", "robot_rl.flow.dag"])
 def test_a_former_name_is_the_module_with_a_warning(monkeypatch, name):
     for known in filter(new_name, tuple(sys.modules)):
         monkeypatch.delitem(sys.modules, known)
