@@ -90,7 +90,8 @@ def build_policy(
         actor: Actor = build.make_actor(cfg, Dims(**meta["dims"]), mirrors_from_meta(meta))
     except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(f"checkpoint {path}: no network fits its description ({error})") from error
-    check_shapes(path, state, actor.state_dict())
+    here, wanted = ({f"actor.{name}": t for name, t in own.items()} for own in (state, actor.state_dict()))
+    check_shapes(path, here, wanted)
     actor.load_state_dict(state)
     return Policy(actor.to(device).eval(), meta, path)
 
