@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from robot_rl_assets import plugins as finder
 from robot_rl_assets.plugins import (
     ALGORITHMS,
-    GROUPS,
     LAUNCHERS,
     ROBOTS,
     SOURCES,
@@ -21,8 +20,13 @@ from robot_rl_assets.plugins import (
 
 from robot_rl.errors import UserError, as_user_error
 
+COMMANDS = "robot_rl.commands"
+"""The group of commands: each names a module with a docstring, its help, and `run(arguments)`."""
+GROUPS = (*finder.GROUPS, COMMANDS)
+
 __all__ = [
     "ALGORITHMS",
+    "COMMANDS",
     "GROUPS",
     "LAUNCHERS",
     "ROBOTS",

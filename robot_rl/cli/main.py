@@ -13,12 +13,14 @@ import sys
 import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from robot_rl.cli.process import LenientStreams, cache_variables, open_missing
 from robot_rl.errors import ExitCode, Interrupted, NotRetryableError, PeerError, UserError, suggest
 from robot_rl.runs.signals import TRAININGS, ending
+
+if TYPE_CHECKING:
+    from robot_rl.plugins import Plugin
 
 GL_BACKENDS = (
     *("", "egl", "osmesa", "glfw", "glx", "cgl", "wgl"),
@@ -52,6 +54,7 @@ def usage() -> str:
 
     folder = Path(__file__).parent
     texts = {name: first_line(folder / f"{name.replace('-', '_')}.py") for name in COMMANDS}
+    texts |= {name: f"of {' and of '.join(plugin.packages)}" for name, plugin in _others().items()}
     rows = "\n".join(f"  {name:<12} {text}" for name, text in texts.items())
     return (
         "robot-rl: reinforcement learning for robots, from the simulator to the robot\n\n"
@@ -77,8 +80,19 @@ def help_text(command: str) -> str:
     return re.sub(r"\{(\w+)\}", fill, module.__doc__ or "").rstrip() + "\n"
 
 
-def _module(command: str) -> ModuleType:
-    return importlib.import_module(f"robot_rl.cli.{command.replace('-', '_')}")
+def _module(command: str) -> Any:
+    if command in COMMANDS:
+        return importlib.import_module(f"robot_rl.cli.{command.replace('-', '_')}")
+    from robot_rl import plugins
+
+    return plugins.load(plugins.COMMANDS, command, "command")
+
+
+def _others() -> "dict[str, Plugin]":
+    """Return the commands of other packages by name; one of a name here is not among them."""
+    from robot_rl import plugins
+
+    return {name: one for name, one in plugins.find_plugins(plugins.COMMANDS).items() if name not in COMMANDS}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -123,8 +137,8 @@ def _main(words: list[str]) -> int:
 
 def dispatch(command: str, arguments: Sequence[str]) -> int:
     """Run one command; raise UserError where there is no such command."""
-    if command not in COMMANDS:
-        raise UserError(f"unknown command '{command}': {suggest(command, COMMANDS)}")
+    if command not in COMMANDS and command not in (others := _others()):
+        raise UserError(f"unknown command '{command}': {suggest(command, (*COMMANDS, *others))}")
     _check_environment()
     for word in arguments:
         if any(unicodedata.category(sign) in ("Cc", "Cs") for sign in word):

@@ -1,0 +1,115 @@
+"""A package outside of the tree adds a robot, a task with its own Warp term, an algorithm, a launcher, a command."""
+
+import json
+
+from robot_rl.cli.main import main
+
+ROBOT = """
+import dataclasses
+from robot_rl_assets.registry import get_robot
+ROBOT = dataclasses.replace(get_robot("cartpole"), name="their_cart")
+"""
+TASK = """
+from typing import Any
+
+from robot_rl_envs.task import Reward
+from robot_rl_envs.terms import reward
+from robot_rl_tasks.registry import get_task
+import warp as wp
+
+@reward
+@wp.func
+def slow(s: Any, i: int) -> float:
+    return -wp.abs(s.joint_vel[i, 0])
+
+def make_task():
+    from theirs.robot import ROBOT
+    task = get_task("cartpole")
+    task.name, task.robot = "their_swing", ROBOT
+    task.rewards["slow"] = Reward(slow, weight=0.1)
+    return task
+"""
+ALGORITHM = '''
+"""PPO that counts its updates."""
+from dataclasses import dataclass
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.learn.algorithms.ppo.ppo import PPO, make_ppo
+
+@dataclass(kw_only=True, slots=True)
+class Counting(PPOLearnerCfg):
+    name: str = "counting"
+    start: int = 0
+
+class CountingPPO(PPO):
+    def update(self, rollout, progress=0.0):
+        self.count += 1
+        return super().update(rollout, progress) | {"theirs/updates": rollout.reward.new_tensor(float(self.count))}
+
+def make_algorithm(cfg, context):
+    made = make_ppo(cfg, context, CountingPPO)
+    made.count = cfg.start
+    return made
+'''
+LAUNCHER = '''
+"""Starts each run in a process, one after the other."""
+import subprocess
+from dataclasses import dataclass
+from typing import ClassVar
+from robot_rl.cluster.launchers.launcher import Launcher
+
+@dataclass(kw_only=True, slots=True)
+class InTurn(Launcher):
+    name: ClassVar[str] = "in_turn"
+    quietly: bool = False
+
+    def launch(self, runs, folder):
+        return max(subprocess.call(run.command(), stdout=subprocess.DEVNULL if self.quietly else None) for run in runs)
+'''
+COMMAND = '''
+"""Count the runs of a task.
+
+usage: robot-rl count-runs TASK
+"""
+from pathlib import Path
+
+def run(arguments):
+    print(len(list(Path("runs", *arguments).glob("*/run.yaml"))))
+    return 0
+'''
+GROUPS = {
+    "robot_rl.robots": {"their_cart": "theirs.robot:ROBOT"},
+    "robot_rl.tasks": {"their_swing": "theirs.task:make_task"},
+    "robot_rl.algorithms": {"counting": "theirs.algorithm:Counting"},
+    "robot_rl.launchers": {"in_turn": "theirs.launcher:InTurn"},
+    "robot_rl.commands": {"count-runs": "theirs.command"},
+}
+SMALL = (
+    "num_envs=4",
+    "num_steps=8",
+    "episode_length_s=0.06",
+    "ppo.minibatches=1",
+    "max_iterations=2",
+    "num_threads=1",
+    "device=cpu",
+)
+
+
+def test_a_run_with_all_of_them(install, monkeypatch, tmp_path, capsys):
+    texts = {"robot": ROBOT, "task": TASK, "algorithm": ALGORITHM, "launcher": LAUNCHER, "command": COMMAND}
+    folder = install("theirs", GROUPS, {f"theirs.{name}": text for name, text in texts.items()})
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=":")  # For the process that the launcher starts.
+    monkeypatch.chdir(tmp_path)
+    words = ("task=their_swing", "learner=counting", "start=40", "launcher=in_turn", "launcher.quietly=true")
+    assert main(["train", *words, "run_id=a", "rewards.slow.weight=0.2", *SMALL]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "runs/their_swing/a/metrics.jsonl").read_text().splitlines()]
+    assert [row["theirs/updates"] for row in rows] == [41.0, 42.0]
+    assert all(row["reward/slow"] < 0.0 for row in rows)
+    capsys.readouterr()
+    assert main(["count-runs", "their_swing"]) == 0
+    assert capsys.readouterr().out == "1\n"
+    assert main(["--help"]) == main(["count-runs", "--help"]) == 0
+    help_text = capsys.readouterr().out
+    assert "count-runs   of theirs" in help_text
+    assert "usage: robot-rl count-runs TASK" in help_text
+    assert main(["count-run"]) == 2
+    assert "did you mean 'count-runs'?" in capsys.readouterr().err
