@@ -20,14 +20,15 @@ from typing import Any
 from robot_rl.cli.options import MAX_SEED, PolicyOptions, option, read
 from robot_rl.errors import UserError
 from robot_rl.runs.outputs import FILM, check_output
+from robot_rl.settings.checks import check_choice
 
 
 @dataclass(kw_only=True, slots=True)
 class Options(PolicyOptions):
     """Options of robot-rl video."""
 
-    seconds: float = option(10.0, "length [s]")
-    fps: int = option(25, "frames a second")
+    seconds: float = option(10.0, "length [s]", least=0.01, most=600.0)
+    fps: int = option(25, "frames a second", least=1, most=120)
     robots: int = option(1, "1, or 4 for a grid of worlds")
     width: int = option(640, "width [px]")
     height: int = option(480, "height [px]")
@@ -41,6 +42,7 @@ def run(arguments: Sequence[str]) -> int:
     options, changes = read(Options, arguments)
     if options.out:
         check_output("out", options.out, FILM)
+    check_choice("robots", str(options.robots), ("1", "4"))
     options.refuse_unsupported("video")
     source = options.find_policy({**changes, "device": "cpu", "engine": "auto"})
     from robot_rl_envs.render import NoGLError, choose_backend
