@@ -20,7 +20,6 @@ from typing import Any
 from robot_rl.cli.options import MAX_SEED, PolicyOptions, option, read
 from robot_rl.errors import UserError
 from robot_rl.runs.outputs import FILM, check_output
-from robot_rl.settings.checks import check_choice
 
 
 @dataclass(kw_only=True, slots=True)
@@ -42,7 +41,8 @@ def run(arguments: Sequence[str]) -> int:
     options, changes = read(Options, arguments)
     if options.out:
         check_output("out", options.out, FILM)
-    check_choice("robots", str(options.robots), ("1", "4"))
+    if options.robots not in (1, 4):
+        raise UserError("robots", options.robots, "must be 1, or 4 for a grid")
     options.refuse_unsupported("video")
     source = options.find_policy({**changes, "device": "cpu", "engine": "auto"})
     from robot_rl_envs.render import NoGLError, choose_backend
