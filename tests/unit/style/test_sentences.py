@@ -2,8 +2,8 @@
 
     python tests/unit/style/test_sentences.py      prints today's table
 
-Write "if" or "when" for "where", the noun for "what ...", "is not a" or "without" for "is no" and "has no", "its own" for
-"of its own", "omit" for "leave out", "resume" or "continue" for "go on", "also" for ", too".
+Write "if" or "when" for "where", the noun for "what ...", "is not a" or "without" for "is no" and "has no", "its own"
+for "of its own", "omit" for "leave out", "resume" or "continue" for "go on", "also" for ", too".
 """
 
 import io
@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[3]
 TABLE = Path(__file__).with_name("sentences.toml")
 FOLDERS = ("robot_rl", "envs/robot_rl_envs", "tasks", "sim_assets", "deploy_jetson/robot_rl_deploy")
 PATTERNS = re.compile(
-    r"\b(where (a|an|the|it|that|there|this|these|no|none|one|they|he|she|its|their|\w+ (is|are|was|were|has|have|does))\b"
+    r"\b(where (a|an|the|it|that|there|this|these|no|none|one|they|he|she|its|their)\b"
+    r"|where \w+ (is|are|was|were|has|have|does)\b"
     r"|(what|whatever) \w+|(is|are|has|have) no \w+|of (its|their|your|one's) own|(leave|left|leaves) \w* ?out"
     r"|(go|goes|went|going) on\b)|, too\b"
 )
