@@ -4,9 +4,9 @@
 `Algorithm.update`. The two ends share nothing else, so a rollout may come from another process, or be older than the
 weights that learn from it.
 
-A new algorithm is a folder below `robot_rl/learn/algorithms`, or a class in another package: a subclass of
-`robot_rl.settings.LearnerCfg` with the settings, and with a `make_algorithm(context)` that returns a subclass of
-`Algorithm`.
+A new algorithm is a folder below `robot_rl/learn/algorithms`, or a module of another package: a subclass of
+`robot_rl.settings.LearnerCfg` with the settings, and a function `make_algorithm(cfg, context)` that returns a subclass
+of `Algorithm` (`robot_rl.learn.build`).
 """
 
 from __future__ import annotations

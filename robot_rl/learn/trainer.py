@@ -95,7 +95,7 @@ class Trainer(BaseTrainer):
         return row
 
     def _iterate(self, last: int) -> dict[str, float]:
-        """Run one iteration and return its row of metrics. The device is read once, after the update."""
+        """Run one iteration and return its row of metrics. The device is not read before the end of the update."""
         self._guard()
         rollout = self.rollouts.next(last)
         self._learn_watch.start()

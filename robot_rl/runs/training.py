@@ -164,7 +164,7 @@ def _begin(
             runner.load(weights, weights_only=True)
 
     with contextlib.ExitStack() as stack:
-        env = stack.enter_context(contextlib.closing(_worlds(cfg, ranks, hooks.make_env)))
+        env = stack.enter_context(contextlib.closing(_make_env(cfg, ranks, hooks.make_env)))
         locks: list[RunLock] = []
 
         def begin() -> str:
@@ -173,17 +173,17 @@ def _begin(
 
         signals.ending.phase = signals.UNWIND  # A directory without results is left as it was found.
         run_dir = RunDir(Path(ranks.first(begin)))
-        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, hooks=hooks)
+        _run_trainer(env, cfg, run_dir, prepare, ranks, locks=locks, hooks=hooks)
     if ranks.is_first:
         _show_what_next(run_dir, cfg)
     return run_dir
 
 
-def _worlds(cfg: TrainCfg, ranks: Ranks, make_env: MakeEnv | None) -> Any:
+def _make_env(cfg: TrainCfg, ranks: Ranks, make_env: MakeEnv | None) -> Any:
     return cfg.make_env(ranks=ranks) if make_env is None else make_env(cfg, ranks)
 
 
-def _learn(
+def _run_trainer(
     env: Any,
     cfg: TrainCfg,
     run_dir: RunDir,
@@ -367,7 +367,7 @@ def resume(
         ranks.first(note)
 
     with contextlib.ExitStack() as stack:
-        env = stack.enter_context(contextlib.closing(_worlds(cfg, ranks, hooks.make_env)))
+        env = stack.enter_context(contextlib.closing(_make_env(cfg, ranks, hooks.make_env)))
         locks: list[RunLock] = []
 
         def acquire() -> None:
@@ -376,7 +376,7 @@ def resume(
                 raise UserError(f"{run_dir.path}: another process trained it meanwhile; give the same command again")
 
         ranks.first(acquire)
-        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, on_start=on_start, hooks=hooks)
+        _run_trainer(env, cfg, run_dir, prepare, ranks, locks=locks, on_start=on_start, hooks=hooks)
     if ranks.is_first:
         _show_what_next(run_dir, cfg)
 

@@ -32,7 +32,7 @@ class StalenessCfg:
 
 @dataclass(kw_only=True, slots=True)
 class LearnerCfg:
-    """Settings of a learner that are not the task's; each algorithm's class adds its own and builds the algorithm.
+    """Settings of a learner that are not the task's; each algorithm's class adds its own (`robot_rl.learn.build`).
 
     Attributes:
         name: the learner, as in `learner=`.
