@@ -39,7 +39,6 @@ from typing import Any
 from forks import Job, Report, run_jobs
 from words import read_words, run_script
 
-from robot_rl.drill import TIMES, rows_of
 from robot_rl.errors import UserError, suggest
 from robot_rl.files import write_json
 from robot_rl.machine import machine_facts, package_versions
@@ -141,6 +140,8 @@ def short_hash(value: Any) -> str:
 
 def metrics_checksums(run: Path) -> Checksums:
     """Return the checksum of every column of a run's metrics except times."""
+    from robot_rl.drill import TIMES, rows_of
+
     rows = rows_of(run)
     names = sorted({name for row in rows for name in row if not name.startswith(TIMES)})
     return {f"metrics:{name}": f"{len(rows)} rows {short_hash([row.get(name) for row in rows])}" for name in names}

@@ -1,4 +1,4 @@
-"""Robot RL: the learner and the command line. Nothing is imported here; take what you need from the submodules."""
+"""Robot RL: the learner and the command line. Nothing is imported here; import from the submodules."""
 
 from robot_rl import moved
 

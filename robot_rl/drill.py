@@ -1,4 +1,4 @@
-"""Faults in copies of a run: what each costs, and whether the run that recovers is the undisturbed one, bit for bit."""
+"""Faults in copies of a run: the cost of each, and whether the recovered run is the undisturbed one, bit for bit."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class DrillError(RuntimeError):
-    """A training process did not do what it should: one line."""
+    """A training process did not behave as it should: one line."""
 
 
 class First(NamedTuple):
@@ -65,7 +65,7 @@ class First(NamedTuple):
 
 
 class Training:
-    """`robot-rl resume` of a run in a process of its own, which is killed when the context ends.
+    """`robot-rl resume` of a run in its own process, which is killed when the context ends.
 
     Attributes:
         lines: its output so far, without empty lines.
@@ -166,7 +166,7 @@ class Training:
 
 @dataclass(kw_only=True, slots=True)
 class Outcome:
-    """The result of a fault: what was done, and the exit codes and output of the training.
+    """The result of a fault: its injection, and the exit codes and output of the training.
 
     Attributes:
         stepping_s, recovery_s: until the process that recovered made its first step, and its first iteration [s].
@@ -191,7 +191,7 @@ class Outcome:
             self.wrong.append(what)
 
     def note_start(self, training: Training, first: First, before: Rows) -> None:
-        """Add the time to a process's first iteration, its output before, and what was lost of the rows before it."""
+        """Add the time to a process's first iteration, its output before, and the lost part of the rows before it."""
         self.noticed += training.notices[:SHOWN]
         self.stepping_s, self.recovery_s = first.stepping_s, first.done_s
         if before:
@@ -236,7 +236,7 @@ class RunCopies:
         return Training(run, {**changed, **self.settings}, **options)
 
     def place(self, name: str, parent: Path | None = None) -> RunDir:
-        """Return where a copy is."""
+        """Return the run directory of a copy."""
         return RunDir((parent or self.work) / name / self.origin.task / self.origin.run_id)
 
     def copy(self, name: str, parent: Path | None = None) -> RunDir:
@@ -516,7 +516,7 @@ FAULTS: dict[str, Callable[[RunCopies, Outcome], None]] = {fault.__name__: fault
 
 
 def drill(copies: RunCopies, names: Sequence[str], *, keep: bool = False) -> Iterator[Outcome]:
-    """Inject faults, keys of FAULTS, each in a copy of its own, which `keep` keeps, and yield each outcome.
+    """Inject faults, keys of FAULTS, each in its own copy, which `keep` keeps, and yield each outcome.
 
     Raises:
         DrillError: the run cannot continue without a fault either.
@@ -555,7 +555,7 @@ def _tensors(path: Path) -> dict[str, tuple[Any, ...]]:
 
 
 def differing_rows(one: Rows, other: Rows, after: int) -> list[str]:
-    """Return in which metrics two runs differ after an iteration, times left out, as "iteration i: names"."""
+    """Return in which metrics two runs differ after an iteration, times omitted, as "iteration i: names"."""
     mine, theirs = (
         {
             row["iteration"]: {name: value for name, value in row.items() if not name.startswith(TIMES)}
@@ -581,7 +581,7 @@ def rows_of(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def read_lines(run_dir: Path) -> list[dict[str, Any] | None]:
-    """Return the row of each line of a run's metrics, None for an invalid one; nothing if there is no file."""
+    """Return the row of each line of a run's metrics, None for an invalid one; empty if the file does not exist."""
     path = run_dir / "metrics.jsonl"
     return [read_row(line) for line in path.read_bytes().splitlines()] if path.is_file() else []
 

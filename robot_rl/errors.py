@@ -17,13 +17,13 @@ _NO_VALUE = object()
 
 
 class ExitCode(IntEnum):
-    """What `robot-rl` exits with, so that a scheduler knows what to do next; docs/recovery.md is the same table."""
+    """The exit codes of `robot-rl`, so that a scheduler knows what to do next; docs/recovery.md is the same table."""
 
     DONE = 0
     FAULT = 1
     """A fault of the program, or another of the processes that train together was lost."""
     USER = 2
-    """Something requested is not available: one line names what would be right."""
+    """Something requested is not available: one line says how to correct it."""
     DISK_FULL = 74
     REQUEUE = 85
     """Stopped by a signal other than SIGINT, after saving; the same command continues from there."""
@@ -34,7 +34,7 @@ class ExitCode(IntEnum):
 
 
 class UserError(ValueError):
-    """Invalid input: one line that names the setting, the value and what would be right.
+    """Invalid input: one line that names the setting, the value and the correction.
 
     The command line prints the line and exits with status 2. Any input becomes one printable line of at most `MAX_LINE`
     characters.
@@ -74,10 +74,10 @@ class Interrupted(KeyboardInterrupt):
     """Training was stopped by a signal, after its state was saved unless the signal came a second time.
 
     Attributes:
-        checkpoint: The newest checkpoint, or None where there is none.
+        checkpoint: The newest checkpoint, or None if there is none.
         iteration: Iterations finished so far.
         signal: The signal's number.
-        saved: Whether the checkpoint is of the last iteration; False where a second signal did not wait for it.
+        saved: Whether the checkpoint is of the last iteration; False if a second signal did not wait for it.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Interrupted(KeyboardInterrupt):
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of the process: 130 or 85, or 128 + signal where nothing was saved."""
+        """Return the exit code of the process: 130 or 85, or 128 + signal if nothing was saved."""
         if self.signal == signals.SIGINT:
             return ExitCode.INTERRUPTED
         return ExitCode.REQUEUE if self.saved else 128 + self.signal
@@ -110,7 +110,7 @@ def shown(value: object) -> str:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown name: ``did you mean 'clip'?``, or ``known: a, b`` where none is near."""
+    """Return a hint for an unknown name: ``did you mean 'clip'?``, or ``known: a, b`` if none is near."""
     import difflib
 
     options = list(known)

@@ -61,7 +61,7 @@ def read_plain(path: Path, most: int | None = None) -> bytes:
 
 
 def read_json(path: Path, most: int | None = None) -> Any:
-    """Read a plain file of JSON, or the target of a link; raise UserError where it cannot be read or is damaged."""
+    """Read a plain file of JSON, or the target of a link; raise UserError if it cannot be read or is damaged."""
     try:
         return json.loads(read_plain(path.resolve(), most).decode())
     except UserError:
@@ -83,7 +83,7 @@ def read_yaml(text: str) -> Any:
     twice, since the second would silently replace the first.
 
     Raises:
-        ValueError: It is no YAML, has more than `MAX_VALUES` values, is nested deeper than `MAX_DEPTH`, or has a key
+        ValueError: It is not YAML, has more than `MAX_VALUES` values, is nested deeper than `MAX_DEPTH`, or has a key
             twice; one line.
     """
     import yaml
@@ -98,13 +98,13 @@ def read_yaml(text: str) -> Any:
             return loader.construct_document(node)
         finally:
             loader.dispose()
-    except Exception as error:  # PyYAML passes on whatever its constructors trip over, such as the 45th of May
+    except Exception as error:  # PyYAML passes on the errors of its constructors, such as for the 45th of May
         line = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(line) from None
 
 
 def _count(node: Any, known: dict[int, int], depth: int) -> int:
-    """Return the number of values of a YAML node, where an alias counts each time."""
+    """Return the number of values of a YAML node; an alias counts each time."""
     if depth == 0:
         raise ValueError(f"nested deeper than {MAX_DEPTH}")
     if node.tag == "tag:yaml.org,2002:int" and len(node.value) > MAX_DIGITS:

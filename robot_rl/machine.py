@@ -40,7 +40,7 @@ def git_state() -> dict[str, Any]:
 
 
 def memory_bytes(device: str = "cpu") -> int | None:
-    """Return the memory [bytes] of the machine or of a GPU ("cuda" or "cuda:<index>"); None where it is not known."""
+    """Return the memory [bytes] of the machine or of a GPU ("cuda" or "cuda:<index>"); None if it is not known."""
     if device.startswith("cuda"):
         import torch
 
@@ -51,7 +51,7 @@ def memory_bytes(device: str = "cpu") -> int | None:
 
 
 def machine_facts() -> dict[str, Any]:
-    """Return what the run's speed depends on: system, processor, cores, memory [GiB] and torch's GPU."""
+    """Return the facts that a run's speed depends on: system, processor, cores, memory [GiB] and torch's GPU."""
     import torch
 
     facts: dict[str, Any] = {"system": platform.platform(), "cpu": cpu_name(), "cores": os.cpu_count()}

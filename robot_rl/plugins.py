@@ -49,7 +49,7 @@ class Registry(finder.Registry):
     """What a setting may name; see `robot_rl_assets.plugins.Registry`."""
 
     def get(self, name: str) -> Any:
-        """Return what a name stands for; raise UserError where that is nothing that can be used."""
+        """Return the object that a name stands for; raise UserError if it cannot be used."""
         with as_user_error():
             return super().get(name)
 

@@ -41,7 +41,7 @@ def name_end(code: int) -> str:
 
 
 def is_taken(number: int) -> bool:
-    """Return whether a command handles a signal: SIGHUP not if it is ignored, as by nohup for what it starts."""
+    """Return whether a command handles a signal: SIGHUP not if it is ignored, as by nohup for the command it starts."""
     return number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
 
 

@@ -13,7 +13,7 @@ takes between two control steps, or refuses. The robot never waits for the learn
 commands again, and both policies are compared in 64 worlds of the plant. The run has the new policy's bundle
 (`policy/`) and adapt.json.
 
-Numbers of the task and the learner can be set by name, such as ppo.learning_rate=1e-4. Exits with 0 where the policy
+Numbers of the task and the learner can be set by name, such as ppo.learning_rate=1e-4. Exits with 0 if the policy
 then tracks better in them and nothing stopped the robot, else with 1.
 """
 
@@ -31,7 +31,7 @@ class Options(PolicyOptions):
     """Options of robot-rl adapt."""
 
     plant: str = option("heavier", "the robot, below")
-    payload: float = option(0.0, "of plant=heavier: the mass that it carries [kg]; 0: a third of its own")
+    payload: float = option(0.0, "of plant=heavier: the mass that it carries [kg]; 0: a third of the robot's")
     payload_at: str = option("0.15,0,0.05", "of plant=heavier: where, in the frame of the robot's base [m]")
     speed: float = option(0.6, "share of the range of the task's velocity commands that it is given")
     minutes: float = option(10.0, "how long the robot explores [min]", least=1.0, most=1440.0)
@@ -53,7 +53,7 @@ def kinds() -> str:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Adapt, and print what was gained."""
+    """Adapt, and print the gain."""
     from robot_rl.cli.sim2sim import read_settings
 
     options, changes = read(Options, arguments)
@@ -98,7 +98,7 @@ def _point(text: str) -> tuple[float, float, float]:
 
 
 def show(result: Mapping[str, Any], words: str) -> int:
-    """Print what was gained; return the exit code."""
+    """Print the gain; return the exit code."""
     before, after, robot = result["before"], result["after"], result["robot"]
     better = True
     places = (("in 64 worlds of the plant", before["evaluated"], after["evaluated"]), ("in real time", before, after))

@@ -1,4 +1,4 @@
-"""Measure ours and what it is compared with in turn (A B A B), in one run.
+"""Measure ours and the code that it is compared with in turn (A B A B), in one run.
 
 usage: robot-rl bench env|learner [key=value ...]
 
@@ -37,7 +37,7 @@ class EnvOptions:
     engine: str = option("auto", "the environment's engine")
     repeats: int = option(31, "timed blocks of each, at least 2 for a spread", least=2, most=MAX_COUNT)
     seed: int = option(0, "seed of worlds and actions", least=0, most=MAX_SEED)
-    profile: bool = option(True, "time the stages of a step, too, after the figure's blocks")
+    profile: bool = option(True, "also time the stages of a step, after the figure's blocks")
     out: str = option("", "file for the figures as JSON")
 
 
@@ -126,7 +126,7 @@ def say(line: str) -> None:
 
 
 def numbers(name: str, text: str) -> list[int]:
-    """Return the numbers of worlds in an option's text; raise UserError for a value that is no such number."""
+    """Return the numbers of worlds in an option's text; raise UserError for a value that is not such a number."""
     value = parse_value(text, name)
     found = value if isinstance(value, list) else [value]
     if not found or not all(type(number) is int and 0 < number <= MAX_ENVS for number in found):

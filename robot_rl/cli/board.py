@@ -7,7 +7,7 @@ usage: robot-rl board [key=value ...]
   robot-rl board                          http://127.0.0.1:8765/
   robot-rl board root=/data/runs port=0
 
-It reads run.yaml and metrics.jsonl, while runs are trained, too, and writes nothing below the root. It listens on this
+It reads run.yaml and metrics.jsonl, also while runs are trained, and writes nothing below the root. It listens on this
 machine only; from another one: ssh -L 8765:127.0.0.1:8765 <machine>. Ctrl-C ends it.
 """
 
@@ -21,7 +21,7 @@ from robot_rl.cli.options import option, read_all
 class Options:
     """Options of robot-rl board."""
 
-    root: str = option("runs", "where runs are")
+    root: str = option("runs", "the directory of all runs")
     port: int = option(8765, "TCP port; 0 takes a free one", least=0, most=65535)
 
 

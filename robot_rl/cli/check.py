@@ -7,7 +7,7 @@ usage: robot-rl check robot=<name>
 Names, default pose, height above the ground and the left-right mirror are checked: random poses are mirrored by the
 robot's facts, and the bodies compared with their mirror images. With a problem nothing can be trained (robot-rl train
 says the same line); a note is unusual, such as gains with which a joint rings or no policy can be exported. The exit
-code is 1 where there is a problem.
+code is 1 if there is a problem.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Options:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print what the robot is, and what was found; return 1 where there is a problem, else 0."""
+    """Print a description of the robot, and the findings; return 1 if there is a problem, else 0."""
     options = read_all(Options, arguments)
     if not options.robot:
         raise UserError("robot: is missing; robot-rl list robots shows which there are")

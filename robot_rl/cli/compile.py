@@ -1,4 +1,4 @@
-"""Compile every kernel of a task for a GPU that is not here, and list what each needs.
+"""Compile every kernel of a task for a GPU that is not here, and list the resources of each.
 
 usage: robot-rl compile task=<name> [arch=sm_90,sm_110] [out=folder] [key=value ...]
 

@@ -1,8 +1,8 @@
 """Read the words of `robot-rl train` by Hydra's grammar, and compose the settings of each run that they start.
 
 Each task has its whole tree of settings (`robot_rl.runs.settings`); words change it, several values of a word
-sweep, and a value may name another setting as ${key}. Everything is checked before the first run starts, the last run
-of a sweep, too, and refused is what would be read in another way than it was meant: a setting that is given twice, a
+sweep, and a value may name another setting as ${key}. Everything is checked before the first run starts, also the
+last run of a sweep. A word that would be read in another way than it was meant is refused: a setting given twice, a
 name that is read as a number.
 """
 
@@ -27,7 +27,7 @@ MAX_SWEEP = 10_000
 FLAGS = {"--multirun": "-m", "--cfg": "-c", "--package": "-p", "--resolve": ""}
 """The flags, as Hydra has them, and their short forms."""
 NAMES = ("root", "run_id", "init_from")
-"""Settings with a name as their value, even where it looks like a number."""
+"""Settings with a name as their value, even if it looks like a number."""
 
 
 def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any], gpus: int | None = None) -> None:
@@ -36,10 +36,10 @@ def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any], gpus:
     Args:
         arguments: key=value overrides and Hydra's flags.
         job: Called in this process.
-        gpus: GPUs of the machine that trains, where that is another one.
+        gpus: GPUs of the machine that trains, if that is another one.
 
     Raises:
-        UserError: An argument is no override, or names something that the task does not have.
+        UserError: An argument is not an override, or names something that the task does not have.
     """
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
@@ -158,7 +158,7 @@ def _plain(dotted: dict[str, Any]) -> dict[str, Any]:
 
 
 def _jobs(overrides: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Yield what each run of a sweep sets, by dotted name; the last sweep given goes through its values first."""
+    """Yield the changes of each run of a sweep, by dotted name; the last sweep given goes through its values first."""
     each = [[(override.key_or_group, value) for value in _values(override)] for override in overrides]
     yield from map(dict, itertools.product(*each))
 
@@ -188,7 +188,7 @@ def read_words(arguments: Sequence[str]) -> tuple[dict[str, str], tuple[Any, ...
     """Return the flags, by their long form with the value that some have, and the parsed overrides, in order.
 
     Raises:
-        UserError: An argument is no override or no flag, a setting is given twice, or is one that has no effect.
+        UserError: An argument is neither an override nor a flag, a setting is given twice, or does not have an effect.
     """
     flags, words = _flags(arguments)
     overrides = tuple(map(_parse, words))

@@ -4,12 +4,12 @@ usage: robot-rl cross FILE_OR_RUN [FILE_OR_RUN ...] [key=value ...]
 
 {Options}
 
-Evaluate each engine in a process of its own, in the environment that has it:
+Evaluate each engine in its own process, in the environment that has it:
   robot-rl eval run=<id> engine=mujoco
   robot-rl eval run=<id> engine=mujoco_warp
   robot-rl eval run=<id> engine=isaac             # where Isaac Lab is
   robot-rl cross <id> out=cross.json
-A run stands for all its evaluations, eval.json and eval_<engine>.json. A policy is marked where it is worse than in
+A run stands for all its evaluations, eval.json and eval_<engine>.json. A policy is marked if it is worse than in
 its training engine by more than {_BOUNDS}.
 """
 
@@ -40,7 +40,7 @@ class Options:
 
     out: str = option("", "the file (*.json); the plot (*.png) is written next to it; none by default")
     home: str = option("", "the training engine of policies of which the files do not specify it: those of bundles")
-    root: str = option("runs", "where runs are")
+    root: str = option("runs", "the directory of all runs")
 
 
 _BOUNDS = f"{METRIC_LOSS:.0%} of the metric or {100 * SURVIVAL_LOSS:.0f} points of survival"

@@ -1,4 +1,4 @@
-"""Put faults into copies of a run, continue them, and report what each fault cost.
+"""Put faults into copies of a run, continue them, and report the cost of each fault.
 
 usage: robot-rl drill <run id> [fault=<fault>] [key=value ...]
 
@@ -6,16 +6,16 @@ usage: robot-rl drill <run id> [fault=<fault>] [key=value ...]
 
 faults:
   kill             SIGKILL between two checkpoints
-  signal           SIGTERM, and after continuing SIGUSR1: what a cluster sends before it takes the machine away
+  signal           SIGTERM, and after continuing SIGUSR1: as a cluster sends them before it takes the machine away
   torn_checkpoint  the newest checkpoint cut in half, a bit of the one before flipped
-  full_disk        a small disk of its own that fills up while a checkpoint is written to it
+  full_disk        a small separate disk that fills up while a checkpoint is written to it
   nan_world        a coordinate of a world is NaN
   corrupt_metrics  metrics.jsonl with zeros in place of a row, and its end missing
 
-The run itself is only read. Its copies continue from its newest checkpoint in processes of their own; one of them
+The run itself is only read. Its copies continue from its newest checkpoint, each in its own process; one of them is
 undisturbed, for comparison. For each fault: what was injected, how it was noticed, the time until a new process began
 to step and until its first iteration was done, the iterations that were repeated, and whether the run then became the
-undisturbed one (bit for bit, on a CPU). Exits with 0 where every fault was survived, with 1 otherwise.
+undisturbed one (bit for bit, on a CPU). Exits with 0 if every fault was survived, with 1 otherwise.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ class Options(TaskRunOptions):
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Inject the faults and print what each of them cost."""
+    """Inject the faults and print the cost of each."""
     options = read_all(Options, arguments, first="run")
     out = check_optional("out", options.out, DRILL)
     run_dir = options.find_run()

@@ -33,9 +33,9 @@ class Options(PolicyOptions):
     seconds: float | None = option(None, "length of an episode [s]; 10 by default")
     steps: int = option(0, "with Gymnasium, Isaac Lab: longest episode [steps]; 0: its limit", least=0, most=MAX_COUNT)
     engine: str = option("", "another engine than it was trained in: mujoco, mujoco_warp or, where installed, isaac")
-    form: str = option("both", "torch, onnx (what the robot runs) or both")
+    form: str = option("both", "torch, onnx (as the robot runs it) or both")
     seed: int | None = option(None, "seed of the worlds; by default one that no training uses", least=0, most=MAX_SEED)
-    assets: str = option("", "of a run in Isaac Lab: where its USD files are now")
+    assets: str = option("", "of a run in Isaac Lab: the folder that has its USD files now")
     out: str = option("", "file for the figures; of a run eval.json, or eval_<engine>.json, by default")
 
 
@@ -77,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _figures_file(policy: "PolicySource", options: Options, *, is_other: bool, is_changed: bool) -> Path | None:
-    """Return the file for the figures, the user's or the run's, checked before the work; None where none is written."""
+    """Return the file for the figures, the user's or the run's, checked before the work; None if none is written."""
     if options.out:
         return check_output("out", options.out, EVALUATION)
     if policy.run_dir is None or is_changed:
@@ -111,7 +111,7 @@ def _show_table(name: str, result: Mapping[str, Any]) -> None:
     kinds = [kind for kind in ("torch", "onnx") if kind in result]
     where = f" in {result['engine']}" if "engine" in result else ""
     print(f"{name}{where}: {result['episodes']} episodes of {result['seconds']:g} s, mean ± deviation over episodes")
-    metrics = dict(result.get("metrics", {}))  # A source of another package may leave it out.
+    metrics = dict(result.get("metrics", {}))  # A source of another package may omit it.
     metrics |= {name: {"unit": "", "meaning": ""} for name in result[kinds[0]] if name not in metrics}
     rows = [
         (name, *(_cell(result[kind].get(name)) for kind in kinds), row["unit"], explain(row))
@@ -130,7 +130,7 @@ def _show_table(name: str, result: Mapping[str, Any]) -> None:
 
 
 def _show_team(team: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
-    """Print what each robot of a team does, and what is lost when one drops out, or messages are late."""
+    """Print the metrics of each robot of a team, and those when one drops out, or messages are late."""
     robots, without, late = team["robots"], team["without"], team.get("late")
     names = [name for name in metrics if any(row.get(name) is not None for row in robots.values())]
     columns = robots | {f"without {name}": row for name, row in without.items()}

@@ -19,7 +19,7 @@ usage: robot-rl flow                                          lists the flows
   robot-rl flow three_computers task=go2_flat target=osmo image=robot-rl:0.2.0 platform.train=h100
   robot-rl flow gate eval.json 'velocity_error:onnx.lin_vel_error.mean<=0.2'
 
-Here each step is a process of its own; a step that is done is not repeated. Everything of a flow is in
+Here each step runs in its own process; a step that is done is not repeated. Everything of a flow is in
 <root>/.flows/<id>/: state.json, a log for each step, flow.json with all figures, summary.md and summary.html.
 Exit codes: 0 all gates passed, 1 a gate failed (one line names it) or a fault, 2 a request that cannot be fulfilled,
 85 and 130 stopped by a signal; else the code of the step that failed (docs/flow.md).
@@ -47,9 +47,9 @@ class Options:
 
     task: str = option("", "the task")
     target: str = option("local", "local, or osmo: write a workflow")
-    root: str = option("runs", "where runs are")
+    root: str = option("runs", "the directory of all runs")
     jobs: int = option(1, "local: how many steps at a time", least=1, most=64)
-    id: str = option("", "the flow's id, also the run's; one that is there goes on; by default a new one")
+    id: str = option("", "the flow's id, also the run's; an existing one is resumed; by default a new one")
     key: str = option("", "private key to sign the bundle with; none: it is not signed")
     cpus: int = option(8, "osmo: cores of the training", least=1, most=1024)
     gpus: int = option(1, "osmo: GPUs of the training", least=0, most=64)
@@ -221,7 +221,7 @@ def _run_here(flow: "Flow", cfg: "FlowCfg", jobs: int, about: dict[str, Any]) ->
 
 
 def _check_tools(flow: "Flow", cfg: "FlowCfg") -> None:
-    """Find out before the training what a later step would lack: a key that can sign, the runtime."""
+    """Check the needs of later steps before the training: a key that can sign, the runtime."""
     if cfg.key:
         from robot_rl_deploy.signing import sign
 
@@ -256,9 +256,9 @@ class ResumeOptions:
     """Options of robot-rl flow resume."""
 
     id: str = option("", "the flow, which may be given as only <id>")
-    root: str = option("runs", "where runs are")
+    root: str = option("runs", "the directory of all runs")
     jobs: int = option(1, "how many steps at a time", least=1, most=64)
-    trust: bool = option(False, "run the file or module that the flow names, where the flow was not begun here")
+    trust: bool = option(False, "run the file or module that the flow names, if the flow was not begun here")
 
 
 def _resume(words: Sequence[str]) -> int:

@@ -4,9 +4,9 @@ usage: robot-rl import-mjlab policy=FILE.onnx [key=value ...]
 
 {Options}
 
-mjlab's file names joints, gains, scales and observation terms, rounded to three decimals. The facts add what a robot
-needs besides: control_period_s and physics_timestep_s of the training, the limits of every joint (effort_limit 0: no
-motor), the command's components with their ranges and, under "exact", any value that three decimals spoil. The first
+mjlab's file names joints, gains, scales and observation terms, rounded to three decimals. The facts add other values
+that a robot needs: control_period_s and physics_timestep_s of the training, the limits of every joint (effort_limit 0:
+no motor), the command's components with their ranges and, under "exact", any value that three decimals spoil. The first
 call writes them as a form, the second one the bundle. Its golden sequence is drawn at random: mjlab's simulation is
 not here to record one in.
 """
@@ -32,13 +32,13 @@ class Options:
     """Options of robot-rl import-mjlab."""
 
     policy: str = option("", "the ONNX file that mjlab wrote")
-    facts: str = option("facts.json", "what the file does not say; written as a form to fill in where it is missing")
+    facts: str = option("facts.json", "the facts that the ONNX file lacks; if missing, written as a form to fill in")
     model: str = option("", "MJCF of the robot, from which the form takes the joints' limits")
     out: str = option("policy", "directory of the bundle, new, empty or a bundle's")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Write the bundle, or the form of facts where there are none."""
+    """Write the bundle, or the form of facts if there are none."""
     from robot_rl_deploy.mjlab import read_facts, read_metadata
     from robot_rl_deploy.mjlab_bundle import import_bundle
     from robot_rl_deploy.strict import ContractError
@@ -64,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
     except FileNotFoundError:
         check_output("facts", options.facts, None)
         write_atomic(facts, json.dumps(make_form(read_metadata(model), _limits(options.model)), indent=1) + "\n")
-        print(f"{facts}: fill in what is null, then give the same command again")
+        print(f"{facts}: fill in each null, then give the same command again")
         return 0
     report = import_bundle(model, read_facts(text), out)
     contract = report.contract

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Options:
     """Options of robot-rl inspect."""
 
-    out: str = option("", "the .html; next to the file by default, with a .png of its frames where OpenGL is available")
+    out: str = option("", "the .html; next to the file by default, with a .png of its frames if OpenGL is available")
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""The words of a command line that choose a launcher or a sweeper, such as `launcher=<name>`, and set what it has."""
+"""The words of a command line that choose a launcher or a sweeper, such as `launcher=<name>`, and its settings."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LAUNCHER, SWEEPER, ROLES = "launcher", "sweeper", "roles"
 
 
 def read_launcher_words(arguments: Sequence[str]) -> tuple[list[str], Launcher | None]:
-    """Return the other words, and the launcher that some of them choose; None where none does.
+    """Return the other words, and the launcher that some of them choose; None if none does.
 
     Raises:
-        UserError: There is no such launcher or setting, one is given twice, or a value is invalid.
+        UserError: The launcher or a setting does not exist, one is given twice, or a value is invalid.
     """
     from robot_rl.cluster.launchers import REGISTRY, read_launcher
 
@@ -64,10 +64,10 @@ def _places() -> dict[str, str]:
 
 
 def read_sweeper_words(arguments: Sequence[str]) -> tuple[list[str], SearchCfg | None]:
-    """Return the other words, and the search that some of them choose; None where none does, or Hydra's own sweeper.
+    """Return the other words, and the search that some of them choose; None if none does, or for Hydra's own sweeper.
 
     Raises:
-        UserError: There is no such sweeper or setting, or a value is invalid.
+        UserError: The sweeper or a setting does not exist, or a value is invalid.
     """
     rest, name, settings = _take(arguments, SWEEPER, ["basic", "optuna"])
     if not name:

@@ -60,7 +60,7 @@ def task_rows() -> Rows:
 
 
 def plugin_rows() -> Rows:
-    """Return what else other packages add, and why one of these cannot be used."""
+    """Return the remaining plugins of other packages, and why one of these cannot be used."""
     groups = [group for group in GROUPS if group not in (TASKS, ROBOTS, ALGORITHMS, LAUNCHERS)]
     return [(f"{group} {name}", text) for group in groups for name, text in describe_plugins(group, "name").items()]
 

@@ -136,7 +136,7 @@ def _main(words: list[str]) -> int:
 
 
 def dispatch(command: str, arguments: Sequence[str]) -> int:
-    """Run one command; raise UserError where there is no such command."""
+    """Run one command; raise UserError for an unknown command."""
     if command not in COMMANDS and command not in (others := _others()):
         raise UserError(f"unknown command '{command}': {suggest(command, (*COMMANDS, *others))}")
     _check_environment()
@@ -217,7 +217,7 @@ def _disk_full(error: BaseException) -> bool:
 
 
 def _user_errors() -> tuple[type[Exception], ...]:
-    """The errors that a user can fix, with those of the robot's runtime where it was loaded."""
+    """The errors that a user can fix, with those of the robot's runtime if it was loaded."""
     from robot_rl_deploy.contract import ContractError
 
     runtime = sys.modules.get("robot_rl_runtime")

@@ -1,4 +1,4 @@
-"""Write what a cluster starts a run with: a manifest of Kubernetes, a workflow of OSMO, a batch script of Slurm.
+"""Write the file that starts a run on a cluster: a manifest of Kubernetes, a workflow of OSMO, a batch script of Slurm.
 
 usage: robot-rl manifest [RUN] target=<target> [key=value ...]
        robot-rl manifest check=FILE
@@ -38,7 +38,7 @@ class Options:
     """Options of robot-rl manifest."""
 
     run: str = option("latest", "the run: its id, latest or <task>/latest; may be given as the first word")
-    root: str = option("runs", "where runs are, here")
+    root: str = option("runs", "the directory of all runs, here")
     target: str = option("", "one of the targets")
     out: str = option("", "file to write; printed by default")
     check: str = option("", "instead of all that: a manifest to validate, such as one that you changed")
@@ -54,11 +54,11 @@ class Options:
     queue: str = option("", "local queue of Kueue")
     queues: bool = option(False, "add an example of that queue, with its flavours")
     claim: str = option("robot-rl-runs", "persistent volume claim with the runs")
-    mount: str = option("", "where the runs are, there; /runs, or root= for sbatch")
+    mount: str = option("", "the directory of all runs, there; /runs, or root= for sbatch")
     bucket: str = option("", "OSMO, a single node: URL of the runs in an object store, instead of mount=")
     spot: bool = option(False, "on machines that may be taken away")
     topology: str = option("", "label of nodes that the processes should share, such as a rack's")
-    sandbox: bool | None = option(None, "in gVisor; where the run's settings name code that is not ours by default")
+    sandbox: bool | None = option(None, "in gVisor; by default if the run's settings name code that is not ours")
     metrics_port: int | None = option(None, "port at which Prometheus looks; 9400, DCGM's, with GPUs; 0: none")
 
 
@@ -117,7 +117,7 @@ def _check(path: Path) -> int:
 
 
 def _validated(text: str) -> list[str]:
-    """Return a note where the extra is missing; raise RuntimeError where what was rendered is not valid."""
+    """Return a note if the extra is missing; raise RuntimeError if the rendered text is not valid."""
     from robot_rl.cluster.manifests.validate import can_validate, validate
 
     if not can_validate():
@@ -172,7 +172,7 @@ def _shape(options: Options, launcher: Any) -> dict[str, Any]:
 
 
 def _refuse_unused(options: Options, used: frozenset[str]) -> None:
-    """Raise UserError for an option that is given and has no effect on the target."""
+    """Raise UserError for an option that is given and does not affect the target."""
     some = ("namespace", "queue", "queues", "claim", "mount", "bucket", "spot", "topology", "metrics_port", "image")
     default = Options()
     for name in (*some, "partition", "sandbox"):

@@ -1,4 +1,4 @@
-"""Write the skeleton of a task, a robot or a package of your own, with its tests.
+"""Write the skeleton of your own task, robot or package, with its tests.
 
 usage: robot-rl new task <name> [robot=<robot>] [kind=velocity|drive|reach|pose]
        robot-rl new robot <name> [from=<model.xml or .urdf>]
@@ -9,8 +9,8 @@ usage: robot-rl new task <name> [robot=<robot>] [kind=velocity|drive|reach|pose]
 A task is made for its robot: one with feet or with wheels follows a velocity command, a fixed arm reaches for targets,
 another holds its default pose (kind=).
 
-With from= a robot is drafted from its own model: joints, limits, gains, default pose, feet and mirror; what was guessed
-is said. Without it a small arm is written, to be replaced.
+With from= a robot is drafted from its own model: joints, limits, gains, default pose, feet and mirror; the guesses
+are reported. Without it a small arm is written, to be replaced.
 
 A task is one folder, and so is a robot: in robot-rl's source tree tasks/robot_rl_tasks/<name>/ and
 sim_assets/robot_rl_assets/<name>/, where nothing else is edited. A project is a package outside of it, with a robot, a
@@ -40,7 +40,7 @@ class Options:
     """Options of robot-rl new."""
 
     robot: str = option("unitree_go2", "the robot of a new task")
-    kind: str = option("auto", "what a new task is about: velocity, drive, reach, pose, or auto: as the robot can")
+    kind: str = option("auto", "the kind of a new task: velocity, drive, reach, pose, or auto: as the robot can")
     from_: str = option("", "a new robot's own model: an .xml of MuJoCo's or a .urdf")
     base: str = option("auto", "floating, fixed, or auto: as the model has it; a URDF with several limbs floats")
     collision: str = option(
@@ -71,7 +71,7 @@ class Place:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Write the files and print what to do next."""
+    """Write the files and print the next steps."""
     words, rest = split_bare(arguments)
     options = read_all(Options, rest)
     if len(words) != 2:
@@ -101,7 +101,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _refuse_unused(kind: str, options: Options) -> None:
-    """Raise UserError for an option that is given and has no effect."""
+    """Raise UserError for an option that is given and does not have an effect."""
     used = {"task": ("robot", "kind"), "robot": ("from_",), "project": ()}[kind]
     if kind == "robot" and options.from_:
         used = (*used, "base", "collision", "frequency", "damping", "image")
@@ -169,7 +169,7 @@ def find_place(root: str) -> Place:
 
 
 def project_package(path: Path) -> str:
-    """Return the package of the project in a directory; empty where there is none with entry points for robot-rl."""
+    """Return the package of the project in a directory; empty if there is none with entry points for robot-rl."""
     try:
         project = tomllib.loads((path / "pyproject.toml").read_text())
         groups = project["project"]["entry-points"]
@@ -180,7 +180,7 @@ def project_package(path: Path) -> str:
 
 
 def check_free(kind: str, name: str, place: Place) -> None:
-    """Raise UserError where the folder of a task or robot exists."""
+    """Raise UserError if the folder of a task or robot exists."""
     folder = place.root / place.folder(kind, name)
     for taken in (folder, folder.with_suffix(".py")):
         if taken.exists():
@@ -210,7 +210,7 @@ def make_project(name: str, parent: Path) -> tuple[Path, dict[str, str]]:
 
 
 def add_entry(text: str, kind: str, name: str, place: Place) -> str:
-    """Return a pyproject.toml with the entry point of a task or a robot; raise UserError where it has no table."""
+    """Return a pyproject.toml with the entry point of a task or a robot; raise UserError if it lacks the table."""
     head = f'[project.entry-points."robot_rl.{kind}s"]\n'
     if head not in text:
         raise UserError(f"{place.root / 'pyproject.toml'}: has no line {head.strip()}; add it")
@@ -222,7 +222,7 @@ def task_files(name: str, robot_name: str, place: Place, kind: str = "auto") -> 
     """Return the files of a new task by path relative to the root.
 
     Raises:
-        UserError: there is no such robot, or it cannot do a task of that kind.
+        UserError: The robot does not exist, or it cannot do a task of that kind.
     """
     from robot_rl_assets.registry import get_robot
 

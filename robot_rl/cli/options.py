@@ -21,7 +21,7 @@ __all__ = ["MAX_COUNT", "MAX_ENVS", "MAX_SEED", "check_between", "option", "pars
 T = TypeVar("T")
 CHANGES_HELP = """\
 Numbers of the task can be set by name as in training, such as commands.velocity.vx_hi=2 or sim.floor_friction=0.5, and
-its terms left out: ~events.push.
+its terms removed: ~events.push.
 """
 
 
@@ -30,10 +30,10 @@ class RunOptions:
     """Options that say which run."""
 
     run: str = option("latest", "the run: its id, latest or <task>/latest")
-    root: str = option("runs", "where runs are")
+    root: str = option("runs", "the directory of all runs")
 
     def find_run(self) -> "RunDir":
-        """Return the run's directory; raise UserError where there is no such run."""
+        """Return the run's directory; raise UserError if the run does not exist."""
         from robot_rl.runs.run_dir import RunDir
 
         return RunDir.find(self.run, self.root)
@@ -43,7 +43,7 @@ class RunOptions:
 class TaskRunOptions(RunOptions):
     """Options that say which run, of a command that builds its task."""
 
-    trust: bool = option(False, "import the module that the run's task names, where the run was not made here")
+    trust: bool = option(False, "import the module that the run's task names, if the run was not made here")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -52,8 +52,8 @@ class PolicyOptions:
 
     run: str = option("", "the run: its id, latest or <task>/latest; the newest one by default")
     policy: str = option("", "instead of a run: a policy that comes with the project, or the folder of a bundle")
-    root: str = option("runs", "where runs are")
-    trust: bool = option(False, "import the module that the policy's task names, where it was not made here")
+    root: str = option("runs", "the directory of all runs")
+    trust: bool = option(False, "import the module that the policy's task names, if it was not made here")
 
     def find_policy(self, changes: dict[str, Any]) -> "PolicySource":
         """Return the policy, with changes of its task's settings; see `robot_rl.runs.policies.find_policy`."""
@@ -62,7 +62,7 @@ class PolicyOptions:
         return find_policy(self.run, self.policy, self.root, changes, trust=self.trust)
 
     def find_bundle(self) -> Any:
-        """Return the directory of one bundle, exported now where a run has none."""
+        """Return the directory of one bundle, exported now if a run has none."""
         from robot_rl.runs.export import exported
         from robot_rl.runs.policies import find_bundle, one_bundle
         from robot_rl.runs.run_dir import RunDir
@@ -74,7 +74,7 @@ class PolicyOptions:
         return one_bundle(exported(RunDir.find(self.run or "latest", self.root), trust=self.trust))
 
     def refuse_unsupported(self, command: str) -> None:
-        """Raise UserError with the reason where the policy's task does not support a command."""
+        """Raise UserError with the reason if the policy's task does not support a command."""
         from robot_rl.runs.policies import find_task_name
         from robot_rl.sources.registry import refuse_unsupported
 
@@ -108,7 +108,7 @@ def read(cls: type[T], arguments: Sequence[str], *, first: str = "", every: bool
         cls: A dataclass with fields of str, int, float or bool, with defaults.
         arguments: The words.
         first: The option that a word without "=" sets.
-        every: Whether every key that is no option of `cls` is a setting to change.
+        every: Whether every key that is not an option of `cls` is a setting to change.
 
     Raises:
         UserError: An unknown key, a value of the wrong type or out of range, or a key that is given twice.

@@ -10,7 +10,7 @@ usage: robot-rl preflight [launcher=<name>] [launcher.<setting>=<value> ...] [ke
   robot-rl preflight probe=true                          the facts of this machine as JSON
 
 Give the launcher and its settings as to robot-rl train. A probe is started on each node as its processes would be:
-by srun, as a task of Ray; of torchrun's machines only on this one. Exits with 0, or with 1 where a check fails.
+by srun, as a task of Ray; of torchrun's machines only on this one. Exits with 0, or with 1 if a check fails.
 """
 
 import dataclasses

@@ -20,9 +20,9 @@ VARIABLES = ("XDG_CACHE_HOME", "MPLCONFIGDIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_
 
 
 def cache_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables to set so that every cache is writable; empty where the usual place is.
+    """Return the environment variables to set so that every cache is writable; empty if the usual place is.
 
-    The user of a container often has no home, or a read-only one: Warp would end with a traceback at its start, others
+    The user of a container often has a read-only home, or none: Warp would end with a traceback at its start, others
     would make folders in the current directory. Variables that are set stay, except that of an unwritable cache.
     """
     usual = Path(environ.get("XDG_CACHE_HOME") or Path(os.path.expanduser("~")) / ".cache")
@@ -33,7 +33,7 @@ def cache_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Return whether files can be created in a folder, which is created where it is missing."""
+    """Return whether files can be created in a folder, which is created if it is missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -54,9 +54,9 @@ def _temporary_folder() -> Path:
 
 
 def open_missing() -> None:
-    """Open /dev/null as standard input, output or error where the process was started without it.
+    """Open /dev/null as standard input, output or error if the process was started without it.
 
-    Otherwise the next file that is opened gets its descriptor, and receives what libraries print.
+    Otherwise the next file that is opened gets its descriptor, and receives the output of libraries.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:

@@ -10,11 +10,11 @@ other (rollout recorded, metrics read, Python). The table shows each with its st
 the share of it. What a perfect overlap of simulation and learning would leave is max(simulate + infer, learn) over the
 whole. Only the requested files are written.
 
-check=capture needs no GPU: it lists what a GPU would be waited for in an iteration, and what a CUDA graph could not
-hold, each with its line; the exit code is 1 where there is something.
+check=capture needs no GPU: it lists the operations of an iteration that would wait for a GPU, or that a CUDA graph
+could not hold, each with its line; the exit code is 1 if there are any.
 
 check=gradients compares the gradient of every term with finite differences, in states that random actions lead to, and
-shows what it flows to and what stands in for a value that only an engine knows; the exit code is 1 where one is wrong.
+shows its inputs and the substitutes for values that only an engine knows; the exit code is 1 if a gradient is wrong.
 An algorithm that learns through a model of the dynamics needs them.
 """
 
@@ -42,7 +42,7 @@ class Options:
     out: str = option("", "file for the figures as JSON")
     trace: str = option("", "file (.json, .json.gz) for torch's trace of one more iteration (https://ui.perfetto.dev)")
     check: str = option(
-        "", "instead of the time, capture: what a CUDA graph could not hold, or gradients: of the terms"
+        "", "instead of the time, capture: operations that a CUDA graph could not hold, or gradients: of the terms"
     )
 
 
@@ -89,7 +89,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _check(what: str, changes: Mapping[str, Any], out: Path | None) -> int:
-    """Print what of an iteration a CUDA graph could not hold; return 1 where there is something, else 0."""
+    """Print the operations of an iteration that a CUDA graph could not hold; return 1 if there are any, else 0."""
     if what == "gradients":
         return _check_gradients(changes, out)
     from robot_rl.errors import UserError
@@ -109,7 +109,7 @@ def _check(what: str, changes: Mapping[str, Any], out: Path | None) -> int:
 
 
 def _check_gradients(changes: Mapping[str, Any], out: Path | None) -> int:
-    """Print a table of the terms and their gradients, and write it; return 1 where one is wrong, else 0."""
+    """Print a table of the terms and their gradients, and write it; return 1 if one is wrong, else 0."""
     from dataclasses import asdict
 
     from robot_rl_envs.imagination.check import check_gradients
@@ -146,7 +146,7 @@ def _check_gradients(changes: Mapping[str, Any], out: Path | None) -> int:
 
 
 def show(result: Mapping[str, Any]) -> None:
-    """Print the parts of an iteration with their stages, what limits it, and what would change that."""
+    """Print the parts of an iteration with their stages, its limit, and the setting that would change it."""
     machine, notes = result["machine"], result["notes"]
     print(f"{result['name']}: {machine.get('gpu') or machine['cpu']}, {machine['cores']} cores")
     rows = []
@@ -166,7 +166,7 @@ def show(result: Mapping[str, Any]) -> None:
 
 
 def advise(result: Mapping[str, Any], tree: Mapping[str, Any]) -> str:
-    """Return a line about the setting that would change what limits an iteration.
+    """Return a line about the setting that would change the limit of an iteration.
 
     Args:
         result: The return value of `robot_rl.performance.iteration.profile_iterations`.
@@ -182,7 +182,7 @@ def advise(result: Mapping[str, Any], tree: Mapping[str, Any]) -> str:
 
 
 def _setting(part: str, stage: str, tree: Mapping[str, Any]) -> str:
-    """Return the settings that a stage's time depends on, with their values; empty where there are none."""
+    """Return the settings that a stage's time depends on, with their values; empty if there are none."""
     now = {name: _value(tree, name) for name in ("sim.iterations", "sim.decimation", "num_threads", "num_envs")}
     nets = f"actor.hidden (now {_value(tree, 'actor.hidden')}), critic.hidden (now {_value(tree, 'critic.hidden')})"
     ppo = {name: _value(tree, f"ppo.{name}") for name in ("epochs", "minibatches")}
@@ -190,7 +190,7 @@ def _setting(part: str, stage: str, tree: Mapping[str, Any]) -> str:
         threads = "all" if now["num_threads"] == 0 else now["num_threads"]
         physics = f"sim.iterations (now {now['sim.iterations']}), sim.decimation (now {now['sim.decimation']})"
         if str(tree.get("device")) != "cpu":
-            return f"{physics}; more worlds a step where the GPU is not full, num_envs (now {now['num_envs']})"
+            return f"{physics}; more worlds a step if the GPU is not full, num_envs (now {now['num_envs']})"
         return f"{physics}; more cores (num_threads, now {threads}), or a GPU (device=cuda)"
     if part == "learn" and stage in ("forward and loss", "backward"):
         return f"{nets}, or ppo.epochs (now {ppo['epochs']})"

@@ -30,9 +30,9 @@ class Options(PolicyOptions):
 
     out: str = option("motion.safetensors", "the file")
     seconds: float = option(20.0, "length of each world's recording [s]")
-    worlds: int = option(16, "worlds, each with commands of its own", least=1, most=65536)
+    worlds: int = option(16, "worlds, each with its own commands", least=1, most=65536)
     seed: int = option(0, "seed of the worlds", least=0, most=MAX_SEED)
-    group: str = option("motion", "observation group to keep; motion is added where the task has none")
+    group: str = option("motion", "observation group to keep; motion is added if the task has none")
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -7,7 +7,7 @@ usage: robot-rl replay LOG [key=value ...]
 The log contains contract, network and settings, so it needs no bundle. On another processor, or with another version
 of the library, the network's last bits may differ: then the log's actions are used, and the largest difference is
 reported.
-Exit code 3 where a command differs: the line names the first, its joint and both values.
+Exit code 3 if a command differs: the line names the first, its joint and both values.
 """
 
 import subprocess

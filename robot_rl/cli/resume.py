@@ -3,7 +3,7 @@
 usage: robot-rl resume <run id> [key=value ...]
 
 {Options}
-  max_iterations=      train to this many iterations in all; any other setting of the run can be changed, too
+  max_iterations=      train to this many iterations in all; any other setting of the run can also be changed
 
 latest is the newest run, <task>/latest the newest of a task. Networks, optimizer, normalizers, random streams, counters
 and every world are those of the checkpoint: on a CPU the run is, bit for bit, the one that was never interrupted. Rows
@@ -31,7 +31,7 @@ class Options(TaskRunOptions):
 
     run: str = option("", "the run, which may be given as only <run id>")
     allow_resize: bool = option(False, "with another num_envs= or number of processes: divide the run's worlds again")
-    fresh_worlds: bool = option(False, "reset every world, where the task was changed so that the old ones do not fit")
+    fresh_worlds: bool = option(False, "reset every world, if the task was changed so that the old ones do not fit")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -65,7 +65,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _launch(run_dir: "RunDir", changes: dict[str, Any], options: Options, launcher: "Launcher") -> int:
-    """Let a launcher start the processes that go on with a run."""
+    """Let a launcher start the processes that continue a run."""
     from robot_rl.cluster.frozen import resume_with
 
     names = ("allow_resize", "fresh_worlds", "trust")

@@ -1,11 +1,11 @@
-"""Show the runs below a root as a table, and what differs between two of them.
+"""Show the runs below a root as a table, and the differences between two of them.
 
 usage: robot-rl runs [<setting>=<value> ...] [key=value ...]
        robot-rl runs diff RUN RUN [root=runs]
 
 {Options}
 
-  robot-rl runs                                     the newest ones, with how far they are and what they reached
+  robot-rl runs                                     the newest ones, with their progress and results
   robot-rl runs task=go2_flat learner=ppo           those with these settings
   robot-rl runs sort=goal columns=ppo.learning_rate,perf/steps_per_s
   robot-rl runs by=ppo.entropy_coef task=go2_flat   over seeds: how many, interquartile mean, 95 % interval
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Options:
     """Options of robot-rl runs."""
 
-    root: str = option("runs", "where runs are")
+    root: str = option("runs", "the directory of all runs")
     task: str = option("", "only runs of this task")
     state: str = option("", "only runs that are running, done, stopped, empty or damaged")
     sort: str = option("created", "created, changed, goal, iteration, a metric or a setting; the largest first")
@@ -45,7 +45,7 @@ class Options:
 class DiffOptions:
     """Options of robot-rl runs diff."""
 
-    root: str = option("runs", "where runs are")
+    root: str = option("runs", "the directory of all runs")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -174,7 +174,7 @@ def _show_groups(rows: Sequence["RunRow"], names: Sequence[str]) -> None:
 
 
 def _diff(arguments: Sequence[str]) -> int:
-    """Print what differs between two runs."""
+    """Print the differences between two runs."""
     from robot_rl.cli.options import split_bare
     from robot_rl.runs.run_dir import RunDir
     from robot_rl.runs.run_index import differences, read_run

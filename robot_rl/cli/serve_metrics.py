@@ -33,7 +33,7 @@ class Options:
     """Options of robot-rl serve-metrics."""
 
     run: str = option("", "one run: its id, latest or <task>/latest; all by default")
-    root: str = option("runs", "where runs are")
+    root: str = option("runs", "the directory of all runs")
     task: str = option("", "only runs of this task")
     runs: int = option(20, "most runs: those that are trained, then the newest", least=1, most=1000)
     host: str = option("127.0.0.1", "address to listen on; 0.0.0.0 lets other machines in")
@@ -45,7 +45,7 @@ class Options:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Serve, or write what was requested."""
+    """Serve, or write the requested files."""
     from robot_rl.cluster.prometheus.collector import RunsCollector, RunSource
     from robot_rl.cluster.prometheus.serve import (
         ALERTS,
@@ -89,7 +89,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _write_packaged(key: str, name: str, content: str, kind: "Kind") -> None:
-    """Write a file that comes with the package to where the user wants it; "-" is standard output, "" nowhere."""
+    """Write a file that comes with the package to the path that the user gives; "-" is standard output, "" nowhere."""
     from robot_rl.cluster.prometheus.serve import packaged
     from robot_rl.files import write_atomic
     from robot_rl.runs.outputs import check_output

@@ -43,11 +43,11 @@ class Options(PolicyOptions):
 
     seconds: float = option(10.0, "how long the policy runs, or the length of an episode [s]; 0: until Ctrl-C")
     episodes: int = option(0, "instead of a session: worlds of a comparison with the trainer", least=0, most=MAX_ENVS)
-    transport: str = option("udp", "udp, shm, or dds where the runtime was built with it")
+    transport: str = option("udp", "udp, shm, or dds if the runtime was built with it")
     command: str = option(
         "task", "task (drawn), script, a joystick such as /dev/input/js0, or one number for each component"
     )
-    faults: str = option("", "what goes wrong, such as delay=0.03@2-4,nan@6, or a file.json")
+    faults: str = option("", "faults to inject, such as delay=0.03@2-4,nan@6, or a file.json")
     kill: str = option("", "of a team: whose binary is killed and when, such as rear@4 [s after the policies start]")
     recover: bool = option(True, "after a fault or a fall hang the robot up and start again")
     viewer: bool = option(False, "show it in the browser, with buttons for the operator")
@@ -120,7 +120,7 @@ def _check(options: Options) -> None:
 
 
 def _check_team(options: Options, changes: Mapping[str, Any], *, is_team: bool) -> None:
-    """Refuse what is only for one robot, or only for a team."""
+    """Refuse options that are only for one robot, or only for a team."""
     if not is_team and options.kill:
         raise UserError(f"kill={options.kill}: is for a task with several robots; faults= has what goes wrong for one")
     lone = (("faults", ""), ("command", "task"), ("recover", True))

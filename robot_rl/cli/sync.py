@@ -30,11 +30,11 @@ class Options(RunOptions):
     """Options of robot-rl sync."""
 
     run: str = option("latest", "the run: its id, latest or <task>/latest; may be given as the first word")
-    to: str = option("", "tensorboard, wandb or both with a comma; by default what the run was trained with")
+    to: str = option("", "tensorboard, wandb or both with a comma; by default those that the run was trained with")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Rebuild the requested copies, and print what exists now."""
+    """Rebuild the requested copies, and print the result."""
     from robot_rl.metrics.rows import lock
     from robot_rl.metrics.trackers import sync_tensorboard, sync_wandb
     from robot_rl.metrics.writers import read_metrics

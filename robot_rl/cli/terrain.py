@@ -1,4 +1,4 @@
-"""Draw a terrain, from above and in perspective, and list what it is made of.
+"""Draw a terrain, from above and in perspective, and list its parts.
 
 usage: robot-rl terrain NAME [key=value ...]      robot-rl terrain list
 
@@ -53,7 +53,7 @@ class _Ground:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Write the image and print what it shows."""
+    """Write the image and print facts about the terrain."""
     options, changes = read(Options, arguments, first="name")
     from robot_rl_envs.terrain import PRESETS, build_terrain
 
@@ -134,7 +134,7 @@ def _robot(options: Options) -> Any:
 
 
 def facts(terrain: "Terrain") -> list[str]:
-    """Return what a terrain is made of, one fact a line."""
+    """Return facts about a terrain, one a line."""
     cfg = terrain.cfg
     rows = []
     for name in dict.fromkeys(terrain.kinds):

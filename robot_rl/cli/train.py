@@ -11,9 +11,9 @@ settings:
   num_envs=            worlds in parallel; the task specifies how many suit a CPU or a GPU
   max_iterations=      iterations in all
   device=auto          auto, cpu, cuda or cuda:<index>
-  engine=auto          mujoco (CPU, all cores), mujoco_warp (GPU), isaac, or auto: what suits the device
+  engine=auto          mujoco (CPU, all cores), mujoco_warp (GPU), isaac, or auto: as suits the device
   learner=ppo          ppo, distill (imitate teacher.run), flashsac, world_model (through imagined steps), rsl_rl (its
-                       runner on the same environment), or one of your own, <module>:<Class> (docs/algorithms.md)
+                       runner on the same environment), or your own, <module>:<Class> (docs/algorithms.md)
   init_from=           a run to copy the initial weights from (fine-tuning)
   run_id=              a name for the run; an existing run of that name is continued (for clusters that requeue)
   root=runs            where runs are written
@@ -29,7 +29,7 @@ anything of the learner and of the task, by name:
   max_quarantined=0.5                                share of broken samples, iteration after iteration, that ends it
   notice_s=1.2                                       how long a signal waits for the current iteration; 0: to its end
   overlap=false                                      simulate the next rollout while learning (docs/async.md)
-  precision=fp32|bf16|int8|fp8                       what the networks are rounded to, everywhere (docs/precision.md)
+  precision=fp32|bf16|int8|fp8                       rounding of the networks, everywhere (docs/precision.md)
   normalize_obs=true  normalize_values=false         the critic in units of the returns' deviation (docs/learner.md)
   actor.hidden=[128,128]  actor.init_std=0.5  critic.hidden=[256,128]
   actor.conv.groups=[actor.scan]                     a height scan or a camera's group through an encoder
@@ -52,21 +52,21 @@ sweeps, one run after another, or as the launcher starts them:
   robot-rl train -m task=go2_flat seed=1,2,3 ppo.entropy_coef=0.002,0.01
   robot-rl train -m task=cartpole seed=1,2,3,4 num_threads=1 launcher=local launcher.at_once=2
 
-searches by Optuna, which ends runs that are worse than others; the same command goes on with one (docs/launchers.md):
+searches by Optuna, which ends runs that are worse than others; the same command resumes one (docs/launchers.md):
   robot-rl train -m task=cartpole 'ppo.entropy_coef=tag(log,interval(1e-3,1e-1))' ppo.gamma=0.95,0.99 sweeper=optuna
   sweeper.trials=20  sweeper.jobs=1  sweeper.metric=  sweeper.direction=  sweeper.prune=true  sweeper.name=search
 
-launchers: where the processes of a run, or of each run of a sweep, are started (docs/launchers.md):
+launchers, which start the processes of a run, or of each run of a sweep (docs/launchers.md):
 {launchers}
   launcher.nodes=1  launcher.ranks=0                 machines, and processes on each; the worlds are divided evenly
   launcher.gpus=0  launcher.cpus=0                   GPUs of each machine, cores of each process
   roles.sim.count=4  staleness.max=1                 with launcher=ray: simulators apart, at most a version behind
   roles.sim.least=2                                  begin with two of them; the others join when there is room
-  roles.sim.engines=[mujoco,mujoco_warp]             what they simulate with, in turn
+  roles.sim.engines=[mujoco,mujoco_warp]             their engines, in turn
   roles.sim.cpus=0  roles.sim.gpus=0                 of each simulator; roles.learner.cpus= and gpus= of the learner
   roles.eval.every=50  roles.eval.episodes=100       with launcher=ray: evaluations while it trains (docs/async.md)
-  roles.reference=apart  roles.teacher=apart         with launcher=ray: frozen policies in processes of their own
-  launcher.time='04:00:00'  launcher.partition=      time limit and queue, where there are any
+  roles.reference=apart  roles.teacher=apart         with launcher=ray: frozen policies, each in its own process
+  launcher.time='04:00:00'  launcher.partition=      time limit and queue, if there are any
   robot-rl train task=go2_flat num_envs=8192 launcher=torchrun launcher.ranks=2
 
 Ctrl-C finishes the iteration, saves, and prints how to continue; SIGTERM, SIGUSR1 and SIGUSR2 (a scheduler's notices)
@@ -180,7 +180,7 @@ def _search(cfg: "SearchCfg", arguments: Sequence[str]) -> int:
 
 
 def _space(override: Any) -> "Space":
-    """Return what a swept setting is searched in."""
+    """Return the space of a swept setting in the search."""
     from robot_rl.cluster.search import Space
 
     value, key = override.value(), override.key_or_group

@@ -5,7 +5,7 @@ usage: robot-rl usd robot=<name> [key=value ...]
 {Options}
 
 Masses, inertias, joint limits, armature, damping, friction, gains, collision shapes and their materials. Nothing is
-downloaded. Needs the package usd-core (pip install 'robot-rl[usd]'), which Isaac Lab brings, too.
+downloaded. Needs the package usd-core (pip install 'robot-rl[usd]'), which Isaac Lab also brings.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
@@ -28,7 +28,7 @@ class Options:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Write the file and print what it contains."""
+    """Write the file and print a summary of it."""
     options = read_all(Options, arguments, first="robot")
     from robot_rl_assets.registry import get_robot, list_robots
 

@@ -59,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
     def write(frames: Iterator[Any]) -> Path:
         return write_video(frames, out, cfg.fps, total=round(cfg.seconds * cfg.fps))
 
-    # An environment that renders itself by MuJoCo needs a backend, too; others do without.
+    # An environment that renders itself by MuJoCo also needs a backend; others do without.
     with contextlib.suppress(NoGLError):
         os.environ.setdefault("MUJOCO_GL", choose_backend())
     worlds = dataclasses.replace(source.cfg.worlds(seed=options.seed), num_envs=options.robots)

@@ -7,7 +7,7 @@ usage: robot-rl watch [RUN] [key=value ...]
   robot-rl watch                  the newest run
   robot-rl watch go2_flat/latest
 
-It reads the run's files and shows what its own terminal shows, until the last iteration, or until nobody trains it.
+It reads the run's files and shows the same as its own terminal, until the last iteration, or until nobody trains it.
 Ctrl-C ends the watching, not the training.
 """
 
@@ -25,7 +25,7 @@ class Options:
     """Options of robot-rl watch."""
 
     run: str = option("latest", "the run: its id, latest or <task>/latest")
-    root: str = option("runs", "where runs are")
+    root: str = option("runs", "the directory of all runs")
 
 
 def run(arguments: Sequence[str]) -> int:

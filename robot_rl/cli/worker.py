@@ -1,12 +1,12 @@
-"""Train as one of the processes of a frozen run: what launchers and schedulers start.
+"""Train as one of the processes of a frozen run; launchers and schedulers start it.
 
 usage: robot-rl worker <run directory> [key=value ...]
 
 {Options}
 
-The directory's run.yaml has all settings (`robot-rl train ... launcher=<launcher>` writes it). The run begins where it
-has no checkpoint, and goes on from its newest one where it has, so that the same command may be given again after
-anything; where all iterations are done it ends with 0. Several processes find each other by RANK, WORLD_SIZE,
+The directory's run.yaml has all settings (`robot-rl train ... launcher=<launcher>` writes it). The run begins if it
+lacks a checkpoint, and else continues from its newest one, so that the same command may be given again after
+anything; if all iterations are done, it ends with 0. Several processes find each other by RANK, WORLD_SIZE,
 LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets them. docs/recovery.md lists the exit codes.
 """
 
@@ -24,9 +24,9 @@ class Options:
     """Options of robot-rl worker."""
 
     run: str = option("", "the run's directory, <root>/<task>/<run id>; may be given as the first word")
-    trust: bool = option(False, "import the module that the run's settings name, where the run was not made here")
+    trust: bool = option(False, "import the module that the run's settings name, if the run was not made here")
     allow_resize: bool = option(False, "with another number of processes: divide the run's worlds again")
-    fresh_worlds: bool = option(False, "reset every world, where the task was changed so that the old ones do not fit")
+    fresh_worlds: bool = option(False, "reset every world, if the task was changed so that the old ones do not fit")
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -1,1 +1,1 @@
-"""The cluster: what starts the processes of runs there, what is written for it, checked on it and measured of it."""
+"""The cluster: code to start the processes of runs there, write documents for it, check it and measure it."""

@@ -1,7 +1,7 @@
 """Frozen runs: the settings are composed once, and written before any process of the run starts.
 
 run.yaml then has the settings with everything resolved, their hash, and the launcher. A process of the run reads it
-without Hydra. Where the directory already has a run of these settings, that run goes on.
+without Hydra. If the directory already has a run of these settings, that run resumes.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def launch_all(cfgs: Sequence[TrainCfg], launcher: Launcher) -> int:
 
 
 def freeze(cfg: TrainCfg, launcher: Launcher, undo: contextlib.ExitStack) -> FrozenRun:
-    """Write the run.yaml of a new run, or find the run of that id that goes on.
+    """Write the run.yaml of a new run, or find the run of that id, which resumes.
 
     Args:
         cfg: The run's settings.
         launcher: What starts it.
-        undo: Gets what removes a new run's directory again.
+        undo: Gets the callback that removes a new run's directory again.
 
     Raises:
         UserError: An existing run of that id has other settings, or the directory cannot be made.
@@ -109,7 +109,7 @@ def _find_waiting(cfg: TrainCfg) -> RunDir | None:
 
 
 def resume_with(run_dir: RunDir, changed: Mapping[str, Any], launcher: Launcher, options: Sequence[str]) -> int:
-    """Let a launcher go on with a run, or begin one without a checkpoint; return the exit code.
+    """Let a launcher resume a run, or begin one without a checkpoint; return the exit code.
 
     Args:
         run_dir: The run.
@@ -139,7 +139,7 @@ def resume_with(run_dir: RunDir, changed: Mapping[str, Any], launcher: Launcher,
 
 
 def check_fits(cfg: TrainCfg, launcher: Launcher) -> None:
-    """Raise UserError where a launcher does not suit a run, or its processes do not divide or simulate the worlds."""
+    """Raise UserError if a launcher does not suit a run, or its processes do not divide or simulate the worlds."""
     launcher.check_settings(cfg.tree)
     num_envs = cfg.num_envs
     if num_envs % launcher.size:
@@ -156,7 +156,7 @@ def check_fits(cfg: TrainCfg, launcher: Launcher) -> None:
 
 
 def _options(cfg: TrainCfg) -> tuple[str, ...]:
-    """Return the words for a run's processes: the code that this command line names may be imported elsewhere, too."""
+    """Return the words for a run's processes: the code that this command line names may also be imported elsewhere."""
     return ("trust=true",) if named_code(cfg.tree) else ()
 
 
@@ -173,9 +173,9 @@ def _check_size(run_dir: RunDir, cfg: TrainCfg, launcher: Launcher) -> None:
 
 
 def _note(run_dir: RunDir, cfg: TrainCfg, launcher: Launcher) -> Callable[[], None]:
-    """Record changed settings and the launcher of a run that goes on; return what takes that back.
+    """Record changed settings and the launcher of a run that resumes; return a function that undoes it.
 
-    It is taken back only where no process has written to run.yaml since.
+    It is undone only if no process has written to run.yaml since.
     """
     from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, load_checkpoint
 

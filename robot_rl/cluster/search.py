@@ -1,8 +1,8 @@
-"""Search for settings with Optuna: each trial is a run of its own, and the search itself can be ended and goes on.
+"""Search for settings with Optuna: each trial is a separate run, and the search itself can be ended and resumed.
 
 Optuna proposes the values and decides which runs are not worth their time (pruning), from the metrics that each run
-writes. Its storage is a file beside the runs: the same command goes on with the search, and a trial that was running
-when the search was ended goes on as the run that it is.
+writes. Its storage is a file beside the runs: the same command resumes the search, and a trial that was running
+when the search was ended continues as the same run.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SearchCfg:
         name: Its name: of its storage, and of its runs, <name>-<trial>.
         trials: Trials in all.
         jobs: Trials at the same time.
-        metric: What is searched for, by its name in metrics.jsonl; empty: what the task is solved by, else the return.
+        metric: Metric to optimize, by its name in metrics.jsonl; empty: the task's `solved` metric, else the return.
         direction: maximize or minimize; empty: the one that is better.
         prune: End runs that are worse than the median of the others at the same iteration.
         startup: Trials with random values, none of which is pruned, before the sampler learns from them.
@@ -71,7 +71,7 @@ class SearchCfg:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        """Raise UserError where a setting is out of its range."""
+        """Raise UserError if a setting is out of its range."""
         check_run_id(self.name, "sweeper.name")
         if len(self.name) > LONGEST_NAME:
             raise UserError(f"sweeper.name={self.name}: must be of at most {LONGEST_NAME} characters")
@@ -131,13 +131,13 @@ class Trial:
 
 @dataclass(kw_only=True, slots=True)
 class Search:
-    """A search that goes on where its storage left it.
+    """A search that resumes from its storage.
 
     Attributes:
         cfg: The search.
         base: The settings that all runs share.
         words: The words of the command line that every trial has.
-        spaces: What is searched.
+        spaces: The settings that are searched.
         say: Gets a line for everything that happens.
     """
 
@@ -155,7 +155,7 @@ class Search:
 
         Raises:
             UserError: The storage is of another search, or the metric is not one of the runs'.
-            Interrupted: A signal; the runs have saved, and the same command goes on.
+            Interrupted: A signal; the runs have saved, and the same command resumes the search.
         """
         self.goal()  # Refused before anything is written, as the spaces are.
         self._distributions()
@@ -194,7 +194,7 @@ class Search:
         return {space.key: space.distribution() for space in self.spaces}
 
     def _open(self) -> Any:
-        """Return the study, from its storage where it has one."""
+        """Return the study, from its storage if it has one."""
         import optuna
         from optuna.storages import JournalStorage
         from optuna.storages.journal import JournalFileBackend
@@ -223,7 +223,7 @@ class Search:
                 raise UserError(f"sweeper.name={self.cfg.name}: {why}; choose another name")
             if key not in study.user_attrs:
                 study.set_user_attr(key, value)
-        # Another seed for each time that it goes on: the sampler would propose its first values once more.
+        # Another seed for each time that it resumes: the sampler would propose its first values once more.
         seed = self.cfg.seed + len(study.trials)
         study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup)
         return study
@@ -251,7 +251,7 @@ class Search:
         return optuna.Trial(self.study, frozen._trial_id)
 
     def _start(self, trial: Any) -> None:
-        """Start the run of a trial, or go on with it."""
+        """Start the run of a trial, or resume it."""
         run_id = f"{self.cfg.name}-{trial.number:04d}"
         run_dir = RunDir(self.base.root / task_folder(self.base.task.name) / run_id)
         values = [f"{key}={value}" for key, value in trial.params.items()]
@@ -266,7 +266,7 @@ class Search:
         self.say(f"{run_id}: {' '.join(values)}")
 
     def _follow(self, trial: Trial) -> None:
-        """Report a trial's newest rows, end it where it is not worth more, and close it where its run is over."""
+        """Report a trial's newest rows, end it if it is not worth more, and close it if its run is over."""
         is_over = trial.process.poll() is not None and not has_job(trial.run_dir) and not self._is_fresh(trial)
         values = self._values(trial)
         every = max(1, self.base.learner.max_iterations // STEPS)
@@ -330,7 +330,7 @@ class Search:
             self.say(f"{name}: failed with exit code {code}; see {trial.log.name}")
 
     def _close_refused(self, trial: Trial, line: str) -> None:
-        """Tell Optuna that settings were refused; raise UserError where those of the first trials all were."""
+        """Tell Optuna that settings were refused; raise UserError if those of the first trials all were."""
         from optuna.trial import TrialState
 
         self.failures += 1
@@ -349,7 +349,7 @@ class Search:
                 get_launcher(job[0]).cancel(job[1])
 
     def _stop_all(self) -> None:
-        """End the runs that this process waits for; jobs of a scheduler go on, and the search finds them again."""
+        """End the runs that this process waits for; jobs of a scheduler continue, and the search finds them again."""
         for trial in self.running:
             if trial.process.poll() is None:
                 os.kill(trial.process.pid, signal.SIGTERM)
@@ -370,7 +370,7 @@ class Search:
 
 
 def check_installed() -> None:
-    """Raise UserError where Optuna is not installed."""
+    """Raise UserError if Optuna is not installed."""
     from importlib.util import find_spec
 
     if find_spec("optuna") is None:
@@ -378,7 +378,7 @@ def check_installed() -> None:
 
 
 def _metrics_of(run_dir: RunDir) -> list[str]:
-    """Return the names in a run's newest row of metrics; none where it has no rows."""
+    """Return the names in a run's newest row of metrics; none if it has no rows."""
     with contextlib.suppress(OSError, UserError):
         rows = read_metrics(run_dir.path)
         return list(rows[-1]) if rows else []

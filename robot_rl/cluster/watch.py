@@ -24,7 +24,7 @@ PATIENCE_S, PATIENCE_ROWS = 30.0, 10.0
 
 
 class NewRows:
-    """The rows that are appended to a metrics.jsonl, also where it is cut or replaced meanwhile."""
+    """The rows that are appended to a metrics.jsonl, also if it is cut or replaced meanwhile."""
 
     def __init__(self, path: Path) -> None:
         """Begin with the last whole row."""
@@ -59,7 +59,7 @@ def follow(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of a run's metrics, from its newest one on, until all `last` iterations are done or it stops.
 
-    A run is taken to have stopped where no process of this machine trains it, no job of a scheduler waits or runs for
+    A run is taken to have stopped if no process of this machine trains it, no job of a scheduler waits or runs for
     it, and its file has not changed for PATIENCE_S and PATIENCE_ROWS iterations: another machine may train it.
     """
     rows, period, before = NewRows(run_dir.metrics_file), 0.0, None

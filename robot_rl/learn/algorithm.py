@@ -4,9 +4,9 @@
 `Algorithm.update`. The two ends share nothing else, so a rollout may come from another process, or be older than the
 weights that learn from it.
 
-A new algorithm is a folder below `robot_rl/learn/algorithms`, or a class in another package: a subclass of
-`robot_rl.settings.LearnerCfg` with the settings, and with a `make_algorithm(context)` that returns a subclass of
-`Algorithm`.
+A new algorithm is a folder below `robot_rl/learn/algorithms`, or a module of another package: a subclass of
+`robot_rl.settings.LearnerCfg` with the settings, and a function `make_algorithm(cfg, context)` that returns a subclass
+of `Algorithm` (`robot_rl.learn.build`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from robot_rl.learn.rollout import Rollout, RolloutSpec
 
 @dataclass(kw_only=True, slots=True)
 class Context:
-    """What an algorithm is built for.
+    """The environment and processes that an algorithm is built for.
 
     Attributes:
         mirrors: the environment's left-right symmetry, checked; None if the configuration uses none.
-        device: where the environment and the algorithm run.
+        device: the device of the environment and the algorithm.
         seed: of weights and random numbers, the same in all processes.
         ranks: the processes that train together.
     """
@@ -58,7 +58,7 @@ class Snapshot:
     Attributes:
         version: iterations that the policy has learned for.
         frozen: its `Distribution.snapshot`.
-        capturable: a subclass's `act` may be recorded as a CUDA graph, with which later snapshots act, too: it reads
+        capturable: a subclass's `act` may be recorded as a CUDA graph, with which later snapshots also act: it reads
             networks, `frozen` and the rollout only.
     """
 
@@ -110,7 +110,7 @@ def carry(actor: Actor, name: str, value: Tensor) -> None:
 
 
 def carried(actor: Actor) -> dict[str, Tensor]:
-    """Return what goes along with an actor's weights, live."""
+    """Return the tensors that go along with an actor's weights, live."""
     return {name: tensor for name, tensor in actor.named_buffers() if name.startswith(CARRIED)}
 
 
@@ -121,7 +121,7 @@ class Algorithm(ABC):
         auxiliaries: further objectives; their `hook` runs in the collector.
         groups: observation groups that rollouts must hold in addition to those of actor and critic.
         critic_memory: components of a recurrent critic's state in each world; 0 without one.
-        keeps_order: `worlds` is kept by the number of a world, whatever columns a rollout has (`Rollout.by_world`).
+        keeps_order: `worlds` is kept by the number of a world, for any columns of a rollout (`Rollout.by_world`).
     """
 
     actor: Actor
@@ -150,7 +150,7 @@ class Algorithm(ABC):
         """Load the output of `state`; the networks are loaded already."""
 
     def spec(self) -> RolloutSpec:
-        """Return what rollouts must hold for this algorithm."""
+        """Return the contents that rollouts must hold for this algorithm."""
         groups = dict.fromkeys(self.groups, "groups")
         groups |= {group: auxiliary.name for auxiliary in self.auxiliaries for group in auxiliary.groups}
         return RolloutSpec(

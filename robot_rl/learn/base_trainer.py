@@ -37,7 +37,7 @@ from robot_rl.settings import LearnerCfg, to_dict
 Observer = Callable[[dict[str, float]], bool | None]
 """Called once an iteration with the row of metrics; returning True ends the training."""
 OnIterationEnd = Callable[["BaseTrainer"], Mapping[str, float]]
-"""Called after each iteration, with the session; returns what the iteration's row gets in addition."""
+"""Called after each iteration, with the session; returns additional values for the iteration's row."""
 
 
 _versions = functools.cache(package_versions)
@@ -50,7 +50,7 @@ class BaseTrainer(ABC):
     "time_outs" (N,), "final_obs" (observations at which episodes ended) and "valid" (N,).
 
     Attributes:
-        device: where the environment and the networks are.
+        device: the device of the environment and the networks.
         iteration: iterations finished.
         env_steps: control steps finished, over all worlds.
         time_s: time spent in training [s].
@@ -110,7 +110,7 @@ class BaseTrainer(ABC):
     def train(self, max_iterations: int | None = None) -> dict[str, float]:
         """Train until cfg.max_iterations, an observer's True, or a signal; return the last row of metrics.
 
-        `max_iterations` replaces the configured number, which counts the iterations of a loaded checkpoint, too.
+        `max_iterations` replaces the configured number, which also counts the iterations of a loaded checkpoint.
 
         Raises:
             Interrupted: one of SIGNALS arrived in a process. The iteration was finished, or given up if it takes longer
@@ -273,7 +273,7 @@ class BaseTrainer(ABC):
         else:
             held = worlds.read_worlds(path, meta, self.env, live, self.ranks, allow_resize=allow_resize, tell=report)
         self._take(path, tensors, held)
-        if not own and not self.ranks.is_first:  # A process more than there were: random numbers of its own.
+        if not own and not self.ranks.is_first:  # A process more than there were: its own random numbers.
             for number, stream in enumerate(self._streams().values()):
                 stream.manual_seed(self.ranks.seed(self.seed) + (counters[0] << 32) + number)
         self.iteration, self.env_steps, self.time_s = counters
@@ -306,7 +306,7 @@ class BaseTrainer(ABC):
         return worlds.pack(self.env, self._worlds())
 
     def _take(self, path: Path, tensors: Mapping[str, Tensor], held: Mapping[str, Tensor]) -> None:
-        """Load what was checked; if it still does not fit, restore the state before and raise UserError."""
+        """Load the checked tensors; if they still do not fit, restore the state before and raise UserError."""
         now, live = {**self._networks(), **self._state()}, self._worlds()
         before = {name: tensor.detach().clone() for name, tensor in now.items()}
         before_held = {name: tensor.detach().clone() for name, tensor in worlds.pack(self.env, live).items()}

@@ -1,4 +1,4 @@
-"""Build what a learner's settings describe; the only place that imports the code of an algorithm.
+"""Build the objects that a learner's settings describe; the only place that imports the code of an algorithm.
 
 Settings are data. Functions of a module build from them: of the one that their class names as its `implementation`,
 else of the class's own, and after that of the class that it extends.

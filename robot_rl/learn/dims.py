@@ -29,10 +29,10 @@ class Dims:
         action: components of an action.
         actor_shapes: shape of each group that the actor sees, in order; empty: one group of `actor` components.
         critic_shapes: the same of the critic.
-        terms: parts of groups with an encoder of their own (`robot_rl.learn.networks.layout.ObservationLayout`).
+        terms: parts of groups with their own encoder (`robot_rl.learn.networks.layout.ObservationLayout`).
         choices: choices of each component of a discrete action; empty for continuous actions.
         num_values: values of a state, one for each group of rewards.
-        agents: the robots of a world, of which each has a row; empty where a world has one.
+        agents: the robots of a world, of which each has a row; empty if a world has one.
         roles: the role of each of them: robots of a role are alike.
         role_sizes: components of a robot's observation and of its action, by role.
     """

@@ -1,4 +1,4 @@
-"""Episode statistics of environments that keep none of their own."""
+"""Episode statistics of environments that keep none."""
 
 from __future__ import annotations
 

@@ -33,17 +33,17 @@ Walk = Callable[[TensorDict, Snapshot], TensorDict]
 
 
 class CudaRecorder:
-    """Runs and records on a stream of its own; each recording is a graph with memory of its own."""
+    """Runs and records on its own stream; each recording is a graph with its own memory."""
 
     def __init__(self, device: torch.device, *, with_loops: bool = False, priority: int = 0) -> None:
         """Take a device.
 
         Args:
             device: the GPU.
-            with_loops: what is recorded has loops of Warp's that end by a value of the device. Warp interrupts the
+            with_loops: the recorded work has loops of Warp's that end by a value of the device. Warp interrupts the
                 recording for them, after which torch takes it for another one, and would hand out memory that is not
-                the graph's: this thread's memory then comes from a pool of its own.
-            priority: of what is recorded; the less, the sooner the device takes it.
+                the graph's: this thread's memory then comes from its own pool.
+            priority: of the recorded work; the less, the sooner the device takes it.
         """
         self._stream = torch.cuda.Stream(device, priority=priority)
         self._pools: list[torch.cuda.MemPool] | None = [] if with_loops else None
@@ -67,7 +67,7 @@ class CudaRecorder:
     def _memory(self) -> AbstractContextManager[None]:
         if self._pools is None:
             return nullcontext()
-        self._pools.append(torch.cuda.MemPool())  # It lasts as long as the recorder, and so does what is in it.
+        self._pools.append(torch.cuda.MemPool())  # It lasts as long as the recorder, and so does its content.
         return torch.cuda.use_mem_pool(self._pools[-1], self._stream.device)
 
 
@@ -86,7 +86,7 @@ class RecordedRollout:
         self._is_required = is_required
         self._env, self._num_steps, self._walk, self._recorder = env, num_steps, walk, recorder
         self._rollouts = 0
-        self._frozen: Tensor | None = None  # What the recorded policy reads, in memory of its own.
+        self._frozen: Tensor | None = None  # The snapshot that the recorded policy reads, in its own memory.
         self._replay: Callable[[], None] | None = None
         self._flags = (False, False)
         self.problem = ""
@@ -108,7 +108,7 @@ class RecordedRollout:
         if self._replay is None:
             try:
                 self._record(obs, policy, rollout)
-            except Exception as error:  # whatever Warp, torch or CUDA raise; nothing was run
+            except Exception as error:  # any error of Warp, torch or CUDA; nothing was run
                 self._env.skip(0)
                 self.problem = (str(error).strip() or type(error).__name__).splitlines()[0]
                 if self._is_required:

@@ -14,8 +14,8 @@ from robot_rl.errors import Interrupted
 from robot_rl.processes import Handler, restore_signals, take_signals
 
 ECHO_S, ECHO_IN_A_JOB_S = 0.1, 2.0
-"""Time after a first signal other than SIGINT in which the same signal is no second one [s]: `timeout` sends it to a
-process and to its group, a scheduler to every process of a job, of which torchrun and srun send it once more."""
+"""Time after a first signal other than SIGINT in which the same signal does not count as a second one [s]: `timeout`
+sends it to a process and to its group, a scheduler to every process of a job, of which torchrun and srun repeat it."""
 
 
 class IterationCancelled(BaseException):

@@ -1,4 +1,4 @@
-"""Build what trains a learner in an environment."""
+"""Build the trainer of a learner in an environment."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class FlatAdam:
 class Trainer(nn.Module):
     """Adam for the networks of an auxiliary objective, and its random numbers; both are in the state dict.
 
-    The networks, on their final device, are no submodules of this one.
+    The networks, on their final device, are not submodules of this one.
     """
 
     def __init__(self, networks: Sequence[nn.Module], learning_rate: float, seed: int, *, ranks: Ranks = ALONE) -> None:

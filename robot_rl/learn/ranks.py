@@ -84,7 +84,7 @@ class Ranks:
     def pop_exchange_s(self) -> float:
         """Return the time in messages to the other processes since the last call [s], waiting for them included.
 
-        Between GPUs, which exchange while the process goes on, it is only the time until a message is on its way.
+        Between GPUs, which exchange while the process continues, it is only the time until a message is on its way.
         """
         return 0.0
 
@@ -105,7 +105,7 @@ class DistributedRanks(Ranks):
     def __init__(self, rank: int, size: int, device: str) -> None:
         """Join the group at MASTER_ADDR and MASTER_PORT, with networks on `device`; waits for all processes to join.
 
-        Processes of one machine meet and exchange on its loopback, whatever MASTER_ADDR is.
+        Processes of one machine meet and exchange on its loopback, for any MASTER_ADDR.
         """
         import torch.distributed as dist
 
@@ -230,7 +230,7 @@ def make_ranks(device: str = "cpu", environ: Mapping[str, str] | None = None) ->
 def find_rank(environ: Mapping[str, str] | None = None) -> tuple[int, int]:
     """Return this process's index and the number of processes: torchrun's RANK and WORLD_SIZE.
 
-    Raises UserError if they are no numbers, or do not fit together.
+    Raises UserError if they are not numbers, or do not fit together.
     """
     rank, size = _number("RANK", 0, environ), _number("WORLD_SIZE", 1, environ)
     if size < 1 or not 0 <= rank < size:

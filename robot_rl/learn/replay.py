@@ -17,7 +17,7 @@ from robot_rl.metrics.rows import to_stderr
 class Replay:
     """A ring of steps of N worlds. A transition's next observation is that of the next step, so each is kept once.
 
-    An episode that was cut short by the clock went on where nobody looked: such transitions are not learned from. Nor
+    An episode that was cut short by the clock would have continued unseen: such transitions are not learned from. Nor
     are those of quarantined worlds.
 
     Attributes:
@@ -31,7 +31,7 @@ class Replay:
         Args:
             capacity: transitions, of all worlds together.
             worlds: worlds N.
-            sizes: components of what is kept of each transition, by name: "actor", "critic", "action" and others.
+            sizes: components of the tensors kept of each transition, by name: "actor", "critic", "action" and others.
             device: of the memory.
         """
         self.rows = max(capacity // worlds, 2)
@@ -51,7 +51,7 @@ class Replay:
     def size(self) -> int:
         """Steps of each world that can be drawn from: all but the newest, which has no next step yet.
 
-        Where some worlds have fewer, it is as many of each.
+        If some worlds have fewer, it is as many of each.
         """
         return max(min(int(self.counts.min()), self.rows) - 1, 0)
 
@@ -60,7 +60,7 @@ class Replay:
 
         Args:
             rollout: the rollout.
-            parts: (T, N, size) what is kept of each step, by name.
+            parts: (T, N, size) the tensors kept of each step, by name.
             useful: (T, N) bool, the steps that may be learned from.
         """
         steps = len(useful)
@@ -70,7 +70,7 @@ class Replay:
         places.append((self._reward, rollout.reward))
         places.append((self._flags, torch.stack((rollout.done, useful, rollout.valid), dim=-1)))
         for columns, worlds in rollout.by_world():
-            count = int(self.counts[worlds.start])  # The worlds of a simulator go on together.
+            count = int(self.counts[worlds.start])  # The worlds of a simulator advance together.
             slots = (torch.arange(steps, device=self._device) + count) % self.rows
             for ring, tensor in places:
                 ring[:, worlds].index_copy_(0, slots, tensor[:, columns])
@@ -84,7 +84,7 @@ class Replay:
     def draw(self, size: int, generator: torch.Generator, gamma: float, horizon: int = 1) -> dict[str, Tensor]:
         """Return transitions drawn at random, with repetition, each over up to `horizon` steps.
 
-        A transition ends sooner where the episode does, and before a step that may not be learned from.
+        A transition ends sooner if the episode does, and before a step that may not be learned from.
 
         Args:
             size: how many, B.
@@ -94,7 +94,7 @@ class Replay:
 
         Returns:
             "actor", "critic", "next_actor", "next_critic" (B, D), "action" (B, A), "reward" (B,) the discounted sum,
-            "discount" (B,) of the value after it: 0 where the episode ended; and "weight" (B,): 0 where it may not be
+            "discount" (B,) of the value after it: 0 if the episode ended; and "weight" (B,): 0 if it may not be
             learned from, else 1.
         """
         choices = max(self.size - horizon + 1, 1)
@@ -136,7 +136,7 @@ class Replay:
 
         Args:
             size: how many, B.
-            steps: steps of each; fewer where the memory has fewer.
+            steps: steps of each; fewer if the memory has fewer.
             generator: source of the choice.
 
         Returns:

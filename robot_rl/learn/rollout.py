@@ -88,7 +88,7 @@ class Rollout:
         return found
 
     def ages(self, most: int) -> dict[str, Tensor]:
-        """Return by how many versions the samples are older than what learns: mean, most, and the share of each age.
+        """Return by how many versions samples are older than the learner: mean, most, and the share of each age.
 
         `most` is the greatest age that is counted by itself; nothing is returned without `learner_version`.
         """
@@ -111,7 +111,7 @@ class Rollout:
             self.critic_state, self.critic_after = self.noise.new_zeros(2, worlds, critic).unbind()
 
     def begin(self) -> None:
-        """Prepare to be filled: reset what only some environments report, and continue with the critic's state."""
+        """Prepare to be filled: reset values that only some environments report; continue with the critic's state."""
         if self.has_invalid:
             self.valid.fill_(True)
         self.has_final_obs = self.has_invalid = False
@@ -145,11 +145,11 @@ class Rollout:
         self.log_prob.copy_(distribution.log_prob(self.action.flatten(0, 1), params).view_as(self.log_prob))
 
     def ended(self, t: int) -> Tensor:
-        """Return where a recurrent state of step t becomes invalid (N,): an episode's end, or a quarantine."""
+        """Return whether a recurrent state of step t becomes invalid (N,): an episode's end, or a quarantine."""
         return self.done[t] | ~self.valid[t]
 
     def starts(self) -> Tensor:
-        """Return where a step is the first after such an end, (T + 1, N) bool; row 0 is false."""
+        """Return whether a step is the first after such an end, (T + 1, N) bool; row 0 is false."""
         ends = self.done | ~self.valid
         return torch.cat((torch.zeros_like(ends[:1]), ends))
 
@@ -198,10 +198,10 @@ class Rollout:
         self.reward.masked_fill_(bad if self.reward.ndim == 2 else bad[..., None], 0.0)
 
     def following(self, group: str) -> tuple[Tensor, Tensor]:
-        """Return the next observation of each step in one of `groups`, within the same episode, and where it is known.
+        """Return each step's next observation in one of `groups`, within the same episode, and whether it is known.
 
-        They are (T, N, D), the final one where the episode ended, and (T, N) bool: false where the sample or the next
-        one may not be learned from, and where an episode ended without a final observation. Unknown rows are zeros.
+        They are (T, N, D), the final one if the episode ended, and (T, N) bool: false if the sample or the next one
+        may not be learned from, and if an episode ended without a final observation. Unknown rows are zeros.
         """
         after, known = self.groups[group][1:], torch.ones_like(self.done)
         if self.has_final_obs:
@@ -216,7 +216,7 @@ class Rollout:
 
 @dataclass(kw_only=True, slots=True)
 class RolloutSpec:
-    """What an algorithm needs of rollouts in addition to what every rollout holds.
+    """The contents of rollouts that an algorithm needs in addition to those of every rollout.
 
     Attributes:
         out_dim: outputs P of the policy's network.
@@ -294,7 +294,7 @@ class Batch:
         value: (B,) values before the update; (B, K) with several critics.
         advantage: (B,) normalized advantages.
         returns: (B,) targets of the value function; (B, K) with several critics.
-        importance: (B,) weight of what an older policy did in the policy's loss; None: the current one acted.
+        importance: (B,) weight of an older policy's samples in the policy's loss; None: the current one acted.
         weight: (B,) weight in every mean, mean 1; None: all alike.
         start: (L, U) bool, a step of U sequences begins an episode; None without recurrent networks. Samples are then
             stored step after step, B = L U, and minibatches consist of whole sequences.
@@ -356,7 +356,7 @@ class Batch:
         return replace(self, **joined, more=more)
 
     def clone(self) -> Batch:
-        """Return a copy in memory of its own."""
+        """Return a copy in its own memory."""
         copies = {name: tensor.clone() for name, tensor in self._tensors().items()}
         return replace(self, **copies, more={name: tensor.clone() for name, tensor in self.more.items()})
 

@@ -1,7 +1,7 @@
 """The store by which the processes of a training find each other, on the one address that is meant.
 
-torch's own TCPStore listens on every address of the machine, without a password, and torchrun unpickles what it finds
-in one. Here a store listens where it is told to.
+torch's own TCPStore listens on every address of the machine, without a password, and torchrun unpickles the content
+of one. Here a store listens on the given address.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def open_store(host: str, port: int, size: int | None = None, *, is_first: bool,
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """Return a socket that listens on one address; raises OSError where that is not ours or the port is in use."""
+    """Return a socket that listens on one address; raises OSError if that is not ours or the port is in use."""
     listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -84,7 +84,7 @@ def address_toward(host: str, wait: timedelta = WAIT) -> str:
 
 
 def is_here(host: str, wait: timedelta = WAIT) -> bool:
-    """Return whether a name, or an address, is one of this machine; raises OSError where the name is not known."""
+    """Return whether a name, or an address, is one of this machine; raises OSError if the name is not known."""
     return any(is_own(address) for address in _addresses(host, wait))
 
 
@@ -112,7 +112,7 @@ def _addresses(host: str, wait: timedelta) -> list[str]:
 
 
 def _source(other: str, default: str) -> str:
-    """Return the address from which packets to another one would go; `default` where none would. Nothing is sent."""
+    """Return the address from which packets to another one would go; `default` if none would. Nothing is sent."""
     with socket.socket(socket.AF_INET6 if ":" in other else socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((other, 9))

@@ -1,4 +1,4 @@
-"""The training loop: take a rollout, learn from it, write what happened."""
+"""The training loop: take a rollout, learn from it, write a row of metrics."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Trainer(BaseTrainer):
     """Trains a policy in an environment by the algorithm of a configuration.
 
     Attributes:
-        algorithm: What learns.
-        collector: Steps the worlds; its rollout is the memory that rollouts from elsewhere come into, too.
+        algorithm: The algorithm that learns.
+        collector: Steps the worlds; its rollout is also the memory for rollouts from elsewhere.
         rollouts: Where rollouts come from: those that the environment brings (`make_rollouts`), or with `overlap` those
             ahead of the update, else from here.
         watch: Times the collector.
@@ -89,13 +89,13 @@ class Trainer(BaseTrainer):
                 row = self._iterate(last)
                 if self._is_enough(row):
                     break
-        except StoppedError as error:  # Between two iterations: what is saved is complete.
+        except StoppedError as error:  # Between two iterations: the saved state is complete.
             self._stopped_by = error.signal
             return {}
         return row
 
     def _iterate(self, last: int) -> dict[str, float]:
-        """Run one iteration and return its row of metrics. The device is read once, after the update."""
+        """Run one iteration and return its row of metrics. The device is not read before the end of the update."""
         self._guard()
         rollout = self.rollouts.next(last)
         self._learn_watch.start()

@@ -1,1 +1,1 @@
-"""Metrics: what a run writes while it trains. Nothing is imported here."""
+"""Metrics that a run writes while it trains. Nothing is imported here."""

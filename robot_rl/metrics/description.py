@@ -6,14 +6,14 @@ from typing import Any
 Descriptions = dict[str, dict[str, Any]]
 """Metric -> "unit", "meaning" and "better" ("smaller", "larger" or "" for neither).
 
-A task's own metric has also "over" (what is taken of an episode) and "after_s" (the first seconds that do not count).
+A task's own metric has also "over" (the statistic over an episode) and "after_s" (the first seconds that do not count).
 """
 
 OVER = {"mean": "time mean", "end": "in the last step", "max": "maximum", "min": "minimum"}
 
 
 def explain(description: Mapping[str, Any]) -> str:
-    """Return a metric's meaning in words, with what is taken of an episode."""
+    """Return a metric's meaning in words, with the statistic over an episode."""
     meaning, over, after_s = str(description["meaning"]), description.get("over"), description.get("after_s")
     if over is None:
         return meaning

@@ -32,17 +32,17 @@ def bands(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the interquartile mean of curves at each point, and both ends of its percentile bootstrap interval.
 
-    Curves are drawn whole: a sample has the same ones at every point where the same ones have a value. There are 1000
+    Curves are drawn whole: a sample has the same ones at all points at which the same ones have a value. There are 1000
     samples, fewer for many curves, but at least 100.
 
     Args:
-        table: Values (n, points); NaN where a curve has none.
+        table: Values (n, points); NaN if a curve has none.
         level: Share of the samples between both ends.
         seed: Of the samples.
         most: Most values in all samples together, which bounds the time.
 
     Returns:
-        Three arrays (points,): NaN where no curve has a value, the ends also where fewer than two have.
+        Three arrays (points,): NaN if no curve has a value, the ends also if fewer than two have.
     """
     middle, low, high = (np.full(table.shape[1], np.nan) for _ in range(3))
     patterns, pattern_of = np.unique(np.isfinite(table), axis=1, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Evaluate where an iteration's time went, and merge the rows of several processes."""
+"""Evaluate how an iteration's time was spent, and merge the rows of several processes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 PARTS = ("simulate", "infer", "learn", "other")
-"""Parts of an iteration: the environment's steps, the policy's, the update, and what is left."""
+"""Parts of an iteration: the environment's steps, the policy's, the update, and the rest."""
 ADVICE = {
     "simulate": "more cores or a GPU (device=), or cheaper physics (sim.iterations, sim.decimation)",
     "infer": "more worlds a call (num_envs=) or a smaller policy (actor.hidden=)",
     "learn": "smaller networks (actor.hidden=, critic.hidden=) or fewer passes (ppo.epochs=)",
     "other": "fewer checkpoints (save_interval=), and a run directory on a fast disk (root=)",
 }
-"""What would make a training quicker that is limited by a part."""
+"""Ways to speed up a training that is limited by a part."""
 COUNTS = ("episodes", "simulators", "simulators/lost")
-"""Metrics that are added where rows are merged, next to those of quarantined worlds."""
+"""Metrics that are added when rows are merged, next to those of quarantined worlds."""
 
 
 def time_parts(row: Mapping[str, float]) -> dict[str, float]:
@@ -42,7 +42,7 @@ def limit(parts: Mapping[str, float]) -> str:
 
 
 def overlap_efficiency(simulate: float, learn: float, rest: float, elapsed: float) -> float:
-    """Return (T_sync - T_async) / (T_sync - max(T_sim, T_learn)): 1 where only the longer of the two takes time.
+    """Return (T_sync - T_async) / (T_sync - max(T_sim, T_learn)): 1 if only the longer of the two takes time.
 
     Args:
         simulate: T_sim, how long a rollout is simulated while nothing else runs [s].
@@ -56,7 +56,7 @@ def overlap_efficiency(simulate: float, learn: float, rest: float, elapsed: floa
 
 
 def describe_time(parts: Mapping[str, float]) -> str:
-    """Return a line about where the time goes, what limits, and what an overlap would leave; empty without times."""
+    """Return a line: shares of time, the limiting part, the share that an overlap would leave; empty without times."""
     total = sum(parts.values())
     if not total > 0 or not math.isfinite(total):
         return ""

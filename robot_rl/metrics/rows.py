@@ -1,6 +1,6 @@
-"""metrics.jsonl, the primary record of a run: whole rows of rising iterations, even where a writing process was killed.
+"""metrics.jsonl, the primary record of a run: whole rows of rising iterations, even if a writing process was killed.
 
-A row is written by one call and removed where the disk does not hold all of it. What a killed process left is cut to
+A row is written by one call and removed if the disk does not hold all of it. The file of a killed process is cut to
 the rows that the checkpoint knows, so that no iteration is there twice.
 """
 
@@ -27,7 +27,7 @@ NAME = "metrics.jsonl"
 MOST_WHOLE = 2**63
 LOCK_POLL_S = 0.2
 BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
-"""How the system says that someone else holds a lock; other errors mean that the file system has no locks."""
+"""How the system says that someone else holds a lock; other errors mean that the file system does not have locks."""
 
 
 def to_stderr(line: str) -> None:
@@ -42,10 +42,10 @@ class Rows:
         run_dir: The run's directory.
         resume: The return value of `mark` in the checkpoint that training continues from; None keeps all whole rows.
         say: Called with a line about lost rows.
-        file: The file, where this process has opened and locked it with `lock`; it is closed with these rows.
+        file: The file, if this process has opened and locked it with `lock`; it is closed with these rows.
 
     Raises:
-        UserError: Another process is writing this run's metrics, or they are no plain file.
+        UserError: Another process is writing this run's metrics, or they are not a plain file.
         OSError: The file cannot be opened.
     """
 
@@ -132,7 +132,7 @@ class Rows:
         raise AssertionError
 
     def _shorten(self, kept: bytes, data: bytes, rows: int, last: int | None) -> None:
-        """Replace the content by `kept`; where that is no beginning of `data`, the file is written again."""
+        """Replace the content by `kept`; if `data` does not begin with that, the file is written again."""
         if not data.startswith(kept):
             from robot_rl.files import write_atomic
 
@@ -158,7 +158,7 @@ def lock(path: Path) -> Any:
     """Open a file for appending, unbuffered, and lock it; the system releases the lock when the process ends.
 
     Raises:
-        UserError: Another process has it, or it is no plain file: no link is followed, no pipe waited for.
+        UserError: Another process has it, or it is not a plain file: no link is followed, no pipe waited for.
         OSError: The file cannot be opened.
     """
     while True:
@@ -172,14 +172,14 @@ def lock(path: Path) -> Any:
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), os.lstat(path)):
                 return file
-        file.close()  # Replaced or removed since it was opened: the lock is that of a file that has no name any more.
+        file.close()  # Replaced or removed since it was opened: the lock is that of a file that no longer has a name.
 
 
 def refuse_locked(path: Path) -> None:
     """Refuse a file that another process has open for appending; a missing one is not refused.
 
     Raises:
-        UserError: Another process has it, or it is no plain file.
+        UserError: Another process has it, or it is not a plain file.
         OSError: The file cannot be opened.
     """
     if os.path.lexists(path):
@@ -204,7 +204,7 @@ def wait_for_lock(path: Path, patience_s: float) -> None:
 
 
 def read_row(line: bytes) -> dict[str, Any] | None:
-    """Return a row; None where a line is no whole row.
+    """Return a row; None if a line is not a whole row.
 
     A value that no row of ours has, such as a text or a number that no float holds, is None.
     """
@@ -226,7 +226,7 @@ def bounded(value: Any) -> Any:
 
 
 def iteration_of(line: bytes) -> int | None:
-    """Return the iteration of a row, or None where a line is no whole row."""
+    """Return the iteration of a row, or None if a line is not a whole row."""
     row = read_row(line)
     return None if row is None else row["iteration"]
 
@@ -234,7 +234,7 @@ def iteration_of(line: bytes) -> int | None:
 def whole_rows(data: bytes, most: int) -> tuple[list[bytes], int | None]:
     """Return the first `most` whole lines of rising iterations, and the last one's iteration.
 
-    Of all choices of rising rows it is the one that leaves out the fewest: a row with a wrong iteration costs only that
+    Of all choices of rising rows it is the one that omits the fewest: a row with a wrong iteration costs only that
     row.
     """
     rows = [(number, line) for line in data.split(b"\n")[:-1] if (number := iteration_of(line)) is not None]

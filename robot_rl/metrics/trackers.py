@@ -26,7 +26,7 @@ Row = Mapping[str, float | None]
 class Board:
     """TensorBoard's files in a directory, opened with the first row, since their library takes seconds to import.
 
-    The first row replaces what existing files contain from its iteration on.
+    The first row replaces the content of existing files from its iteration on.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -59,7 +59,7 @@ class Board:
 
 
 def _silence_threads() -> None:
-    """Suppress tracebacks of TensorBoard's threads: their exception is raised again where a row is written."""
+    """Suppress tracebacks of TensorBoard's threads: their exception is raised again when a row is written."""
     before = threading.excepthook
     if getattr(before, "silences_tensorboard", False):
         return
@@ -78,7 +78,7 @@ class WandbRun:
     Args:
         directory: The directory of its files.
         mode: "offline" or "online".
-        name: Its name; its id is the same, with dashes for what an id cannot contain.
+        name: Its name; its id is the same, with dashes for characters that an id cannot contain.
 
     Attributes:
         start: The first iteration that it lacks; rows before it are not sent again.
@@ -94,7 +94,7 @@ class WandbRun:
             raise UserError(f"metrics.wandb: '{mode}' needs the package wandb; pip install wandb") from None
         options: dict[str, Any] = {"project": PROJECT, "name": name, "id": wandb_id(name), "dir": str(directory)}
         if mode == "online":
-            options["resume"] = "allow"  # Where it is offline there is nobody to ask what there is.
+            options["resume"] = "allow"  # If it is offline, no server can be asked for an existing run.
         try:
             self._run: Any = wandb.init(mode=mode, **options)  # pyright: ignore[reportArgumentType]
         except Exception as error:
@@ -114,7 +114,7 @@ class WandbRun:
             self._run.log({name: value for name, value in row.items() if value is not None}, step=step)
 
     def flush(self) -> None:
-        """Do nothing: a process of its own writes at once."""
+        """Do nothing: a separate process writes at once."""
 
     def close(self) -> None:
         """Send the rest and end the run."""
@@ -181,7 +181,7 @@ def sync_wandb(run_dir: Path, rows: Iterable[Row], mode: str, name: str) -> tupl
 
 
 def wandb_id(name: str) -> str:
-    """Return the id of a run at Weights & Biases: its name, with a dash for what an id cannot contain."""
+    """Return the id of a run at Weights & Biases: its name, with dashes for characters that an id cannot contain."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)[-MAX_ID:]
 
 

@@ -21,13 +21,13 @@ class MetricsWriter:
     """Context that writes one row an iteration to every place; when `write` returns, the row is in the file.
 
     Args:
-        run_dir: The run's directory; created where it is missing.
+        run_dir: The run's directory; created if it is missing.
         wandb: "off", "offline" or "online".
-        name: Name of the run at Weights & Biases; its directory's name where None.
+        name: Name of the run at Weights & Biases; its directory's name if None.
         resume: The return value of `mark` in the checkpoint that training continues from: later rows are removed. None
             keeps all whole rows.
         say: Called with a line about lost rows.
-        file: metrics.jsonl, where this process has opened and locked it with `robot_rl.metrics.rows.lock`.
+        file: metrics.jsonl, if this process has opened and locked it with `robot_rl.metrics.rows.lock`.
 
     Raises:
         UserError: An unknown mode, wandb requested and not installed, or another process writes this run.
@@ -70,7 +70,7 @@ class MetricsWriter:
         self._each("write", row)
 
     def mark(self) -> dict[str, int]:
-        """Return what a checkpoint stores about the rows so far, after they are on the disk; see `Rows.mark`."""
+        """Return the entries of a checkpoint about the rows so far, after they are on the disk; see `Rows.mark`."""
         self._each("flush")
         return self._rows.mark()
 
@@ -101,12 +101,12 @@ class MetricsWriter:
 def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
     """Return the rows of a run's metrics.jsonl, oldest first, of rising iterations.
 
-    An incomplete line, as a crash leaves it, is left out; a row of a repeated iteration replaces the earlier one and
+    An incomplete line, as a crash leaves it, is omitted; a row of a repeated iteration replaces the earlier one and
     all after that.
 
     Raises:
         FileNotFoundError: The run has no metrics.
-        UserError: They are no plain file.
+        UserError: They are not a plain file.
     """
     rows: list[dict[str, Any]] = []
     for line in read_plain(Path(run_dir) / NAME).split(b"\n"):

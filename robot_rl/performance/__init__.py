@@ -1,1 +1,1 @@
-"""How fast it is, and why: measurements of steps and updates, and what a GPU will do, found without one."""
+"""How fast it is, and why: measurements of steps and updates, and predictions for a GPU, made without one."""

@@ -29,11 +29,11 @@ PACKAGES = ("warp-lang", "mujoco-warp")
 def compile_run(
     cfg: Any, chips: Sequence[Chip], folder: Path, *, jobs: int, keep: bool
 ) -> tuple[list[Resources], float]:
-    """Compile the kernels of a run into a folder; return what each needs, and the seconds that it took.
+    """Compile the kernels of a run into a folder; return the resources of each, and the seconds that it took.
 
     Args:
         cfg: the run, with the engine of GPUs on the CPU.
-        chips: what for.
+        chips: the chips to compile for.
         folder: the kernel cache.
         jobs: modules that compile at a time.
         keep: describe the folder, for runs.
@@ -56,7 +56,7 @@ def compile_run(
         raise UserError(_blame(error, [env.kernels for env in envs])) from error
     except UserError:
         raise
-    except Exception as error:  # Warp has a class of its own for each way in which a term cannot be parsed.
+    except Exception as error:  # Warp has its own class for each way in which a term cannot be parsed.
         blamed = envs[0].blame(error)
         if blamed is error:
             raise
@@ -69,7 +69,7 @@ def compile_run(
 
 
 def use_cache(folder: Path, device: str) -> None:
-    """Take the kernels of a run from a folder, where they were compiled for this GPU with these packages.
+    """Take the kernels of a run from a folder, compiled there for this GPU with these packages.
 
     Raises:
         UserError: the folder holds no kernels, or does not fit.
@@ -89,7 +89,7 @@ def use_cache(folder: Path, device: str) -> None:
 
 
 def check_cache(folder: Path, env: Any) -> None:
-    """Raise UserError where the stages of an environment are not in the folder: it was compiled for other settings.
+    """Raise UserError if the stages of an environment are not in the folder: it was compiled for other settings.
 
     Several tasks and chips may share a folder.
     """

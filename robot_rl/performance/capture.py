@@ -1,9 +1,9 @@
-"""What of an iteration a CUDA graph could not hold, or a GPU would have to be waited for: found on a CPU.
+"""The parts of an iteration that a CUDA graph could not hold, or that would wait for a GPU: found on a CPU.
 
 The learner runs on tensors that have a GPU's device and no data: everything that needs a value in Python is seen, and
-the code takes the branches that it takes on a GPU. The environment's step runs without launching its kernels, and what
-it asks of Warp is seen. What a graph holds is run twice: a number or a branch of Python's that differs would be frozen
-in the graph.
+the code takes the branches that it takes on a GPU. The environment's step runs without launching its kernels, and its
+calls to Warp are seen. The content of a graph is run twice: a number or a branch of Python's that differs would be
+frozen in the graph.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MEANINGS = {
     BRANCH: "Python takes another way the second time, a graph would keep the first",
 }
 ENGINE = "/mujoco_warp/"
-"""Where a path has it, it is the engine's: what it allocates in a graph comes from Warp's pool."""
+"""A path that has it is the engine's: its allocations in a graph come from Warp's pool."""
 _SKIPPED = ("/torch/", "/tensordict/", "/warp/", "/contextlib.py", "/unittest/", __file__)
 _SYNCS = {"_local_scalar_dense": "a number read", "is_nonzero": "a truth value read", "equal": "torch.equal"}
 _SYNCS |= {name: name for name in ("nonzero", "masked_select", "bincount", "repeat_interleave", "unique_dim")}
@@ -75,7 +75,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation on the device, with the numbers that Python gives it, and where it is called."""
+    """An operation on the device, with the numbers that Python gives it, and the place of the call."""
 
     name: str
     numbers: tuple[Any, ...]
@@ -83,7 +83,7 @@ class Operation:
 
 
 def check_capture(make_env: Callable[[], Any], make_session: Callable[[VecEnv], Any]) -> list[Finding]:
-    """Return what of a run's iteration would be waited for, or could not be in a graph, each place once.
+    """Return the parts of a run's iteration that would wait for the GPU, or could not be in a graph, each place once.
 
     Args:
         make_env: builds the environment on the CPU, with the engine of GPUs.
@@ -94,10 +94,10 @@ def check_capture(make_env: Callable[[], Any], make_session: Callable[[VecEnv], 
 
 
 def check_run(cfg: Any) -> list[Finding]:
-    """Return what of an iteration of a run, on the CPU with the engine of GPUs, would be waited for or not held.
+    """Return the parts of a run's iteration, on the CPU with the engine of GPUs, that would wait or not fit a graph.
 
     Raises:
-        UserError: the learner has a loop of its own.
+        UserError: the learner has its own loop.
     """
     learner = watched_cfg(cfg.learner)
     if find_maker(learner, "make_session"):
@@ -111,7 +111,7 @@ def watched_cfg(cfg: LearnerCfg) -> LearnerCfg:
 
 
 def check_env(make_env: Callable[[], Any]) -> tuple[list[Finding], Any]:
-    """Return what a step of an environment asks of Warp that a graph could not hold, and the environment, closed."""
+    """Return the calls to Warp in an environment's step that a graph could not hold, and the environment, closed."""
     found: list[Finding] = []
     with collecting():
         env = make_env()
@@ -126,7 +126,7 @@ def check_env(make_env: Callable[[], Any]) -> tuple[list[Finding], Any]:
 
 
 def check_learner(env: Any, make_session: Callable[[VecEnv], Any]) -> list[Finding]:
-    """Return what an iteration of a learner on a GPU would wait for, or could not have in a graph, each place once.
+    """Return the parts of a learner's iteration that would wait for a GPU, or could not be in a graph, each place once.
 
     Args:
         env: the environment, of which the shapes are taken.
@@ -187,7 +187,7 @@ class ShapeEnv(VecEnv):
         return self.get_observations(), reward, torch.zeros(self.num_envs, dtype=torch.bool, device=DEVICE), extras
 
     def __getattr__(self, name: str) -> Any:
-        """Return what else the environment has."""
+        """Return any other attribute of the environment."""
         return getattr(self.__dict__["_env"], name)
 
 
@@ -289,7 +289,7 @@ def _is_mask(tensor: Tensor) -> bool:
 
 
 def _some_value(name: str, tensor: Tensor) -> Any:
-    """Return what an operation that reads the device could have returned."""
+    """Return a value that an operation that reads the device could have returned."""
     if name == "_local_scalar_dense":
         return True if tensor.dtype == torch.bool else 1.0 if tensor.is_floating_point() else 1
     if name in ("equal", "is_nonzero"):
@@ -299,7 +299,7 @@ def _some_value(name: str, tensor: Tensor) -> Any:
 
 @contextmanager
 def _watching_warp(found: list[Finding]) -> Iterator[None]:
-    """Note what a graph could not hold of what is asked of Warp."""
+    """Note the calls to Warp that a graph could not hold."""
 
     def noting(kind: str, what: str, run: Callable[..., Any]) -> Callable[..., Any]:
         def noted(*args: Any, **kwargs: Any) -> Any:

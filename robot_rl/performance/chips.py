@@ -59,7 +59,7 @@ def read_archs(text: str) -> list[Chip]:
     """Return the chips of a list such as "sm_90,sm_110".
 
     Raises:
-        UserError: a word that is no chip here.
+        UserError: a word that is not a chip here.
     """
     chips = []
     known = {f"sm_{arch}": chip for arch, chip in CHIPS.items()}

@@ -15,12 +15,12 @@ import warp as wp
 from robot_rl_envs.engines.mujoco_warp import MujocoWarpEngine
 
 DEFAULT_THREADS = 256
-"""Threads of a block where a launch names none."""
+"""Threads of a block if a launch names none."""
 
 
 @dataclass(slots=True)
 class Variant:
-    """A Warp module and the threads of the blocks it is launched with: what is compiled at once.
+    """A Warp module and the threads of the blocks it is launched with: a unit of compilation.
 
     Attributes:
         module: the module.
@@ -53,7 +53,7 @@ class _NoCapture(contextlib.nullcontext[Any]):
 
 
 class _Launches:
-    """Takes the place of Warp's launches, loops and branches; `variants` are what was launched."""
+    """Takes the place of Warp's launches, loops and branches; `variants` are the launched modules."""
 
     def __init__(self) -> None:
         self.variants: list[Variant] = []
@@ -119,7 +119,7 @@ def collecting() -> Iterator[list[Variant]]:
 
 
 def collect_kernels(make_env: Callable[[], Any]) -> list[Variant]:
-    """Return what a run of an environment launches: built, reset, stepped and read, without a launch.
+    """Return the launches of an environment's run: built, reset, stepped and read, without a launch.
 
     Args:
         make_env: builds the environment on the CPU, with the engine of the wanted kernels.

@@ -1,4 +1,4 @@
-"""Compile the kernels of a run for chips that are not here, and read what they need out of the result.
+"""Compile the kernels of a run for chips that are not here, and read the resources they need from the result.
 
 Warp's own compiler (NVRTC) needs no driver. Registers and memory are read with NVIDIA's `cuobjdump`; a register that
 had to be spilled is a load from the stack at a fixed place, which `nvdisasm` shows.
@@ -35,7 +35,7 @@ _SUFFIX = "_cuda_kernel_forward"
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a kernel needs on a chip.
+    """The resources that a kernel needs on a chip.
 
     Attributes:
         name: the kernel's name, as it was written.
@@ -43,7 +43,7 @@ class Resources:
         arch: compute capability that it was compiled for.
         threads: threads of a block.
         registers: registers of a thread.
-        spills: places in the code where a spilled register is loaded again.
+        spills: places in the code that load a spilled register again.
         stack: bytes of stack of a thread, spilled registers among them.
         shared: bytes of shared memory of a block.
         occupancy: share of a multiprocessor's warps that can be resident.
@@ -102,12 +102,12 @@ def compile_all(
     jobs: int,
     on_done: Callable[[int, int, str], None] = lambda done, count, name: None,
 ) -> list[Resources]:
-    """Compile modules for chips into a kernel cache, side by side, and return what every launched kernel needs.
+    """Compile modules for chips into a kernel cache, side by side, and return the resources of every launched kernel.
 
     Args:
-        variants: what to compile.
-        chips: what for.
-        folder: the cache; what it has already is not compiled again.
+        variants: the modules to compile.
+        chips: the chips to compile for.
+        folder: the cache; modules that it already has are not compiled again.
         jobs: modules that compile at a time.
         on_done: called with how many of how many are done, and the name of the last.
 
@@ -133,7 +133,7 @@ def compile_all(
                     raise _explain(variant, chip, error, log(), folder) from None
                 results += _read(variant, chip, path, seconds, tools)
                 on_done(done, len(tasks), variant.module.name)
-        except BaseException:  # Ctrl-C, too: what compiles is waited for, the rest is not begun.
+        except BaseException:  # Also Ctrl-C: running compilations are waited for, the rest is not begun.
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     order = {id(variant): k for k, variant in enumerate(variants)}
@@ -152,7 +152,7 @@ def _compile(variant: Variant, chip: Chip, folder: Path) -> tuple[Path, float]:
 
 
 def _read(variant: Variant, chip: Chip, path: Path, seconds: float, tools: dict[str, str]) -> Iterator[Resources]:
-    """Yield what the launched kernels of a compiled module need."""
+    """Yield the resources of the launched kernels of a compiled module."""
     usage = _output(tools["cuobjdump"], "--dump-resource-usage", str(path))
     spills: dict[str, int] = {}
     found = {match[1].removesuffix(_SUFFIX): [int(match[k]) for k in range(2, 5)] for match in _USAGE.finditer(usage)}
@@ -195,7 +195,7 @@ def _output(*command: str) -> str:
 
 @contextmanager
 def _stderr_kept() -> Iterator[Callable[[], str]]:
-    """Keep what the compiler writes to stderr, past Python's own; yield a function that returns it."""
+    """Keep the compiler's output to stderr, past Python's own; yield a function that returns it."""
     sys.stderr.flush()
     own = os.dup(2)
     with tempfile.TemporaryFile() as kept, os.fdopen(os.dup(own), "w", buffering=1) as still, redirect_stderr(still):

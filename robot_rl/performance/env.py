@@ -126,7 +126,7 @@ def bench_env(make_env: Callable[[], Env], *, repeats: int = 31, seed: int = 0, 
         make_env: Builds the environment.
         repeats: Timed blocks of :data:`BLOCK_STEPS` control steps; one more warms up.
         seed: Seed of the random actions.
-        profile: Whether to time the stages of a step, too, in blocks after the figure's.
+        profile: Whether to also time the stages of a step, in blocks after the figure's.
 
     Returns:
         The result in the form of `robot_rl.performance.result.make_result`; ``ratio`` is ours / bare, and ``profile``

@@ -29,9 +29,9 @@ Make = Callable[[Callable[[dict[str, float]], None]], BaseTrainer]
 
 
 def profile_iterations(make: Make, *, iterations: int = 5, trace: Path | None = None) -> dict[str, Any]:
-    """Train for a few iterations and return where their time went.
+    """Train for a few iterations and return how their time was spent.
 
-    The stages are timed in iterations and steps of their own after those of the parts, and scaled to their part. On a
+    The stages are timed in further iterations and steps after those of the parts, and scaled to their part. On a
     GPU they run outside the CUDA graphs, each waited for: only their shares are meaningful.
 
     Args:

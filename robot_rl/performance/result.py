@@ -34,7 +34,7 @@ def spread(values: Sequence[float]) -> float:
 
 
 def facts(name: str) -> dict[str, Any]:
-    """Return what every result begins with: {"name", "machine", "versions"}."""
+    """Return the first entries of every result: {"name", "machine", "versions"}."""
     return {"name": name, "machine": machine_facts(), "versions": package_versions()}
 
 
@@ -74,7 +74,7 @@ def median_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 
 def seconds(run: Callable[[], object], device: str = "cpu") -> float:
-    """Return how long ``run`` takes, with what it queued on a GPU [s]."""
+    """Return how long ``run`` takes, with the work that it queued on a GPU [s]."""
     import torch
 
     if device.startswith("cuda"):

@@ -56,7 +56,7 @@ def make_draft(source: Source, collision: str, gains: Gains, *, mirrored: bool =
     """Make a robot of this project.
 
     Args:
-        source: what was read; it is changed.
+        source: the robot that was read; it is changed.
         collision: "meshes", "primitives" or "boxes".
         gains: of every joint.
         mirrored: whether joints and feet of two sides by their names are each other's mirror.
@@ -146,7 +146,7 @@ def _mount_imu(draft: Draft, model: Any) -> None:
     body = draft.spec.body(draft.base)
     own = next((site for site in body.sites if "imu" in site.name.lower()), None)
     if own is not None:
-        own.set_frame(body.add_frame())  # Its place is that in the body, and it is not turned, whatever it was in.
+        own.set_frame(body.add_frame())  # It keeps its place in the body and is not turned, also if it was in a frame.
         own.pos, own.quat = model.site(own.name).pos, [1, 0, 0, 0]
         own.alt.type, draft.imu = mujoco.mjtOrientation.mjORIENTATION_QUAT, own.name
         return
@@ -177,7 +177,7 @@ def write_model(draft: Draft, name: str) -> dict[str, bytes]:
 
 @contextlib.contextmanager
 def listening() -> Iterator[list[str]]:
-    """Collect what MuJoCo warns of a model, each line once, instead of writing it to stderr and MUJOCO_LOG.TXT."""
+    """Collect MuJoCo's warnings of a model, each line once, instead of writing them to stderr and MUJOCO_LOG.TXT."""
     import mujoco
 
     heard: list[str] = []

@@ -1,7 +1,7 @@
 """Checks of a robot's file, and of those that it includes, before anything reads them.
 
-Such a file is often somebody else's. MuJoCo follows an include of itself until it crashes, waits for a pipe, and takes
-a limit that is no number for none; and names of bodies and joints become text in Python files.
+Such a file is often somebody else's. MuJoCo follows an include of itself until it crashes, waits for a pipe, and treats
+a limit that is not a number as none; and names of bodies and joints become text in Python files.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ MOST_NESTED = 250
 MOST_FILES = 200
 """Most files that a model includes or attaches, counted as often as they are."""
 MOST = 1e9
-"""Greatest magnitude of a number, whatever its unit."""
+"""Greatest magnitude of a number, in any unit."""
 NAMED = ("body", "joint", "freejoint", "geom", "site", "link")
 """Elements whose names become text in files of this project."""
 FORBIDDEN = "\"'\\"
 WORDS = frozenset(
     {"name", "class", "childclass", "model", "prefix", "file", "filename", "content_type", "data", "value", "params"}
 )
-"""Attributes that are text, whatever it looks like; `value` is one of an element that is not listed in NUMBERS."""
+"""Attributes that are text, even if it looks like a number; `value` is one of an element not listed in NUMBERS."""
 NUMBERS = {
     "limit": ("lower", "upper", "effort", "velocity"),
     "mimic": ("multiplier", "offset"),
@@ -45,11 +45,11 @@ def check_file(path: Path) -> tuple[ET.Element, list[Path]]:
     """Check a model of MuJoCo's or a URDF, and every file that it names.
 
     Returns:
-        The root of the file itself, and the folders of the models that it attaches, also through what it includes.
+        The root of the file itself, and the folders of the models that it attaches, also through its includes.
 
     Raises:
-        UserError: A file is no plain one, too large, no XML or nested too deeply, or includes itself; a number is none,
-            infinite or beyond all measure; a name has quotes, a backslash or control characters.
+        UserError: A file is not a plain file, is too large, is not XML, is nested too deeply or includes itself; a
+            number is invalid, not finite or too large; a name has quotes, a backslash or control characters.
     """
     count, roots, attached = 0, [], []
     waiting: list[tuple[Path, tuple[Path, ...]]] = [(path.resolve(), ())]

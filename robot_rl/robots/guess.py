@@ -64,7 +64,7 @@ class Pose:
         return np.flatnonzero((self.model.geom_bodyid == body) & (self.model.geom_group == COLLISION))
 
     def lowest(self, body: int) -> tuple[float, int]:
-        """Return the height of a body's lowest point that touches [m], and its geom; infinity where none does."""
+        """Return the height of a body's lowest point that touches [m], and its geom; infinity if none touches."""
         from robot_rl_envs.motions.kinematics import lowest_point
 
         return lowest_point(self.model, self.data, self.touching(body))
@@ -81,7 +81,7 @@ class Pose:
 def guess_ranges(
     source: Source, model: Any, names: list[str]
 ) -> tuple[tuple[dict[str, tuple[float, float]], list[str]], Reasons]:
-    """Guess the ranges of joints, and return those that lead others and are narrowed to where these can follow.
+    """Guess the ranges of joints, and return the leaders whose range is narrowed so that their followers can follow.
 
     Raises:
         UserError: a joint cannot follow its leader anywhere.
@@ -108,7 +108,7 @@ def _rest(model: Any, names: Any) -> dict[str, float]:
 
 
 def follow(source: Source, model: Any, default: dict[str, float]) -> None:
-    """Move joints that follow others; an equality counts from where the model is at rest."""
+    """Move joints that follow others; an equality counts from the model's position at rest."""
     rest = _rest(model, default)
     for name, (leader, factor, offset) in source.coupled.items():
         default[name] = float(np.round(rest[name] + offset + factor * (default[leader] - rest[leader]), 9))
@@ -242,7 +242,7 @@ def guess_feet(pose: Pose, rolling: set[int]) -> tuple[Feet, Reasons]:
 
 
 def _short_names(names: list[str]) -> list[str]:
-    """Return names without the words for the part of a leg, where they stay different."""
+    """Return names without the words for the part of a leg, if they stay different."""
     words = r"(?i)[_.-]?(foot|calf|ankle|roll|pitch|link|toe|shank|lower|leg|lowerleg)(?=[_.-]|$)"
     short = [re.sub(words, "", name).strip("_.-") for name in names]
     return short if len(set(short)) == len(names) and all(short) else names
@@ -262,7 +262,7 @@ def guess_mirror(
 
     Returns:
         Partner (None in the plane) and sign by joint, empty without a pair; and ranges that both of a pair have, if
-        the source's are no mirror images of each other.
+        the source's are not mirror images of each other.
     """
     from robot_rl_envs.entity.robot_checks import mirror_by_names
 

@@ -23,7 +23,7 @@ DEEPEST, MOST_ENTRIES = 6, 20_000
 
 
 def number_meshes(root: ET.Element, path: Path) -> dict[str, str]:
-    """Give every mesh of a URDF a file name of its own; return by it the file, wherever it lies around the URDF.
+    """Give every mesh of a URDF its own file name; return name -> file, wherever it lies around the URDF.
 
     MuJoCo takes meshes of one name in two folders for the same. A name is package://name/path, relative or absolute.
     """
@@ -39,7 +39,7 @@ def number_meshes(root: ET.Element, path: Path) -> dict[str, str]:
 
 
 def mesh_fault(path: Path) -> str:
-    """Return why MuJoCo would not read a mesh, and what would be right; empty for one that it reads or that is missing.
+    """Return why MuJoCo would not read a mesh, and the correction; empty for one that it reads or that is missing.
 
     An .stl is 80 bytes, the number of triangles, and 50 bytes for each; one in letters begins with `solid`.
     """
@@ -105,9 +105,9 @@ def check_meshes(source: Source, collision: str) -> None:
 
 
 def _find_mesh(name: str, path: Path) -> Path:
-    """Return the file of a URDF's mesh: where its name says, else that of its package with the longest common ending.
+    """Return the file of a URDF's mesh: the one of its name, else that of its package with the longest common ending.
 
-    A file of another package around is taken only where the name says that package.
+    A file of another package around is taken only if the name gives that package.
     """
     own = Path(re.sub(r"^(package|file|model)://", "", name.replace("\\", "/")))
     package = _package(path)

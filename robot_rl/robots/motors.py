@@ -111,7 +111,7 @@ def _limits(actuator: Any) -> tuple[float | None, float | None]:
 
 
 def _largest(bounds: Any, limited: Any) -> float | None:
-    """Return the larger magnitude of a range; None where it is empty or does not count."""
+    """Return the larger magnitude of a range; None if it is empty or does not count."""
     import mujoco
 
     largest = max(abs(float(bounds[0])), abs(float(bounds[1])))
@@ -147,8 +147,8 @@ def guess_gains(
 
     The stiffness is I (2 pi f)^2 and the damping 2 d I (2 pi f), less the joint's own, for the natural frequency f and
     the damping ratio d, and the inertia I that the joint moves: the inverse of its element on the diagonal of the
-    inverse mass matrix in the default pose. A joint that would give way by more than 0.1 rad under what it carries is
-    stiffer, and damped alike.
+    inverse mass matrix in the default pose. A joint that would give way by more than 0.1 rad under its load is stiffer,
+    and damped alike.
     """
     from robot_rl_envs.entity.robot_checks import moved_inertia
 
@@ -166,10 +166,10 @@ def guess_gains(
         if reach > 0:  # With less the strong motor of a light link would never be used, and its export be refused.
             kp = max(kp, effort / (0.9 * EFFORT_MARGIN * reach))
         kd = max(0.0, 2.0 * gains.damping * math.sqrt(kp * inertia) - float(np.ravel(model.dof_damping[dof])[0]))
-        # An action of 1 takes a quarter of the effort, where that is known.
+        # An action of 1 takes a quarter of the effort, if that is known.
         scale = 0.25 * known / kp if known else 0.25
         speed = limits[name].velocity or SPEED
-        if name in draft.wheels:  # Its target is a speed: all its effort where a quarter of the largest is missing.
+        if name in draft.wheels:  # Its target is a speed: an error of a quarter of the largest takes all its effort.
             grip = 9.81 * float(model.body_mass.sum()) * draft.wheels[name] / len(draft.wheels)
             effort, scale = (max(effort, grip) if known is None else known), 0.25 * speed
             kp, kd = 0.0, effort / scale

@@ -1,4 +1,4 @@
-"""Facts about a robot while it is drafted: what its file has, and the draft that is made of it."""
+"""Facts about a robot while it is drafted: the contents of its file, and the draft that is made of them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Source:
         limits: by joint.
         default: positions of joints in the first keyframe; empty without one.
         base: name of the floating base's body; None for a fixed one.
-        coupled: joint -> the joint that leads it, by equalities of the model, and factor and offset, counted from where
-            the model has them at rest.
+        coupled: joint -> the joint that leads it, by equalities of the model, and factor and offset, counted from
+            their positions at rest in the model.
         passive: joints without a motor, if others have one.
         turned: orientation of floating bodies in the first keyframe by name, a quaternion w x y z.
         folders: of the models that the file attaches; empty for a URDF.
-        notes: what was removed or guessed, in lines.
+        notes: one line for everything removed or guessed.
     """
 
     path: Path
@@ -75,7 +75,7 @@ class Draft:
         wheels: joints of driven wheels, with their radii [m].
         turn: rotation of the contents of the base in the source, a quaternion w x y z.
         problems: faults, in lines.
-        notes: what was guessed, removed or replaced, in lines.
+        notes: one line for everything guessed, removed or replaced.
     """
 
     spec: Any

@@ -1,6 +1,6 @@
 """Shapes of a robot that was read: those that are seen and those that touch, and boxes and capsules for meshes.
 
-Masses and inertias stay those of the source, whatever its shapes become.
+Masses and inertias stay those of the source, even if its shapes change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STRETCH = 1.5
 
 
 def compile_source(source: Source, *, without_meshes: bool = False) -> Any:
-    """Compile what was read, or a copy of it without meshes.
+    """Compile the robot that was read, or a copy of it without meshes.
 
     Raises:
         UserError: the model does not compile; the line is MuJoCo's.
@@ -50,7 +50,7 @@ def state_inertias(spec: Any, model: Any) -> None:
         body.explicitinertial = True
         body.mass, body.ipos, body.iquat = float(one.mass[0]), one.ipos, one.iquat
         body.ialt.type = mujoco.mjtOrientation.mjORIENTATION_QUAT
-        # A file has six digits: the triangle inequality must hold after rounding, too.
+        # A file has six digits: the triangle inequality must also hold after rounding.
         inertia = np.array(one.inertia)
         most = inertia.sum() - inertia.max()
         body.inertia = np.minimum(inertia, most * (1.0 - 1e-5))
@@ -100,7 +100,7 @@ def _add_inertia_box(default: Any, body: Any, *, group: int) -> None:
 
 
 def _fit(geom: Any, model: Any, index: int) -> None:
-    """Make a mesh's shape the box around it, a capsule where it is long, or a cylinder where it turns as one."""
+    """Make a mesh's shape the box around it, a capsule if it is long, or a cylinder if it turns as one."""
     import mujoco
 
     turn = np.zeros(9)
@@ -131,11 +131,11 @@ def _fit(geom: Any, model: Any, index: int) -> None:
 
 
 def round_about_joint(model: Any, geom: int) -> tuple[float, float, float, np.ndarray, np.ndarray] | None:
-    """Return (radius, low, high, axis, anchor) of a shape that is round about the endless hinge of its own body.
+    """Return (radius, low, high, axis, anchor) of a shape that is round about the endless hinge of its body.
 
-    low and high are its ends along the axis from the anchor [m], all in the frame of the body. A mesh is round where it
+    low and high are its ends along the axis from the anchor [m], all in the frame of the body. A mesh is round if it
     reaches as far in every direction across the axis, to 5 %. A sphere or a capsule is sure to be a wheel only as the
-    single shape of its body that touches, centred on the axis. None of a shape that is not, or does not turn.
+    single shape of its body that touches, centred on the axis. None for a shape that is not round or does not turn.
     """
     import mujoco
 

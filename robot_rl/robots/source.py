@@ -1,4 +1,4 @@
-"""Reads a robot from a file of MuJoCo's or a URDF, and removes from it what is not the robot."""
+"""Reads a robot from a file of MuJoCo's or a URDF, and removes everything that is not part of the robot."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def read_source(path: Path, base: str, collision: str) -> Source:
 
     Args:
         path: an .xml of MuJoCo's, or a .urdf.
-        base: "floating", "fixed", or "auto": as the file has it; a URDF floats where it has several limbs or wheels.
+        base: "floating", "fixed", or "auto": as the file has it; a URDF floats if it has several limbs or wheels.
         collision: "meshes" and "primitives" need the mesh files, "boxes" does not.
 
     Raises:
-        UserError: the file is missing or cannot be read, a mesh is missing, or it has no joint.
+        UserError: the file is missing or cannot be read, a mesh is missing, or it does not have a joint.
     """
     if not path.exists():
         raise UserError("from", path, "no such file")
@@ -130,10 +130,10 @@ def _read_keyframe(source: Source) -> None:
 
 
 def _remove_others(source: Source, driven: list[str]) -> Any:
-    """Remove everything but the robot: what motors drive, else what has hinges or slides; return its root.
+    """Remove everything but the robot: the bodies that motors drive, else those with hinges or slides; return its root.
 
     Args:
-        source: what was read.
+        source: the file that was read.
         driven: joints with an actuator.
     """
     spec, notes, path = source.spec, source.notes, source.path
@@ -193,7 +193,7 @@ def _read_couplings(source: Source, driven: list[str]) -> list[set[str]]:
 
 
 def _remove_looks(spec: Any) -> None:
-    """Remove skins and textures from files, and reset what would reach elements that are added later.
+    """Remove skins and textures from files, and reset defaults that would reach elements added later.
 
     Its defaults are in every element already.
     """

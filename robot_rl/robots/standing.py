@@ -17,13 +17,13 @@ UPRIGHT = math.pi / 4
 
 
 def turn_base(source: Source, model: Any) -> tuple[float, ...]:
-    """Turn what is in a floating base so that it stands, with the base itself not turned, as in its source.
+    """Turn the contents of a floating base so that it stands, with the base itself not turned, as in its source.
 
     In robots of this project the base is level in the default pose. That of the source is turned by its first keyframe,
     else by its body. A turn about the vertical only, as of its place in a scene, is omitted.
 
     Args:
-        source: what was read; shapes and inertias are those of the model.
+        source: the robot that was read; shapes and inertias are those of the model.
         model: the source, compiled.
 
     Returns:

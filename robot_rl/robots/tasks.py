@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 TASK_KINDS = ("auto", "pose", "velocity", "reach", "drive")
 TURN = 0.6
-"""How far from the default pose joints are turned to see where a hand gets [rad or m]."""
+"""How far from the default pose joints are turned to find the places that a hand reaches [rad or m]."""
 SIZE_M = 0.3
 """Height of a base for which the speeds of a walking task were chosen; others scale with the root of theirs."""
 
 
 def choose_kind(kind: str, robot: Robot) -> str:
-    """Return what a task of a robot is about: "velocity" with feet, "drive" on wheels, "reach" for an arm, else "pose".
+    """Return the kind of task of a robot: "velocity" with feet, "drive" on wheels, "reach" for an arm, else "pose".
 
     Raises:
-        UserError: the robot cannot do what is requested.
+        UserError: the robot does not support the requested kind.
     """
     require_choice("kind", kind, TASK_KINDS)
     walks = bool(robot.feet) and robot.base_body is not None
@@ -63,7 +63,7 @@ def wheel_radii(robot: Robot) -> dict[str, float]:
 
 
 def task_words(kind: str, robot: Robot) -> dict[str, str]:
-    """Return what the template of a task of a kind needs for a robot; names of its model are quoted."""
+    """Return the words for the template of a task of a kind; names of the robot's model are quoted."""
     if kind == "pose":
         driven = [joint.kp > 0.0 or joint.by_speed for joint in robot.joints if not joint.passive]
         actions = "position" if driven and all(driven) else "effort"
@@ -73,7 +73,7 @@ def task_words(kind: str, robot: Robot) -> dict[str, str]:
 
 
 def drive_words(robot: Robot) -> dict[str, str]:
-    """Return what the template of a driving task needs: speeds that fit the robot's size and its wheels."""
+    """Return the words for the template of a driving task: speeds that fit the robot's size and its wheels."""
     limits = {joint.name: joint.velocity_limit for joint in robot.joints}
     wheels = min(0.5 * limits[name] * radius for name, radius in wheel_radii(robot).items())
     model = _compile(robot)
@@ -84,7 +84,7 @@ def drive_words(robot: Robot) -> dict[str, str]:
 
 
 def velocity_words(robot: Robot) -> dict[str, str]:
-    """Return what the template of a walking task needs: gait, heights and speeds that fit the robot's size."""
+    """Return the words for the template of a walking task: gait, heights and speeds that fit the robot's size."""
     height = robot.base_height
     speed = math.sqrt(height / SIZE_M)
     return {
@@ -127,7 +127,7 @@ def _base_words(robot: Robot, model: Any) -> dict[str, str]:
 
 
 def reach_words(robot: Robot) -> dict[str, str]:
-    """Return what the template of a reaching task needs: the hand, and a box of targets around it."""
+    """Return the words for the template of a reaching task: the hand, and a box of targets around it."""
     import mujoco
     import numpy as np
     from robot_rl_envs.terms.checks import longest_reach
@@ -146,7 +146,7 @@ def reach_words(robot: Robot) -> dict[str, str]:
         mujoco.mj_kinematics(model, data)
         points.append(position().copy())
     low, high = np.percentile(np.array(points), [15, 85], axis=0)
-    # All of the box must be in reach, its corners, too.
+    # All of the box must be in reach, also its corners.
     start, reach = longest_reach(model, *place)
     while np.linalg.norm(np.maximum(np.abs(low - start), np.abs(high - start))) > 0.98 * reach:
         low, high = 0.95 * low + 0.05 * high, 0.05 * low + 0.95 * high
@@ -158,7 +158,7 @@ def reach_words(robot: Robot) -> dict[str, str]:
 
 
 def _find_hand(robot: Robot, model: Any, data: Any) -> tuple[str, Any, tuple[int, Any]]:
-    """Return the name of a site between fingers, else of the last body in a chain; where it is; its body and place."""
+    """Return the name of a site between fingers, else of the last body in a chain; its position; its body and place."""
     import numpy as np
 
     sites = [model.site(k).name for k in range(model.nsite)]

@@ -1,4 +1,4 @@
-"""Reads a URDF: refuses what no robot has, repairs what MuJoCo would refuse, and decides whether its base floats."""
+"""Reads a URDF: refuses invalid robots, repairs parts that MuJoCo would refuse, decides whether the base floats."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Tree:
         self.empty -= {name for name, link in self.links.items() if link.find("inertial") is not None}
 
     def branches(self, link: str) -> list[str]:
-        """Return the links that move directly below one, through what is fixed to it."""
+        """Return the links that move directly below one, or below links that are fixed to it."""
         found = []
         for joint in self.below.get(link, []):
             found += [_end(joint, "child")] if _moves(joint) else self.branches(_end(joint, "child"))
@@ -73,7 +73,7 @@ def read_urdf(path: Path, root: ET.Element, base: str) -> Source:
     """Read a URDF, with its meshes wherever they lie around it; `root` is changed.
 
     Raises:
-        UserError: it cannot be read, or has what no robot has.
+        UserError: it cannot be read, or is not a valid robot.
     """
     if root.tag != "robot":
         raise UserError("from", path, f"has <{root.tag}> instead of <robot>")
@@ -92,7 +92,7 @@ def read_urdf(path: Path, root: ET.Element, base: str) -> Source:
     if is_floating and (above := free_base(root)):
         notes.append(f"base: the link below {above}, which has no mass")
     spec = _parse(root, path)
-    for geom in spec.geoms:  # A link without an inertia weighs nothing, whatever its shape.
+    for geom in spec.geoms:  # A link without an inertia weighs nothing, even if it has a shape.
         if geom.parent.name != "world" and not geom.parent.explicitinertial:
             geom.mass = 0.0
     tops = [body for body in spec.worldbody.bodies if body.find_all("joint")] or spec.worldbody.bodies[:1]
@@ -194,8 +194,8 @@ def _parse(root: ET.Element, path: Path) -> Any:
 def free_base(root: ET.Element) -> str:
     """Remove empty links above the base, so that the base itself floats; return their names.
 
-    A first link such as base_footprint or world has no mass, and the base is fixed to it; its height above the ground
-    follows from the default pose. MuJoCo takes a first link `world` for what does not move.
+    A first link such as base_footprint or world is massless, and the base is fixed to it; its height above the ground
+    follows from the default pose. MuJoCo treats a first link `world` as the fixed world.
     """
     taken: list[str] = []
     while True:
@@ -227,7 +227,7 @@ def _rename(root: ET.Element, old: str, new: str) -> None:
 
 
 def _merge(root: ET.Element, upper: ET.Element, lower: ET.Element, link: str) -> None:
-    """Remove the link between two joints, and the upper one; what else is fixed to the link stays with the world."""
+    """Remove the link between two joints, and the upper one; all other links fixed to the link stay with the world."""
     (one, turn_1), (two, turn_2) = _frame(upper), _frame(lower)
     for old in lower.findall("origin"):
         lower.remove(old)
@@ -269,7 +269,7 @@ def repair_inertias(tree: Tree) -> list[str]:
     """Make valid inertias of those that MuJoCo refuses and that are near one; return notes.
 
     - Links that are fixed to another and have one that is not positive get a ball's: frames of sensors have any, and
-      their mass is what counts.
+      only their mass counts.
     - No body has a principal moment above the sum of the other two: the largest is divided, and the other two are
       multiplied, by one factor, so that none is further from the file's value than the others.
     """
@@ -356,7 +356,7 @@ def count_wheels(tree: Tree) -> int:
 def find_unmotored(root: ET.Element, tree: Tree) -> list[str]:
     """Return the joints that nothing drives, though others have motors: by transmissions, else castors.
 
-    A castor's joints turn without end and have no effort limit, with nothing else below them.
+    A castor's joints turn without end and without an effort limit, with nothing else below them.
     """
     joints = {_name(joint): joint for joint in tree.joints}
     moving = [name for name, joint in joints.items() if joint.get("type") not in ("fixed", "floating")]

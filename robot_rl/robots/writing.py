@@ -21,7 +21,7 @@ COLUMNS = ("default_pos", "effort_limit", "velocity_limit", "kp", "kd", "action_
 
 
 def robot_words(draft: Draft, name: str, path: Path) -> dict[str, str]:
-    """Return what the template of a drafted robot.py needs."""
+    """Return the words for the template of a drafted robot.py."""
     has_mirror = any("mirror" in joint for joint in draft.joints.values())
     columns = COLUMNS if has_mirror else COLUMNS[:-2]
     rows = []
@@ -61,13 +61,13 @@ def quoted(text: str) -> str:
 
 
 def comment(line: str) -> str:
-    """Return a line as a comment of Python's, whatever text of a file it has."""
+    """Return a line, which may contain any text of a file, as a Python comment."""
     plain = "".join(c if c.isprintable() else " " for c in line)
     return textwrap.fill(plain, 118, initial_indent="# - ", subsequent_indent="#   ", break_on_hyphens=False)
 
 
 def draw(path: Path, robot: Robot, draft: Draft, source: Path) -> str:
-    """Draw the source on the left, where it compiles, and the robot on the right, as PNG; return what is missing."""
+    """Draw the source on the left, if it compiles, and the robot on the right, as PNG; return why a part is missing."""
     import mujoco
     import numpy as np
     from PIL import Image

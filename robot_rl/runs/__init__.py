@@ -1,1 +1,1 @@
-"""A run and what it is made of: directory, settings, overrides, inputs, policies, training; no command line."""
+"""A run and its parts: directory, settings, overrides, inputs, policies, training; no command line."""

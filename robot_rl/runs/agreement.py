@@ -35,8 +35,8 @@ def is_same(one: Any, other: Any) -> bool:
 def check_settings(run_dir: RunDir, record: Mapping[str, Any]) -> None:
     """Refuse a run.yaml with other settings than those of the run's newest checkpoint.
 
-    Only run.yaml's own hash of them is compared where there is no checkpoint, or none with settings: earlier versions
-    saved none, and did not record what was changed when a run was resumed.
+    Without a checkpoint that has settings, only run.yaml's own hash of them is compared: earlier versions
+    saved none, and did not record the changes when a run was resumed.
 
     Args:
         run_dir: The run.
@@ -74,7 +74,7 @@ def _check_config(run_dir: RunDir, record: Mapping[str, Any]) -> None:
 
 
 def _expected(run_dir: RunDir, events: list[Mapping[str, Any]]) -> tuple[Path | None, dict[str, Any]]:
-    """Return the newest checkpoint with an intact description, and its settings with what was changed since."""
+    """Return the newest checkpoint with an intact description, and its settings with the changes since."""
     from robot_rl.learn.checkpoints.checkpoint import list_checkpoints, read_description
 
     for path in reversed(list_checkpoints(run_dir.path)):
@@ -85,7 +85,7 @@ def _expected(run_dir: RunDir, events: list[Mapping[str, Any]]) -> tuple[Path | 
         settings, iteration = meta.get("settings"), meta.get("iteration")
         if not isinstance(settings, Mapping) or not settings or not isinstance(iteration, int):
             return None, {}
-        # A run goes on from its newest checkpoint: before the last time that it did so from an earlier one than this,
+        # A run continues from its newest checkpoint: before the last time that it did so from an earlier one than this,
         # this one was not there.
         last = max((k for k, event in enumerate(events) if event["iteration"] < iteration), default=-1)
         since = events[last + 1 :]

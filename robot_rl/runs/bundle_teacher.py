@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 STD = 0.2
-"""Deviation of the teacher's actions: what a student's error is measured in, and what its own tends to."""
+"""Deviation of the teacher's actions: the unit of a student's error, and the value that its own deviation tends to."""
 BOUND = 1e-4
 """Largest difference of an action from the golden sequence."""
 FOLDER = ".teachers"
@@ -29,14 +29,14 @@ ACTIVATIONS = {"Elu": "elu", "Relu": "relu", "Tanh": "tanh"}
 
 
 def find_teacher(name: str, root: Path) -> tuple[Path, "Bundle"]:
-    """Return the checkpoint of a bundle's policy, written now where it is missing, and the bundle.
+    """Return the checkpoint of a bundle's policy, written now if it is missing, and the bundle.
 
     Args:
         name: The name of a committed policy or the directory of a bundle, as `policy=` takes it.
         root: The directory of all runs.
 
     Raises:
-        UserError: There is no such bundle, it is damaged, or its network is not a plain perceptron.
+        UserError: The bundle does not exist or is damaged, or its network is not a plain perceptron.
     """
     from robot_rl_deploy.bundle import read_bundle
     from robot_rl_deploy.policy import open_session
@@ -113,7 +113,7 @@ def _checkpoint(bundle: "Bundle", where: str) -> tuple[dict[str, "Tensor"], dict
 def _read_network(bundle: "Bundle", where: str) -> tuple[dict[str, "Tensor"], list[int], str]:
     """Return the parts of an actor by their names in its state, the sizes of its hidden layers and its activation.
 
-    The network must be `Sub, Mul, (Gemm, activation)*, Gemm`, what follows bounds and scales the actions.
+    The network must be `Sub, Mul, (Gemm, activation)*, Gemm`; the rest bounds and scales the actions.
     """
     import onnx
     import torch

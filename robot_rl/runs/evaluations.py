@@ -94,7 +94,7 @@ class Evaluations:
         self._skipped, self._failures, self._has_begun = 0, 0, False
 
     def on_iteration_end(self, session: Any) -> dict[str, float]:
-        """Look for a result and begin what is due, after an iteration; return what the iteration's row gets.
+        """Look for a result and begin what is due, after an iteration; return the entries for the iteration's row.
 
         That is nothing, or of a result "eval/<metric>", "eval/iteration", that of the policy, and "eval/skipped", the
         evaluations that were skipped since the result before.
@@ -113,7 +113,7 @@ class Evaluations:
         return row
 
     def finish(self, limit_s: float = FINISH_S) -> None:
-        """Wait for what is left, but not for long."""
+        """Wait for the remaining evaluations, but not for long."""
         end = time.monotonic() + limit_s
         while self._running is not None:
             self._look()
@@ -131,7 +131,7 @@ class Evaluations:
         self._evaluator.close()
 
     def _look(self) -> dict[str, float]:
-        """Return the row of the evaluation that runs; empty while it does, or where it failed."""
+        """Return the row of the evaluation that runs; empty while it does, or if it failed."""
         if self._running is None:
             return {}
         try:
@@ -175,7 +175,7 @@ class Evaluations:
             file.write(json.dumps(line) + "\n")
 
     def _forget(self, iteration: int) -> None:
-        """Remove the results of iterations that are done again, as a run does that goes on from a checkpoint."""
+        """Remove the results of iterations that are done again, as a run does that continues from a checkpoint."""
         if not self._file.is_file():
             return
         lines = self._file.read_text().splitlines()

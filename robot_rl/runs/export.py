@@ -25,8 +25,8 @@ def export_run(
     cannot be in the place of the run's own. `opset` is the version of the ONNX operators, None that of the precision.
 
     Raises:
-        UserError: The run or its checkpoint is damaged, the policy reads what no robot can measure, or `opset` is too
-            old for its precision.
+        UserError: The run or its checkpoint is damaged, the policy reads values that no robot can measure, or
+            `opset` is too old for its precision.
         ContractError: Something else than a bundle is at `out`.
         OSError: The bundle cannot be written; an older one is unchanged.
     """
@@ -61,7 +61,7 @@ def quantized_later(cfg: Any, policy: Any, precision: str) -> Any:
     """Return a run's policy in another precision, its grids fitted to what it sees in a few worlds.
 
     Raises:
-        UserError: There is no such precision, or the policy has none.
+        UserError: The precision does not exist, or the policy has none.
     """
     from robot_rl.evaluate.controllers import TRACED, Tracer
     from robot_rl.evaluate.rollout import EVALUATION_SEED, measure
@@ -79,7 +79,7 @@ def quantized_later(cfg: Any, policy: Any, precision: str) -> Any:
 
 
 def no_precision(cfg: Any) -> str:
-    """Return why the policy of a run with these settings has no other precision; empty if it has."""
+    """Return why the policy of a run with these settings lacks other precisions; empty if it has them."""
     learner = cfg.learner
     if cfg.source.name != "robot-rl":
         return f"task={cfg.reference}: precisions are compared of robot-rl's own tasks; leave that out"
@@ -90,7 +90,7 @@ def no_precision(cfg: Any) -> str:
 
 
 def exported(run_dir: RunDir, *, trust: bool = False) -> Path:
-    """Return the bundle of a run's newest checkpoint, written now where it is missing or older; see `export_run`."""
+    """Return the bundle of a run's newest checkpoint, written now if it is missing or older; see `export_run`."""
     from robot_rl_deploy.bundle import read_bundle
 
     from robot_rl.learn.checkpoints.checkpoint import good_checkpoint

@@ -1,7 +1,7 @@
 """Find the other runs and files that a run's settings name: a teacher, a reference policy, recorded motion.
 
-A policy sees the observation groups of the task that it was trained on. Where the new run's task has no such group, or
-a different one of that name, the group is copied from the policy's own task: a blind task has no height scan for a
+A policy sees the observation groups of the task that it was trained on. If the new run's task lacks a group, or has
+a different one of that name, the group is copied from the policy's own task: a blind task lacks a height scan for a
 teacher. A motion prior compares poses, an observation group that no task has either.
 """
 
@@ -84,7 +84,7 @@ def _with_bundle(cfg: TrainCfg, name: str) -> TrainCfg:
 
 
 def _task_of(contract: Any, cfg: TrainCfg) -> Any:
-    """Return the task of a bundle; raise UserError where its observations or joints are not the contract's any more."""
+    """Return the task of a bundle; raise UserError if its observations or joints are not the contract's any more."""
     reference = contract.training.task
     require_trust({"task": reference}, None, f"task {reference}", trust=False)
     if source_of(reference) is not cfg.source:

@@ -29,7 +29,7 @@ EARLIER_PAGE = (
     '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\''
 )
-"""How pages begin that have no mark yet."""
+"""How earlier pages, without a mark, begin."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,7 +190,7 @@ def check_output(key: str, text: str, kind: Kind | None, *, makes_folder: bool =
 
 
 def check_optional(key: str, text: str, kind: Kind, *, makes_folder: bool = True) -> Path | None:
-    """Check a file as `check_output` does; return None where none is named."""
+    """Check a file as `check_output` does; return None if none is named."""
     return check_output(key, text, kind, makes_folder=makes_folder) if text else None
 
 

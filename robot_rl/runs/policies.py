@@ -71,7 +71,7 @@ class PolicySource:
         return make_policy(self.run_dir.path, device=device or self.cfg.device, code=named_code(self.cfg.tree))
 
     def find_bundle(self) -> Path:
-        """Return the bundle's directory; of a run its newest checkpoint's, exported now where it is missing."""
+        """Return the bundle's directory; of a run its newest checkpoint's, exported now if it is missing."""
         if self.bundle is not None:
             return self.bundle
         assert self.run_dir is not None
@@ -115,14 +115,14 @@ def find_policy(
     """Return the policy that a user names, with changes of its task's settings applied.
 
     Args:
-        run: A run, as `RunDir.find` takes it; the newest where both are empty.
+        run: A run, as `RunDir.find` takes it; the newest if both are empty.
         policy: The name or directory of a bundle, instead of a run.
         root: The directory of all runs.
-        changes: By dotted name. Without them a run of a GPU that is missing here runs on what there is.
+        changes: By dotted name. Without them a run of a GPU that is missing here runs on the available device.
         trust: Whether the user trusts the code that its task names.
 
     Raises:
-        UserError: There is no such run or bundle, both are named, or a change does not fit.
+        UserError: The run or bundle does not exist, both are named, or a change does not fit.
         ContractError: The bundle is damaged.
     """
     if not policy:
@@ -138,7 +138,7 @@ def find_policy(
 
 
 def _here(run_dir: RunDir) -> dict[str, str]:
-    """Return the settings by which this machine runs what was trained on a GPU that it has not."""
+    """Return the settings by which this machine runs a policy that was trained on a GPU it lacks."""
     device = str(run_dir.read_config()["config"].get("device", "auto"))
     try:
         resolve_device(device)
@@ -155,7 +155,7 @@ def find_task_name(run: str, policy: str, root: str) -> str:
 
 
 def _training_of(bundle: Path) -> Any:
-    """Return what a bundle, or the first one of a team's policies, says about its training."""
+    """Return the training facts of a bundle, or of the first one of a team's policies."""
     from robot_rl_deploy.bundle import read_bundle
 
     names = policies_in(bundle)

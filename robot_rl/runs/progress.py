@@ -9,7 +9,7 @@ from robot_rl.metrics.description import Descriptions, shown_unit
 from robot_rl.metrics.iteration import PARTS, describe_overlap, describe_time, time_parts
 
 LINE_EVERY_S = 10.0
-# Keys of a metrics row, with the name and format that they are shown by; those that a task lacks are left out.
+# Keys of a metrics row, with the name and format that they are shown by; those that a task lacks are omitted.
 SHOWN = (
     ("perf/steps_per_s", "{:,.0f} steps/s"),
     ("episode/return", "return {:.2f}"),

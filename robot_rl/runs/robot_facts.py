@@ -20,7 +20,7 @@ RANGE_MARGIN = 0.01
 
 
 def find_all(robot: "Robot") -> list["Finding"]:
-    """Return what is wrong with or unusual about a robot, and notes on gains that no bundle may have.
+    """Return the problems and unusual facts of a robot, and notes on gains that no bundle may have.
 
     Raises:
         UserError: Its model does not compile.

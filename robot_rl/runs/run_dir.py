@@ -42,7 +42,7 @@ class RunDir:
             root: The directory of all runs.
             task: The task's name.
             seed: The run's seed, a part of its id.
-            run_id: Its id, where the user gave one; the directory may exist. None generates a new one.
+            run_id: Its id, if the user gave one; the directory may exist. None generates a new one.
 
         Raises:
             UserError: The directory cannot be created (no permission, a file in its place).
@@ -72,7 +72,7 @@ class RunDir:
             key: The setting that named it, for the error.
 
         Raises:
-            UserError: There is no such run, or the name leads out of `root`.
+            UserError: The run does not exist, or the name leads out of `root`.
         """
         base = Path(root)
         if not run:
@@ -101,7 +101,7 @@ class RunDir:
 
     @property
     def words(self) -> str:
-        """Return the run's name on the command line: its id, and its root where that is not the default."""
+        """Return the run's name on the command line: its id, and its root if that is not the default."""
         root = self.path.parent.parent
         return self.run_id if root == Path("runs") else f"{self.run_id} root={shlex.quote(str(root))}"
 
@@ -143,13 +143,13 @@ class RunDir:
     ) -> None:
         """Record in run.yaml that the run was resumed, and the configuration since then.
 
-        The newest MAX_RESUMED records are kept; the oldest of them includes the changes before it, too.
+        The newest MAX_RESUMED records are kept; the oldest of them also includes the changes before it.
 
         Args:
             config: The resolved configuration.
             command: The command line.
             iteration: Iterations that were done.
-            notes: Lines about what changed.
+            notes: Lines about the changes.
             changes: The differences of the configuration, by `robot_rl.runs.agreement.changes`.
         """
         record = self.read_config()
@@ -178,7 +178,7 @@ class RunDir:
         write_atomic(self.config_file, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=120))
 
     def read_config(self) -> dict[str, Any]:
-        """Return the content of run.yaml; raise UserError where it is missing or damaged."""
+        """Return the content of run.yaml; raise UserError if it is missing or damaged."""
         try:
             content = read_plain(self.config_file, MAX_CONFIG)
         except FileNotFoundError:
@@ -204,7 +204,7 @@ def config_hash(config: Mapping[str, Any]) -> str:
 
 
 def record_hash(record: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of what run.yaml says besides the settings: its command, launcher, versions and the like."""
+    """Return the SHA-256 of run.yaml without the settings: of its command, launcher, versions and the like."""
     others = ("config", "config_sha256", "seal", "resumed", RECORD_HASH)
     return config_hash({key: value for key, value in record.items() if key not in others})
 
@@ -220,7 +220,7 @@ def _is_event(event: Any) -> bool:
 
 
 def check_run_id(run_id: Any, setting: str = "run_id") -> str:
-    """Return the id that a user gave a run, or the like; raise UserError where no directory may have that name."""
+    """Return the id that a user gave a run, or the like; raise UserError if no directory may have that name."""
     name = str(run_id)
     if not GIVEN_ID.fullmatch(name) or name == "latest":
         right = "up to 100 of A to Z, a to z, 0 to 9, _ - and . (the last two not as the first), and not 'latest'"
@@ -247,7 +247,7 @@ def _real(path: Path, named: object, key: str) -> Path:
 
 
 def _age_key(path: Path) -> tuple[str, int]:
-    """Return the order of a run: the time in its id, or of run.yaml where the id was given; then that of run.yaml."""
+    """Return the order of a run: the time in its id, or of run.yaml if the id was given; then that of run.yaml."""
     written = (path / "run.yaml").stat().st_mtime_ns
     if RUN_ID.fullmatch(path.name):
         return path.name[:15], written

@@ -1,7 +1,7 @@
-"""All runs below a root: what each has done so far, its last figures and its settings.
+"""All runs below a root: the progress of each, its last figures and its settings.
 
-A row is made of run.yaml and of the last line of metrics.jsonl. Parsing a run.yaml takes milliseconds, so that what the
-table needs of it is kept in an index in the user's cache directory, by the file's time and size; an index that is
+A row is made of run.yaml and of the last line of metrics.jsonl. Parsing a run.yaml takes milliseconds, so the values
+that the table needs are kept in an index in the user's cache directory, by the file's time and size; an index that is
 missing, damaged or read-only costs time and nothing else.
 """
 
@@ -28,7 +28,7 @@ TAIL = 65_536
 """Bytes at the end of metrics.jsonl in which the last row is."""
 VERSION = 2
 PLACE = ("root", "run_id")
-"""Settings that say where a run is."""
+"""Settings that specify the place of a run."""
 SORTS = ("created", "changed", "goal", "iteration", "state")
 """Columns by which runs are sorted, besides metrics and settings."""
 RUNNING, DONE, STOPPED, EMPTY, DAMAGED = "running", "done", "stopped", "empty", "damaged"
@@ -41,9 +41,9 @@ class RunRow:
     Attributes:
         path: Its directory.
         state: "running" (a process trains it), "done" (all iterations), "stopped", "empty" (no iteration yet), or
-            "damaged" (run.yaml cannot be read, or metrics.jsonl has no row but something else).
+            "damaged" (run.yaml cannot be read, or metrics.jsonl has content without a row).
         settings: The values of its settings by dotted name.
-        record: What else run.yaml says: "created", "solved", "git", "versions", "machine", "launcher".
+        record: Other entries of run.yaml: "created", "solved", "git", "versions", "machine", "launcher".
         last: The last row of its metrics, without groups.
         changed_s: When its metrics, or else run.yaml, were last written [s since 1970].
     """
@@ -57,7 +57,7 @@ class RunRow:
 
     @property
     def run_id(self) -> str:
-        """The run's id; with replacements where the folder's name is no UTF-8."""
+        """The run's id; with replacement characters if the folder's name is not UTF-8."""
         return os.fsencode(self.path.name).decode(errors="replace")
 
     @property
@@ -73,19 +73,19 @@ class RunRow:
 
     @property
     def iteration_samples(self) -> float | None:
-        """Samples of an iteration, over all worlds; None where none is done."""
+        """Samples of an iteration, over all worlds; None if none is done."""
         steps, done = self.last.get("env_steps"), self.iterations[0]
         return steps / done if isinstance(steps, int | float) and done else None
 
     @property
     def iteration_s(self) -> float | None:
-        """Seconds that an iteration takes at the speed of the last one; None where it is unknown."""
+        """Seconds that an iteration takes at the speed of the last one; None if it is unknown."""
         samples, speed = self.iteration_samples, self.last.get("perf/steps_per_s")
         return samples / speed if samples and isinstance(speed, int | float) and speed > 0 else None
 
     @property
     def goal(self) -> tuple[str, float | None]:
-        """The metric that the task is solved by, else the return, and its newest value; None where there is none."""
+        """The metric that the task is solved by, else the return, and its newest value; None if there is none."""
         solved = self.record.get("solved")
         name = str(solved[0]) if isinstance(solved, Sequence) and not isinstance(solved, str) and solved else ""
         key = name if name in self.last else "episode/return"
@@ -109,7 +109,7 @@ def read_runs(
         index: File of the index; by default one of the root's in the user's cache directory.
 
     Raises:
-        UserError: `root` is no directory.
+        UserError: `root` is not a directory.
     """
     base = Path(root)
     if not base.is_dir():
@@ -135,7 +135,7 @@ def read_runs(
 
 
 def read_run(run_dir: RunDir) -> RunRow:
-    """Return the row of one run; raise UserError where its run.yaml is missing or damaged."""
+    """Return the row of one run; raise UserError if its run.yaml is missing or damaged."""
     run_dir.read_config()
     return make_row(run_dir.path, {"stamp": stamp_of(run_dir.config_file), **read_settings(run_dir.config_file)})
 
@@ -148,13 +148,13 @@ def index_file(root: Path) -> Path:
 
 
 def stamp_of(path: Path) -> list[int]:
-    """Return by what a file is known to be the same: its time [ns] and its size; raise OSError where it is missing."""
+    """Return the stamp of an unchanged file: its time [ns] and its size; raise OSError if it is missing."""
     stat = path.stat()
     return [stat.st_mtime_ns, stat.st_size]
 
 
 def read_index(path: Path) -> dict[str, Any]:
-    """Return path of a run -> its entry, "stamp", "settings" and "record"; empty where there is no index."""
+    """Return path of a run -> its entry, "stamp", "settings" and "record"; empty without an index."""
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         found = json.loads(path.read_bytes())
         if found["version"] == VERSION:
@@ -175,7 +175,7 @@ def _filled(entry: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]
 
 
 def write_index(path: Path, runs: Mapping[str, Any]) -> None:
-    """Write an index; those of one task are kept as differences from one of them. Nothing happens where it cannot."""
+    """Write an index; those of one task are kept as differences from one of them. Nothing happens if it cannot."""
     bases: dict[str, Any] = {"": {"settings": {}, "record": {}}}
     rows: dict[str, Any] = {}
     for name, entry in runs.items():
@@ -193,7 +193,7 @@ def write_index(path: Path, runs: Mapping[str, Any]) -> None:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Return what the table needs of a run.yaml; without settings where it is damaged."""
+    """Return the entries of a run.yaml that the table needs; without settings if it is damaged."""
     try:
         record = read_yaml(read_plain(path, MAX_CONFIG).decode())
     except (OSError, ValueError, UserError, RecursionError):
@@ -208,7 +208,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def make_row(folder: Path, entry: Mapping[str, Any]) -> RunRow:
-    """Return the row of a run, of its entry in the index and the last row of its metrics; damaged where it cannot.
+    """Return the row of a run, of its entry in the index and the last row of its metrics; damaged if this fails.
 
     One run must not hide all others.
     """
@@ -238,10 +238,10 @@ def _make_row(folder: Path, entry: Mapping[str, Any]) -> RunRow:
 
 
 def last_row(path: Path) -> dict[str, Any]:
-    """Return the last whole row of a metrics.jsonl; empty where there is none.
+    """Return the last whole row of a metrics.jsonl; empty if there is none.
 
     Raises:
-        UserError: It is no plain file.
+        UserError: It is not a plain file.
         OSError: It is missing or cannot be read.
     """
     with open(open_plain(path), "rb") as stream:
@@ -266,9 +266,9 @@ def is_running(metrics: Path) -> bool:
 
 
 def differences(one: RunRow, other: RunRow) -> dict[str, list[tuple[str, Any, Any]]]:
-    """Return what differs between two runs, by part, each as (name, first, second).
+    """Return the differences between two runs, by part, each as (name, first, second).
 
-    The parts are "command" (what each command line said), "settings" (what ran), "launcher", "versions", "machine" and
+    The parts are "command" (words of each command line), "settings" (what ran), "launcher", "versions", "machine" and
     "git".
 
     A setting that a run does not have is None there. Where a run is, and its id, are not compared.
@@ -326,7 +326,7 @@ def sort_runs(rows: Iterable[RunRow], by: str) -> list[RunRow]:
 
 
 def value_of(row: RunRow, name: str) -> Any:
-    """Return a run's value of a column, a metric's newest value, or a setting; None where it has none."""
+    """Return a run's value of a column, a metric's newest value, or a setting; None if it has none."""
     own = {
         "created": row.record.get("created"),
         "changed": row.changed_s,

@@ -1,7 +1,7 @@
-"""The lock of one process on a run's directory, which can undo what the process did there.
+"""The lock of one process on a run's directory, which can undo the changes of the process there.
 
 A command that is refused or interrupted before it learned anything leaves the directory as it found it: `RunLock.undo`
-removes what it created, and nothing else.
+removes the files and folders that it created, and nothing else.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ RESULTS = ("policy", "eval*.json", "video.mp4", "report.html", "metrics.jsonl.da
 class RunLock:
     """The directory of a run that this process trains, locked against others until `close`.
 
-    As a context manager it undoes its changes after an error, where nothing was learned yet.
+    As a context manager it undoes its changes after an error, if nothing was learned yet.
 
     Args:
         run_dir: The directory, which exists.
-        made: The directories that were created for it, the innermost first; `undo` removes them where they are empty.
+        made: The directories that were created for it, the innermost first; `undo` removes them if they are empty.
 
     Raises:
         UserError: Another process trains the run, or something in it is of the wrong kind.
@@ -77,7 +77,7 @@ class RunLock:
 
     @classmethod
     def adopt(cls, run_dir: RunDir) -> "RunLock":
-        """Lock the directory of a frozen run that begins; what an attempt without a checkpoint left is moved aside.
+        """Lock the directory of a frozen run that begins; the files of an attempt without a checkpoint are moved aside.
 
         Raises:
             UserError: Another process trains the run, or it has checkpoints.
@@ -101,7 +101,7 @@ class RunLock:
         return os.fdopen(os.dup(self._file.fileno()), "ab", buffering=0)
 
     def report(self) -> None:
-        """Report once what was moved aside."""
+        """Report once the files that were moved aside."""
         if self._note and not self._is_reported:
             to_stderr(self._note)
             self._is_reported = True
@@ -114,7 +114,7 @@ class RunLock:
             self._file.close()
 
     def undo(self) -> None:
-        """Remove what this process created and restore what it moved aside, unless something was learned meanwhile."""
+        """Remove this process's new files and restore those it moved aside, unless something was learned meanwhile."""
         if self._file is not None and not self._file.closed:
             if self._is_learned():
                 return
@@ -144,7 +144,7 @@ class RunLock:
         return self._is_new and (is_saved or self.run_dir.metrics_file.stat().st_size > 0)
 
     def _set_aside(self) -> None:
-        """Move the files of an earlier run into a folder of its own, so that no training begins in place of another."""
+        """Move the files of an earlier run into a separate folder, so that no training begins in place of another."""
         rows = self.run_dir.metrics_file
         kept = {rows, self.run_dir.config_file} if self._is_frozen else {rows}
         found = [path for path in _belongings(self.run_dir) if path not in kept]
@@ -212,7 +212,7 @@ def is_trained(run_dir: RunDir) -> bool:
 
 
 def refuse_trained(run_dir: RunDir) -> None:
-    """Raise UserError where a run that is to begin has checkpoints."""
+    """Raise UserError if a run that is to begin has checkpoints."""
     if not is_trained(run_dir):
         return
     why = f"{run_dir.path}: has checkpoints"

@@ -41,7 +41,7 @@ class TrainCfg:
         source: The source of the task.
         task: The task with the overrides applied, of the source's own type.
         num_envs: Number of worlds, of all processes together.
-        device: "cpu" or "cuda:<index>"; of several processes on a machine each has a GPU of its own.
+        device: "cpu" or "cuda:<index>"; of several processes on a machine each has its own GPU.
         engine: The simulator of the task, such as "mujoco" or "mujoco_warp".
         num_threads: Threads of the CPU engine; 0 takes all cores.
         learner_threads: Threads of the learner on a CPU; 0 takes OMP_NUM_THREADS, or half of the cores.
@@ -114,7 +114,7 @@ def default_tree(name: str, device: str = "auto", learner: str = "", gpus: int |
         name: The task's name.
         device: As the user gives it; on a CPU the task's preset for CPUs applies.
         learner: The learner, the task's own where empty; its settings join the task's.
-        gpus: GPUs of the machine that trains, where that is another one.
+        gpus: GPUs of the machine that trains, if that is another one.
     """
     return _tree(name, device, resolve_device(device, gpus), learner)
 
@@ -146,14 +146,14 @@ def _tree(name: str, device: str, resolved: str, learner: str) -> dict[str, Any]
 
 
 def change(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a tree with settings changed, and left out where the task can be without them.
+    """Return a copy of a tree with settings changed, and removed if the task can be without them.
 
     Args:
         tree: From `default_tree`.
         changes: By dotted name, from `robot_rl.settings.words.read_changes`.
 
     Raises:
-        UserError: There is no such setting (the nearest is offered), or it cannot be left out.
+        UserError: A setting does not exist (the nearest is offered), or cannot be removed.
     """
     source, task = source_of(tree.get("task")), str(tree.get("task"))
     for key in changes:
@@ -211,7 +211,7 @@ def resolve_for_gpu(changes: Mapping[str, Any], why: str, **front: Any) -> Train
         front: Front keys that the run has in any case.
 
     Raises:
-        UserError: The task is of another source, or a setting is given that has no effect here.
+        UserError: The task is of another source, or a setting is given that does not have an effect here.
     """
     rest = dict(changes)
     task = str(rest.pop("task"))
@@ -276,7 +276,7 @@ def resolve_device(device: Any, gpus: int | None = None) -> str:
 
 
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/nvgpu", "/dev/nvhost-gpu")
-"""Without any of these files Linux has no GPU that PyTorch drives: NVIDIA's, AMD's, those of WSL and of a Jetson."""
+"""Without any of these files Linux lacks a GPU that PyTorch drives: NVIDIA's, AMD's, those of WSL and of a Jetson."""
 
 
 def _count_gpus() -> int:

@@ -2,8 +2,8 @@
 
 During the iterations, `robot_rl.learn.interrupt` does. Before, there is nothing to save, and no import, compiler or
 launcher must delay the end: an exception raised in the middle of one may be swallowed or replaced by another. So the
-process exits at once with a line and the exit code, without unwinding. Only where a run directory has to be removed
-again an exception is raised, which ends in the same line and the same code.
+process exits at once with a line and the exit code, without unwinding. Only if a run directory has to be removed
+again, an exception is raised, which ends in the same line and the same code.
 
 Imported before anything else: nothing heavy here.
 """
@@ -43,7 +43,7 @@ class EndingSignals:
         self._hook = sys.unraisablehook
 
     def take(self, words: list[str]) -> EndingSignals:
-        """Install the handlers where the command, the first of `words`, is a training; return the context."""
+        """Install the handlers if the command, the first of `words`, is a training; return the context."""
         self.__init__()
         self._hook = sys.unraisablehook
         if words[:1] and words[0] in TRAININGS:
@@ -60,7 +60,7 @@ class EndingSignals:
         sys.unraisablehook = self._hook
 
     def check(self) -> None:
-        """Raise Interrupted where a signal came and its exception was lost."""
+        """Raise Interrupted if a signal came and its exception was lost."""
         if self.signal:
             from robot_rl.errors import Interrupted
 
@@ -90,7 +90,7 @@ ending = EndingSignals()
 
 
 def _leave(number: int, when: str) -> None:
-    """End the process with a line, without unwinding; processes that it started are ended, too."""
+    """End the process with a line, without unwinding; processes that it started are also ended."""
     if "multiprocessing" in sys.modules:
         for child in sys.modules["multiprocessing"].active_children():
             child.terminate()

@@ -26,7 +26,7 @@ FREE = (
     *("root", "run_id", "num_threads", "kernels", "max_iterations"),
     *("save_interval", "save_interval_s", "keep_checkpoints", "notice_s", "max_quarantined"),
 )
-"""Settings that may change when `train` continues a run by its id, and `metrics.*`: none changes what is learned."""
+"""Settings that may change when `train` continues a run by its id, and `metrics.*`: none affects what is learned."""
 MakeEnv = Callable[[TrainCfg, Ranks], Any]
 """Makes the worlds of a process."""
 
@@ -38,7 +38,7 @@ class Callback(Protocol):
         """Take part in a runner that has just been built."""
 
     def on_iteration_end(self, session: Any) -> Mapping[str, float]:
-        """Look at the runner after an iteration; return what its row gets (`robot_rl.learn.base_trainer.Callback`)."""
+        """Look at the runner after an iteration; return its row's entries (`robot_rl.learn.base_trainer.Callback`)."""
         ...
 
 
@@ -52,7 +52,7 @@ class TrainHooks:
 
     Attributes:
         stop: Asked after each iteration whether the training shall stop, for a process that gets no signals.
-        make_env: Makes its worlds, where they are not simulated by this process.
+        make_env: Makes its worlds, if they are not simulated by this process.
         callback: Looks at the runner after each iteration.
     """
 
@@ -101,14 +101,14 @@ def train_frozen(
     is_elastic: bool = False,
     hooks: TrainHooks = NO_HOOKS,
 ) -> None:
-    """Train a run as one of its processes, with the settings that its run.yaml has: begin it, or go on with it.
+    """Train a run as one of its processes, with the settings that its run.yaml has: begin it, or continue it.
 
     Args:
         run_dir: The run, frozen by `robot_rl.cluster.frozen`.
         trust: Import the code that the settings name.
-        allow_resize: Divide the worlds again where their number or that of the processes is another.
+        allow_resize: Divide the worlds again if their number or that of the processes differs.
         fresh_worlds: Reset the worlds.
-        is_elastic: The processes may be more or fewer than at first; where they do not divide the worlds evenly, as
+        is_elastic: The processes may be more or fewer than at first; if they do not divide the worlds evenly, as
             many of them are trained as they do.
         hooks: What a launcher adds.
 
@@ -142,9 +142,9 @@ def train_frozen(
 
 
 def _divisible(cfg: TrainCfg, ranks: Ranks, is_elastic: bool) -> TrainCfg:
-    """Return the settings with a number of worlds that the processes divide evenly, where they may be any number.
+    """Return the settings with a number of worlds that the processes divide evenly, if they may be any number.
 
-    The tree, which is what was requested, stays: with more processes the worlds are as many as before.
+    The tree, which has the requested number, stays: with more processes the worlds are as many as before.
     """
     return replace(cfg, num_envs=max(1, cfg.num_envs // ranks.size) * ranks.size) if is_elastic else cfg
 
@@ -156,7 +156,7 @@ def _begin(
     *,
     hooks: TrainHooks = NO_HOOKS,
 ) -> RunDir:
-    """Train a new run; `make_lock` locks its directory, with what describes the task in its run.yaml."""
+    """Train a new run; `make_lock` locks its directory, with the task's description in its run.yaml."""
     weights = good_checkpoint(cfg.init_from.path) if cfg.init_from else None
 
     def prepare(runner: Any) -> None:
@@ -164,7 +164,7 @@ def _begin(
             runner.load(weights, weights_only=True)
 
     with contextlib.ExitStack() as stack:
-        env = stack.enter_context(contextlib.closing(_worlds(cfg, ranks, hooks.make_env)))
+        env = stack.enter_context(contextlib.closing(_make_env(cfg, ranks, hooks.make_env)))
         locks: list[RunLock] = []
 
         def begin() -> str:
@@ -173,17 +173,17 @@ def _begin(
 
         signals.ending.phase = signals.UNWIND  # A directory without results is left as it was found.
         run_dir = RunDir(Path(ranks.first(begin)))
-        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, hooks=hooks)
+        _run_trainer(env, cfg, run_dir, prepare, ranks, locks=locks, hooks=hooks)
     if ranks.is_first:
         _show_what_next(run_dir, cfg)
     return run_dir
 
 
-def _worlds(cfg: TrainCfg, ranks: Ranks, make_env: MakeEnv | None) -> Any:
+def _make_env(cfg: TrainCfg, ranks: Ranks, make_env: MakeEnv | None) -> Any:
     return cfg.make_env(ranks=ranks) if make_env is None else make_env(cfg, ranks)
 
 
-def _learn(
+def _run_trainer(
     env: Any,
     cfg: TrainCfg,
     run_dir: RunDir,
@@ -240,7 +240,7 @@ def _is_launched_wide(run_dir: RunDir) -> bool:
 
 
 def _described(env: Any, task: Any) -> dict[str, Any]:
-    """Return what run.yaml has about a task for reports: what its metrics are, and what counts as solved."""
+    """Return what run.yaml has about a task for reports: its metrics, and when it counts as solved."""
     solved = getattr(task, "solved", None)
     found = {"metrics": getattr(env, "describe_metrics", dict)(), "solved": solved and list(solved)}
     return {name: value for name, value in found.items() if value}
@@ -258,14 +258,14 @@ def print_notices(env: Any, rank: int) -> Callable[[Any], None]:
 
 
 def _announce(cfg: TrainCfg, run_dir: RunDir, processes: int) -> None:
-    """Print in one line what begins, and where it is written."""
+    """Print one line about the run that begins, and its directory."""
     worlds = f"{cfg.num_envs} worlds, {cfg.engine} on {cfg.device}, seed {cfg.seed}"
     worlds += f", {processes} processes" if processes > 1 else ""
     print(f"{cfg.task.name}: {worlds}, {cfg.learner.max_iterations} iterations -> {run_dir.path}", flush=True)
 
 
 def _announce_precision(runner: Any, cfg: TrainCfg) -> None:
-    """Print a line for each network about the precision of its layers, where that is less than float32."""
+    """Print a line for each network about the precision of its layers, if that is less than float32."""
     if not cfg.learner.precision.is_quantized:
         return
     from robot_rl.learn.precision.conversion import describe_layers
@@ -276,7 +276,7 @@ def _announce_precision(runner: Any, cfg: TrainCfg) -> None:
 
 
 def _show_what_next(run_dir: RunDir, cfg: TrainCfg) -> None:
-    """Print where the run is and what can be done with it."""
+    """Print the run's directory and the commands to use it."""
     print(f"done: {run_dir.path}")
     for command in COMMANDS:
         if command not in cfg.source.unsupported:
@@ -284,7 +284,7 @@ def _show_what_next(run_dir: RunDir, cfg: TrainCfg) -> None:
 
 
 def find_existing_run(cfg: TrainCfg) -> str:
-    """Return the directory of the run that continues with the settings of `cfg`; empty where it has no checkpoint.
+    """Return the directory of the run that continues with the settings of `cfg`; empty if it lacks a checkpoint.
 
     Raises:
         UserError: There is a run of that id with other settings.
@@ -337,14 +337,14 @@ def resume(
         run_dir: The run.
         cfg: The run's settings.
         ranks: The processes that train together.
-        allow_resize: Divide the worlds again where their number or that of the processes is another.
+        allow_resize: Divide the worlds again if their number or that of the processes differs.
         fresh_worlds: Reset the worlds.
-        is_requeued: It is no error that all iterations are done.
+        is_requeued: It is not an error that all iterations are done.
         hooks: What a launcher adds.
 
     Raises:
-        NotRetryableError: The run has no intact checkpoint.
-        UserError: Another process trains it, all iterations are done, or the state does not fit what was changed.
+        NotRetryableError: The run does not have an intact checkpoint.
+        UserError: Another process trains it, all iterations are done, or the state does not fit the changes.
     """
     notes: list[str] = []
 
@@ -367,7 +367,7 @@ def resume(
         ranks.first(note)
 
     with contextlib.ExitStack() as stack:
-        env = stack.enter_context(contextlib.closing(_worlds(cfg, ranks, hooks.make_env)))
+        env = stack.enter_context(contextlib.closing(_make_env(cfg, ranks, hooks.make_env)))
         locks: list[RunLock] = []
 
         def acquire() -> None:
@@ -376,7 +376,7 @@ def resume(
                 raise UserError(f"{run_dir.path}: another process trained it meanwhile; give the same command again")
 
         ranks.first(acquire)
-        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, on_start=on_start, hooks=hooks)
+        _run_trainer(env, cfg, run_dir, prepare, ranks, locks=locks, on_start=on_start, hooks=hooks)
     if ranks.is_first:
         _show_what_next(run_dir, cfg)
 

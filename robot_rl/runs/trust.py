@@ -3,8 +3,8 @@
 A run's settings can name modules: of tasks, learners, auxiliary objectives and converters (`<module>:<name>`), of
 environments (`gym:<module>:<id>`) and, in Isaac Lab, of the functions of its terms. Importing a module runs it, so the
 settings of somebody else's run would choose what runs here. A run trained here has a seal in run.yaml, made with a key
-that only this user has on this machine. Where no key can be stored, such as without a home directory, there are no
-seals.
+that only this user has on this machine. If no key can be stored, such as without a home directory, runs are not
+sealed.
 """
 
 import contextlib
@@ -32,13 +32,13 @@ def named_code(tree: Mapping[str, Any]) -> list[str]:
 
 
 def seal(tree: Mapping[str, Any]) -> dict[str, str]:
-    """Return {"seal": ...} for run.yaml; empty where the settings name no code, or no key can be stored."""
+    """Return {"seal": ...} for run.yaml; empty if the settings name no code, or no key can be stored."""
     sealed = seal_code(code) if (code := named_code(tree)) else ""
     return {"seal": sealed} if sealed else {}
 
 
 def seal_code(code: list[str]) -> str:
-    """Return this user's seal of code that a file names, on this machine; empty where no key can be stored."""
+    """Return this user's seal of code that a file names, on this machine; empty if no key can be stored."""
     key = _key(make=True)
     return "" if key is None else _seal(key, code)
 
@@ -70,7 +70,7 @@ def _seal(key: bytes, code: list[str]) -> str:
 
 
 def _key(*, make: bool) -> bytes | None:
-    """Return this user's key on this machine; None where there is none, and none can be created."""
+    """Return this user's key on this machine; None if there is none, and none can be created."""
     try:
         state = os.environ.get("XDG_STATE_HOME", "")
         folder = (Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state") / "robot-rl"
@@ -86,6 +86,6 @@ def _key(*, make: bool) -> bytes | None:
             finally:
                 os.unlink(name)
         key = read_plain(path, KEY_BYTES)
-    except (OSError, RuntimeError, UserError):  # The second: nobody knows where this user is at home.
+    except (OSError, RuntimeError, UserError):  # The second: this user's home directory is unknown.
         return None
     return key if len(key) == KEY_BYTES else None

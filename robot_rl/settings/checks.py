@@ -43,7 +43,7 @@ def check_hidden(hidden: Sequence[int]) -> None:
 
 
 def check_between(name: str, value: Any, least: float | None, most: float | None = None) -> None:
-    """Raise UserError where a number is out of its range; None as a bound is no bound."""
+    """Raise UserError if a number is out of its range; None means that there is no bound."""
     if isinstance(value, str | bool | None):
         return
     if (least is not None and value < least) or (most is not None and value > most):

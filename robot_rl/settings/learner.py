@@ -32,7 +32,7 @@ class StalenessCfg:
 
 @dataclass(kw_only=True, slots=True)
 class LearnerCfg:
-    """Settings of a learner that are not the task's; each algorithm's class adds its own and builds the algorithm.
+    """Settings of a learner that are not the task's; each algorithm's class adds its own (`robot_rl.learn.build`).
 
     Attributes:
         name: the learner, as in `learner=`.
@@ -49,13 +49,13 @@ class LearnerCfg:
         critic: the value function's network.
         converter: "module:name" of a `robot_rl.learn.networks.arithmetic.Converter`, which replaces the arithmetic of
             the layers of actor and critic, such as fake quantization; empty: none.
-        precision: what actor and critic are rounded to in rollouts, update, evaluation and export.
+        precision: the number format of actor and critic in rollouts, update, evaluation and export.
         symmetry: "none", "augment" (mirrored samples join the batch) or "network" (mirror-equivariant networks).
         normalize_obs: normalize observations by their running mean and deviation.
         graph: on a GPU record the steps of a rollout as one CUDA graph, and those of the update as others, and replay
-            them: "auto" (where possible), "on" (refused where a rollout cannot be), "off".
+            them: "auto" (if possible), "on" (refused if a rollout cannot be recorded), "off".
         overlap: simulate the next rollout while this one is learned from, with the policy before: one iteration stale.
-        staleness: how old samples may be that are learned from, where those who act do not wait for the learner.
+        staleness: how old samples may be that are learned from, if those who act do not wait for the learner.
         stagger_episodes: start the worlds at random times of their first episode, so that time-outs do not coincide.
         actor_groups: observation groups that the actor sees.
         critic_groups: observation groups that the critic sees.
@@ -70,7 +70,7 @@ class LearnerCfg:
     brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4}
     """Settings, by dotted name, with which an iteration does all that it ever does, but sooner."""
     sees_world: ClassVar[bool] = False
-    """Whether it learns from what a world's next step depends on (the observation group "world")."""
+    """Whether it learns from the observation group "world", on which a world's next step depends."""
     uses_stale: ClassVar[bool] = False
     """Whether it may learn from rollouts of an older policy than the one that learns."""
 

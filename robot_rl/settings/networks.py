@@ -14,7 +14,7 @@ MEMORIES = ("none", "gru", "lstm")
 
 @dataclass(kw_only=True, slots=True)
 class ConvCfg:
-    """Convolutional encoders: each group of `groups` has one of its own, the others have none.
+    """Convolutional encoders: each group of `groups` has its own, the others have none.
 
     Attributes:
         groups: observation groups that are images or grids, or terms that are, as "group.term"; none: no encoder.

@@ -19,10 +19,10 @@ class PrecisionCfg:
     Attributes:
         mode: one of PRECISIONS: of the weights and of the inputs of every layer, in rollouts, update, evaluation and
             export alike. "fp8" is e4m3; the parameters that the optimizer steps stay in float32.
-        first: the layers that see the observations have it, too; false: they compute in float32.
-        last: the layers that give actions and values have it, too.
+        first: the layers that see the observations also have it; false: they compute in float32.
+        last: the layers that give actions and values also have it.
         keep: layers that compute in float32, by name: "actor.2", or with all layers below a name "actor.memory".
-        rollout: another precision for rollouts than for the update, to measure what that costs; empty: the same.
+        rollout: another precision for rollouts than for the update, to measure the cost of that; empty: the same.
     """
 
     SHORT: ClassVar[str] = "mode"

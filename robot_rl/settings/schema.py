@@ -62,7 +62,7 @@ def from_dict(cls: type[T], values: Mapping[str, Any], *, prefix: str = "") -> T
 
 
 def require_known(names: Iterable[Any], known: Iterable[str], prefix: str = "") -> None:
-    """Raise UserError, with the nearest key, for a name that is no known key of the group `prefix`."""
+    """Raise UserError, with the nearest key, for a name that is not a known key of the group `prefix`."""
     known = list(known)
     for name in names:
         if name not in known:
@@ -115,7 +115,7 @@ def from_text(hint: Any, text: str, name: str) -> Any:
     """Return the text of a command's option as the type of its field.
 
     Raises:
-        UserError: The text is no value of that type; a number must be finite, and in digits from 0 to 9.
+        UserError: The text is not a value of that type; a number must be finite, and in digits from 0 to 9.
     """
     if isinstance(hint, types.UnionType):
         hint = _some(typing.get_args(hint))

@@ -1,7 +1,7 @@
 """Convert a task to a tree of plain values that can be overridden by name, and back.
 
 Term entries show their options next to their parameters: `rewards.track` is `{weight: 1.0, std: 0.5}`. Functions, the
-robot and the task's presets are no part of the tree.
+robot and the task's presets are not part of the tree.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from robot_rl.settings.schema import from_dict, not_a_value, require_known, scal
 from robot_rl.settings.words import REMOVED, leaf_names, refuse_twice
 
 T = TypeVar("T")
-# Fields of a task that say what it is, or that are read before the tree is made.
+# Fields of a task that identify it, or that are read before the tree is made.
 NOT_IN_TREE = (
     *("name", "summary", "robot", "num_envs", "solved", "deployable"),
     *("learner", "learner_cpu", "learner_name", "presets"),
@@ -38,25 +38,25 @@ def _not_in_tree(task: Any) -> tuple[str, ...]:
 
 
 def apply_tree(task: Any, tree: Mapping[str, Any]) -> Any:
-    """Return a copy of the task with the values of `tree`; a term that `tree` lacks is left out of the copy."""
+    """Return a copy of the task with the values of `tree`; a term that `tree` lacks is omitted from the copy."""
     require_known(tree, task_tree(task), "")
     changes = {name: _apply(getattr(task, name), part, name) for name, part in tree.items()}
     if "metrics" in changes and task.solved and task.solved[0].removeprefix("tracking/") not in changes["metrics"]:
-        changes["solved"] = None  # The user left out the metric that it is about.
+        changes["solved"] = None  # The user removed the metric that it is about.
     return _rebuild("task", lambda: dataclasses.replace(task, **changes))
 
 
 def override(tree: Mapping[str, Any], changes: Mapping[str, Any], optional: Collection[str] = ()) -> dict[str, Any]:
-    """Return a copy of a tree with values replaced, and settings left out, by dotted name.
+    """Return a copy of a tree with values replaced, and settings removed, by dotted name.
 
     Args:
         tree: The tree.
         changes: Values by dotted name, from `robot_rl.settings.words.read_changes`.
-        optional: The dotted names that may be left out.
+        optional: The dotted names that may be removed.
 
     Raises:
         UserError: A name that the tree does not have (the nearest is offered), no value of a group, one given twice, or
-            one left out that the task requires.
+            one removed that the task requires.
     """
     refuse_twice((leaf, f"{name}={value}") for name, value in changes.items() for leaf in leaf_names(name, value))
     result = copy_tree(tree)
@@ -83,7 +83,7 @@ def apply_overrides(cfg: T, changes: Mapping[str, Any]) -> T:
 
 
 def require_removable(name: str, optional: Collection[str]) -> None:
-    """Raise UserError where `~name` would leave out what is not in `optional`: a whole group, or a single value."""
+    """Raise UserError if `~name` would remove something not in `optional`: a whole group, or a single value."""
     if name not in optional:
         inside = [part for part in sorted(optional) if part.rpartition(".")[0] == name]
         right = (
@@ -123,7 +123,7 @@ def named_parts(task: Any) -> set[str]:
 
 
 def require_key(tree: Mapping[str, Any], name: str) -> None:
-    """Raise UserError, with the nearest key, for a dotted name that is no key of `tree`."""
+    """Raise UserError, with the nearest key, for a dotted name that is not a key of `tree`."""
     node: Any = tree
     for part in name.split("."):
         if not isinstance(node, Mapping) or part not in node:
@@ -176,7 +176,7 @@ def _term_options(term: Any) -> dict[str, Any]:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """Return what may be set of a dataclass by name: all but what is marked otherwise, such as a robot's facts."""
+    """Return a dataclass's fields that may be set, by name: all but those marked otherwise, such as a robot's facts."""
     return {
         field.name: getattr(value, field.name)
         for field in dataclasses.fields(value)
@@ -185,7 +185,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _to_tree(value: Any) -> Any:
-    """Return the plain values of `value`, _HIDDEN where there are none."""
+    """Return the plain values of `value`, _HIDDEN if there are none."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list):
@@ -230,7 +230,7 @@ def _param(term: Any, name: str, old: float | str, new: Any, path: str) -> Any:
 
 
 def _rebuild(path: str, make: Any) -> Any:
-    """Call a constructor; its error gets the path of what was built, unless it names it itself."""
+    """Call a constructor; its error gets the path of the built object, unless it names it itself."""
     try:
         return make()
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The grammar of settings, one for every command: `key=value`, `~key` (leave out), read as Hydra reads them.
+"""The grammar of settings, one for every command: `key=value`, `~key` (remove), read as Hydra reads them.
 
 `robot-rl train` passes its words on to Hydra, which adds sweeps; the other commands apply the changes themselves.
 """
@@ -14,7 +14,7 @@ from robot_rl.errors import UserError
 from robot_rl.settings.precision import PrecisionCfg
 
 MAX_SEED, MAX_ENVS, MAX_COUNT = 2**31 - 1, 2**20, 2**31 - 1
-"""Bounds of seeds, of numbers of worlds, and of whatever else is counted."""
+"""Bounds of seeds, of numbers of worlds, and of all other counts."""
 
 
 class _LeftOut:
@@ -33,7 +33,7 @@ SHORT = {"precision": f"precision.{PrecisionCfg.SHORT}"}
 
 
 def parse_word(word: str, shown: str = "") -> Any:
-    """Return Hydra's parsed override of a word, which errors show as `shown` where that is given.
+    """Return Hydra's parsed override of a word, which errors show as `shown` if that is given.
 
     A value for one of the groups in `SHORT` is one for the setting that it stands for.
 
@@ -97,7 +97,7 @@ def refuse_twice(given: Iterable[tuple[str, str]]) -> None:
     """Raise UserError for a setting that is given twice, by its own name or as a part of its group.
 
     Args:
-        given: Dotted name and word of what the command line sets.
+        given: Dotted name and word of each setting on the command line.
     """
     words: dict[str, str] = {}
     for name, word in given:

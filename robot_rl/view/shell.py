@@ -71,7 +71,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def far(text: str, is_far: bool) -> str:
-    """Return a cell's text, highlighted where it is far from what it should be."""
+    """Return a cell's text, highlighted if the value is far from its target."""
     return f'<span class="far">{text}</span>' if is_far else text
 
 

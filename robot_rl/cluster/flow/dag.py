@@ -76,7 +76,7 @@ class Gate:
         bound: The bound.
         op: "<=" or ">=".
         text: What the figure is, with its unit.
-        unless: Path of a flag of the same file; where it is true, the gate is passed at any figure.
+        unless: Path of a flag of the same file; if it is true, the gate is passed at any figure.
     """
 
     name: str
@@ -104,9 +104,9 @@ class Step:
 
     Attributes:
         name: Its name: a letter, then letters, digits and _.
-        command: The words; `step["<output>"]` in a word is the path of another step's output, or of its own.
-        after: Names of steps that come first, in addition to those of which it uses an output. Where computers share
-            no directory, a step has the files of these and of no others.
+        command: The words; `step["<output>"]` in a word is the path of an output of another step or of this one.
+        after: Names of steps that come first, in addition to those of which it uses an output. If computers do
+            not share a directory, a step has the files of these and of no others.
         outputs: What it writes, by name.
         resources: What it needs.
         codes: Exit codes with which it is done.
@@ -170,7 +170,7 @@ class Flow:
         name: Its name.
         id: The id of this one.
         steps: The steps; those that may run at the same time start in this order.
-        notes: Lines about it, such as what was left out.
+        notes: Lines about it, such as omitted steps.
         links: Files for the summary: text -> path.
 
     Raises:
@@ -236,11 +236,11 @@ class Flow:
         """Return the flow with other bounds of gates.
 
         Args:
-            bounds: <gate>, for each step that has one of that name, or <step>.<gate>, where the step is the one that
-                was measured -> the bound.
+            bounds: <gate>, for each step that has one of that name, or <step>.<gate>, with the step that was measured
+                -> the bound.
 
         Raises:
-            UserError: There is no such gate.
+            UserError: A gate does not exist.
         """
         known = self.gate_names()
         for name in bounds:
@@ -296,7 +296,7 @@ class FlowCfg:
         root: Where runs are.
         key: File of the private key to sign with; empty: no signature. <file>.pub is the public one.
         train: Settings of the training, as words such as "max_iterations=60".
-        cpus, gpus, minutes: Cores, GPUs and longest time [min] of the training; gpus 0: what this machine has.
+        cpus, gpus, minutes: Cores, GPUs and longest time [min] of the training; gpus 0: those of this machine.
     """
 
     task: str

@@ -23,7 +23,7 @@ Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
 def verdicts(flow: Flow, state: FlowState) -> dict[str, list[Verdict]]:
-    """Return step of gates -> what its figures are, of those that were reached."""
+    """Return step of gates -> the verdicts on its figures, for the steps that were reached."""
     found = {}
     for step in flow.steps:
         if step.gates and _word(step, state) in (DONE, FAILED):
@@ -46,7 +46,7 @@ def table_rows(flow: Flow, state: FlowState) -> list[tuple[str, ...]]:
 
 
 def _word(step: Step, state: FlowState) -> str:
-    """Return a step's state; what an earlier process did and this one did not look at says nothing about now."""
+    """Return a step's state; a step done by an earlier process that this one has not reached is NOT_REACHED."""
     word = state.steps[step.name].state
     return NOT_REACHED if word == DONE and step.name not in state.reached else word
 

@@ -20,13 +20,13 @@ FORM = "<name>:<path of the figure><=<bound>, or >=, and optionally |<path of a 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """A gate and what was found.
+    """A gate and its result.
 
     Attributes:
         gate: The gate.
-        value: The figure; None where there is none.
+        value: The figure; None if it is missing.
         holds: Whether the gate is passed.
-        why: Why there is no figure.
+        why: Why the figure is missing.
     """
 
     gate: Gate
@@ -43,7 +43,7 @@ class Verdict:
 
 
 def read_word(word: str) -> Gate:
-    """Return the gate of a word of the command line; raise UserError where it is none."""
+    """Return the gate of a word of the command line; raise UserError if it is not one."""
     match = WORD.fullmatch(word)
     if match is None:
         raise UserError(f"gate '{word}': must be {FORM}, in quotes")
@@ -52,7 +52,7 @@ def read_word(word: str) -> Gate:
 
 
 def read_bound(what: str, text: str) -> float:
-    """Return a bound; raise UserError, which begins with `what`, where it is no finite number."""
+    """Return a bound; raise UserError, which begins with `what`, if it is not a finite number."""
     try:
         value = float(text)
     except ValueError:
@@ -63,7 +63,7 @@ def read_bound(what: str, text: str) -> float:
 
 
 def find_figure(content: Any, path: str) -> Any:
-    """Return the value at a path of keys with dots, which may be in a key, too; None where there is none."""
+    """Return the value at a path of keys joined by dots, which a key may also contain; None if there is none."""
     if not path:
         return content
     if not isinstance(content, Mapping):
@@ -91,6 +91,6 @@ def judge(gate: Gate, content: Any) -> Verdict:
 
 
 def judge_file(path: Path, gates: Iterable[Gate]) -> list[Verdict]:
-    """Compare figures of a JSON file with their bounds; raise UserError where it is missing or damaged."""
+    """Compare figures of a JSON file with their bounds; raise UserError if it is missing or damaged."""
     content = read_json(path, MAX_FILE)
     return [judge(gate, content) for gate in gates]

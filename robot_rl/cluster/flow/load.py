@@ -1,4 +1,4 @@
-"""Find the file of a flow by name, path or module, make its graph, copy it, and check what the user gave."""
+"""Find the file of a flow by name, path or module, make its graph, copy it, and check the user's input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLOWS = ("three_computers",)
 
 
 def list_flows() -> list[tuple[str, str]]:
-    """Return the flows that come with the project, and what each does."""
+    """Return the flows that come with the project, each with its description."""
     return [(name, first_line(flow_file(name))) for name in FLOWS]
 
 
@@ -87,7 +87,7 @@ def named_code(source: str) -> list[str]:
 
 
 def make(source: str, cfg: FlowCfg) -> Flow:
-    """Return the graph of a flow; raise UserError where its file makes none."""
+    """Return the graph of a flow; raise UserError if its file does not make one."""
     flow = find_maker(source)(cfg)
     if not isinstance(flow, Flow):
         raise UserError(f"flow {source}: its function returns {type(flow).__name__}, must be a Flow")
@@ -95,12 +95,12 @@ def make(source: str, cfg: FlowCfg) -> Flow:
 
 
 def new_id() -> str:
-    """Return a new id, which begins with a letter: it is the training's run id, too."""
+    """Return a new id, which begins with a letter: it is also the training's run id."""
     return f"flow-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
 def copy_flow(source: str, to: str) -> Path:
-    """Copy the file of a flow that comes with the project; raise UserError where something is there already."""
+    """Copy the file of a flow that comes with the project; raise UserError if the target exists already."""
     from robot_rl.files import write_atomic
 
     if source not in FLOWS:

@@ -1,7 +1,7 @@
-"""Run a flow on this machine: each step a process of its own, its output in a file, the state after every change.
+"""Run a flow on this machine: each step in its own process, its output in a file, the state after every change.
 
 A process gets SIGTERM when this one dies, however it dies. A signal to this one is passed on to each running step;
-what a training saves then is its own matter.
+saving is then up to the training.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Ending:
 
     Attributes:
         code: The exit code; `robot_rl.errors.ExitCode`.
-        line: One line about what failed or stopped it; empty where all is done.
+        line: One line about the failure or the reason it stopped; empty if all is done.
     """
 
     code: int
@@ -243,7 +243,7 @@ class Executor:
                 one.process.send_signal(number)
 
     def _end_all(self) -> None:
-        """End what an error in this process left running."""
+        """End the steps that an error in this process left running."""
         for one in self.running.values():
             one.process.terminate()
         for one in self.running.values():
@@ -253,7 +253,7 @@ class Executor:
 
 
 def start_process(words: Sequence[str], log: BinaryIO) -> subprocess.Popen[bytes]:
-    """Start a step in a session of its own, so that a terminal's Ctrl-C reaches it only once: through this process."""
+    """Start a step in its own session, so that a terminal's Ctrl-C reaches it only once: through this process."""
     from robot_rl.sim2sim.binary import runtime_environment
 
     return subprocess.Popen(
@@ -281,7 +281,7 @@ def resolve_program(words: Sequence[str]) -> list[str]:
 
 
 def read_tail(path: Path, offset: int) -> str:
-    """Return the last line of a log that is not empty, of what was written from an offset on."""
+    """Return the last line that is not empty in a log after an offset."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

@@ -1,6 +1,6 @@
 """A flow for OSMO: one workflow, a task for each step, files passed on as outputs and inputs of tasks.
 
-A task copies its inputs into a directory of its own, runs the command there, and copies what the step wrote to its
+A task copies its inputs into its own directory, runs the command there, and copies the files of the step to its
 output. See https://nvidia.github.io/OSMO/main/user_guide/workflows/specification/index.html.
 """
 
@@ -35,7 +35,7 @@ def render(flow: Flow, image: str, platforms: Mapping[str, str], made_by: str = 
         made_by: The command that makes it, for its header.
 
     Raises:
-        UserError: There is no such computer, or a path, a word or a file cannot be written for OSMO.
+        UserError: A computer is unknown, or a path, a word or a file cannot be written for OSMO.
     """
     for name, platform in platforms.items():
         if name not in list(Computer):
@@ -69,7 +69,7 @@ def _check_step(step: Step) -> None:
 
 
 def _read_public(path: str) -> str:
-    """Return the text of a file that goes with the workflow; raise UserError where it cannot."""
+    """Return the text of a file that goes with the workflow; raise UserError if it cannot be sent."""
     try:
         text = Path(path).read_text()
     except (OSError, ValueError):
@@ -94,7 +94,7 @@ def _task(flow: Flow, step: Step, image: str, resources: str) -> dict[str, Any]:
 
 
 def _script(flow: Flow, step: Step) -> str:
-    """Return the lines that fetch a step's inputs, run it, check what it wrote, and pass that on."""
+    """Return the lines that fetch a step's inputs, run it, check its outputs, and pass them on."""
     lines = ["set -eu", f"mkdir -p {WORK} && cd {WORK}"]
     lines += [f"cp -a {{{{input:{place}}}}}/. ." for place, name in enumerate(step.needs()) if flow[name].outputs]
     for path in (*step.files, *step.secrets):

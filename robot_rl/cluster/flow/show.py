@@ -44,7 +44,7 @@ class Progress:
             self._live.stop()
 
     def update(self) -> None:
-        """Draw the table, or print what changed."""
+        """Draw the table, or print the changes."""
         if self._live is None:
             self._print_changes()
         elif time.monotonic() - self._drawn > PERIOD_S:

@@ -1,7 +1,7 @@
 """What a flow has done so far: state.json, the lock of its process, and whether a step has to run again.
 
-A step is not repeated where its command, the contents of the files that it uses and those that it wrote are what they
-were when it was done.
+A step is not repeated if its command and the contents of the files that it uses and that it wrote are the same as when
+it was done.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StepState:
         code: Its exit code; negative for a signal's number.
         line: Its last line.
         pid, ticks: Its process, and when the system started that.
-        command, inputs, written: Digests of what it ran, read and wrote when it was done.
+        command, inputs, written: Digests of its command, inputs and outputs when it was done.
     """
 
     state: str = WAITING
@@ -84,7 +84,7 @@ class FlowState:
 
     @classmethod
     def load(cls, folder: Path) -> FlowState:
-        """Read the state of a flow; raise UserError where there is none or it is damaged."""
+        """Read the state of a flow; raise UserError if there is none or it is damaged."""
         file = folder / "state.json"
         if not file.is_file():
             raise UserError(
@@ -110,7 +110,7 @@ class FlowState:
         write_json(self.file, {**about, "steps": rows})
 
     def acquire(self) -> None:
-        """Make the folder and lock it until the process ends; raise UserError where another process has it."""
+        """Make the folder and lock it until the process ends; raise UserError if another process has it."""
         from robot_rl.metrics.rows import lock
 
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ class FlowState:
             self._lock = None
 
     def wait_for_leftovers(self) -> None:
-        """Wait for steps of a killed flow that still save; raise UserError where one does not end."""
+        """Wait for steps of a killed flow that still save; raise UserError if one does not end."""
         end = time.monotonic() + LEFTOVER_S
         for name, row in self.steps.items():
             while row.pid and process_ticks(row.pid) == row.ticks:
@@ -139,7 +139,7 @@ class FlowState:
 
 
 def process_ticks(pid: int) -> int:
-    """Return when a process was started, in the system's ticks; 0 where there is none, or it has ended."""
+    """Return when a process was started, in the system's ticks; 0 if there is none, or it has ended."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return 0 if words[0] == "Z" else int(words[19])
@@ -152,7 +152,7 @@ def command_digest(flow: Flow, step: Step) -> str:
 
 
 def input_digests(flow: Flow, step: Step) -> dict[str, str]:
-    """Return file -> digest of what a step reads of other steps and of the user's."""
+    """Return file -> digest, for the files of other steps and of the user that a step reads."""
     found = {
         f"{name}.{output}": digest(flow[name].outputs[output])
         for name, output in step.references()
@@ -162,12 +162,12 @@ def input_digests(flow: Flow, step: Step) -> dict[str, str]:
 
 
 def output_digests(step: Step) -> dict[str, str]:
-    """Return output -> digest of what a step wrote, "" for what is not there."""
+    """Return output -> its digest, "" for an output that is missing."""
     return {name: digest(output) for name, output in step.outputs.items()}
 
 
 def digest(output: Output) -> str:
-    """Return a digest of a file or directory; "" where it is not there."""
+    """Return a digest of a file or directory; "" if it is missing."""
     path = Path(output.path)
     path = path / output.proof if output.proof else path
     if path.is_dir():
@@ -177,7 +177,7 @@ def digest(output: Output) -> str:
 
 
 def _content(path: Path) -> str:
-    """Return the digest of a plain file; "" where there is none that can be read."""
+    """Return the digest of a plain file; "" if it is missing or cannot be read."""
     try:
         with os.fdopen(open_plain(path.resolve()), "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -186,9 +186,9 @@ def _content(path: Path) -> str:
 
 
 def stamps(step: Step) -> dict[str, object]:
-    """Return output -> when its files were written, of what is there and has no file that stands for it.
+    """Return output -> when its files were written, of outputs that exist without a file that stands for them.
 
-    A directory with such a file, a run, may be found complete by a step that goes on with it.
+    A directory with such a file, a run, may be found complete by a step that continues it.
     """
     found: dict[str, object] = {}
     for name, output in step.outputs.items():

@@ -4,7 +4,7 @@
 
 To change it, copy it (`robot-rl flow three_computers copy=my_flow.py`), edit the copy and run it
 (`robot-rl flow my_flow.py task=...`). Each step is a command as one would type it. In a word, `step["output"]` is the
-path of what another step wrote, and makes this step wait for that one.
+path of another step's output, and makes this step wait for that one.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ HARDER: dict[str, float] = {
     "events.motors.lo": 0.9,
     "events.motors.hi": 1.1,
 }
-"""Setting -> the factor by which the step `disturbed` changes it, where the task has it."""
+"""Setting -> the factor by which the step `disturbed` changes it, if the task has it."""
 
 
 def make_flow(cfg: FlowCfg) -> Flow:
-    """Build the flow of a task; raise UserError where the task or a setting of the training does not fit."""
+    """Build the flow of a task; raise UserError if the task or a setting of the training does not fit."""
     from robot_rl.runs.settings import change, default_tree, resolve
     from robot_rl.sources.registry import refuse_unsupported
 
@@ -143,7 +143,7 @@ def training_steps(cfg: FlowCfg) -> tuple[Step, Step]:
 def evaluation_steps(
     cfg: FlowCfg, train: Step, export: Step, tree: Mapping[str, Any], other: str
 ) -> tuple[list[Step], tuple[str, ...]]:
-    """Return the steps that evaluate in fresh worlds, and lines about what is left out."""
+    """Return the steps that evaluate in fresh worlds, and lines about omitted steps."""
 
     def step(name: str, file: str, *words: str, episodes: int = EPISODES, seconds: float = SECONDS) -> Step:
         return Step(
@@ -199,7 +199,7 @@ def binary_step(cfg: FlowCfg, train: Step, export: Step) -> Step:
 
 
 def package_steps(cfg: FlowCfg, train: Step, export: Step, after: tuple[str, ...]) -> list[Step]:
-    """Return the steps that sign the bundle, where there is a key, and pack it for the robot's computer."""
+    """Return the steps that sign the bundle, if there is a key, and pack it for the robot's computer."""
     words = (f"run={train['run']}", f"root={cfg.root}")
     public = f"{cfg.key}.pub"
     package = Step(
@@ -258,7 +258,7 @@ def failures(bound: float) -> Gate:
 def agreement(*, quantized: bool) -> list[Gate]:
     """Return the gate of the difference between the torch policy and the exported one.
 
-    In less than float32 a difference within the bound of each state, which the evaluation compares, passes, too.
+    In less than float32, a difference within the bound of each state, which the evaluation compares, also passes.
     """
     text = "largest difference of an action, torch and ONNX"
     unless = "agreement.actions" if quantized else ""

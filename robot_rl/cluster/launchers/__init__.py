@@ -51,7 +51,7 @@ def read_launcher(name: str, settings: Mapping[str, Any]) -> Launcher:
         settings: Values by the names of its fields.
 
     Raises:
-        UserError: There is no such launcher or setting, a value is invalid, or the setting has no effect on it.
+        UserError: The launcher or a setting does not exist, a value is invalid, or a setting does not affect it.
     """
     cls = get_launcher(name)
     for key, value in settings.items():

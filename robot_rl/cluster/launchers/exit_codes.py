@@ -1,7 +1,7 @@
 """The exit codes of a run's processes, for launchers that only tell 0 from everything else.
 
-torchrun and Ray start processes again that end with another code than 0, whatever it is. A process of ours that another
-attempt would not help therefore writes its code into a file and ends with 0.
+torchrun and Ray start processes again that end with any code other than 0. A process of ours that another attempt would
+not help therefore writes its code into a file and ends with 0.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def read(folder: Path) -> list[int]:
 
 
 def combine(codes: list[int]) -> int:
-    """Return the exit code of a run of its processes' codes; 0 where there are none."""
+    """Return the exit code of a run of its processes' codes; 0 if there are none."""
     known = [code for code in ORDER if code in codes]
     others = [code for code in codes if code not in ORDER]
     return int(known[0]) if known and known[0] not in (ExitCode.FAULT, ExitCode.DONE) else max([*others, *known, 0])

@@ -1,4 +1,4 @@
-"""Nothing is started: the runs are only frozen, for a manifest or a scheduler of your own."""
+"""Nothing is started: the runs are only frozen, for a manifest or your own scheduler."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a launcher is: it starts the processes of frozen runs, and knows nothing of learning.
 
 A frozen run is a directory with a run.yaml, written once (`robot_rl.cluster.frozen`). Each process of it is
-`robot-rl worker <directory>`, which begins the run where it has no checkpoint and goes on with it where it has one. So
+`robot-rl worker <directory>`, which begins the run if it does not have a checkpoint, and resumes it otherwise. So
 a scheduler may start the same command as often as it has to.
 """
 
@@ -62,7 +62,7 @@ class Launcher(ABC):
         nodes: Machines of a run.
         ranks: Processes of a run on each machine; 0: one for each GPU, or one.
         gpus: GPUs of each machine.
-        cpus: Cores of each process; 0: what the launcher gives by default.
+        cpus: Cores of each process; 0: the launcher's default.
         time: Time limit of a run as hours:minutes:seconds, days-hours or minutes; empty: the scheduler's default.
         partition: The queue or partition that runs go to; empty: the default one.
     """
@@ -78,10 +78,10 @@ class Launcher(ABC):
     unused: ClassVar[tuple[str, ...]] = ()
     """Settings without an effect here."""
     is_elsewhere: ClassVar[bool] = False
-    """Whether runs are trained on other machines, with `gpus` GPUs each, not on this one with what it has."""
+    """Whether runs are trained on other machines, with `gpus` GPUs each, not on this one with its own."""
 
     def __post_init__(self) -> None:
-        """Raise UserError where a setting is out of its range."""
+        """Raise UserError if a setting is out of its range."""
         check_bounds(self, "launcher.")
         read_seconds(self.time, "launcher.time")
         if self.partition and not PARTITION.fullmatch(self.partition):
@@ -92,12 +92,12 @@ class Launcher(ABC):
                 "GPU of its own"
             )
 
-    def check_settings(self, tree: Mapping[str, Any]) -> None:  # noqa: B027  (most have no say in them)
-        """Raise UserError where a run with these settings does not suit the launcher's."""
+    def check_settings(self, tree: Mapping[str, Any]) -> None:  # noqa: B027  (most accept all of them)
+        """Raise UserError if a run with these settings does not suit the launcher's."""
 
     @property
     def is_elastic(self) -> bool:
-        """Return whether a run may go on with more or fewer processes than before."""
+        """Return whether a run may resume with more or fewer processes than before."""
         return False
 
     @property
@@ -131,17 +131,17 @@ class Launcher(ABC):
         return {"name": self.name, **used, "ranks": self.ranks_a_node}
 
     def check(self) -> None:  # noqa: B027
-        """Raise UserError where runs cannot be started: a missing package, an unknown partition, too many GPUs.
+        """Raise UserError if runs cannot be started: a missing package, an unknown partition, too many GPUs.
 
         Called before anything is written.
         """
 
     def prepare(self) -> None:  # noqa: B027
-        """Begin what takes a while and needs no run; called first, before `check`. It ends with this process."""
+        """Begin slow work that does not need a run; called first, before `check`. It ends with this process."""
 
     @abstractmethod
     def launch(self, runs: Sequence[FrozenRun], folder: Path) -> int:
-        """Start runs and return the exit code: of the trainings where it waits for them, else of their submission.
+        """Start runs and return the exit code: of the trainings if it waits for them, else of their submission.
 
         Args:
             runs: The runs.
@@ -153,7 +153,7 @@ class Launcher(ABC):
 
     @classmethod
     def is_alive(cls, job: str) -> bool:
-        """Return whether a job that `launch` started waits or runs; False where `launch` waits for its runs itself."""
+        """Return whether a job that `launch` started waits or runs; False if `launch` waits for its runs itself."""
         return False
 
     @classmethod
@@ -182,7 +182,7 @@ def write_job(run_dir: RunDir, launcher: str, job: str) -> None:
 
 
 def read_job(run_dir: RunDir) -> tuple[str, str] | None:
-    """Return the launcher's name and the job of a run; None where there is none."""
+    """Return the launcher's name and the job of a run; None if there is none."""
     try:
         record = json.loads(read_plain(run_dir.path / JOB, 1000))
         launcher, job = str(record["launcher"]), str(record["job"])

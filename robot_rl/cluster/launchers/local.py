@@ -26,7 +26,7 @@ class Local(Launcher):
     """Trains on this machine.
 
     Attributes:
-        at_once: How many runs of a sweep are trained at a time, each in a process of its own; 1: in this one.
+        at_once: How many runs of a sweep are trained at a time, each in its own process; 1: in this one.
     """
 
     at_once: int = setting(1, least=1, most=1000)
@@ -40,7 +40,7 @@ class Local(Launcher):
         return self.at_once == 1
 
     def launch(self, runs: Sequence[FrozenRun], folder: Path) -> int:
-        """Train the runs, so many at a time; return the first code that is not 0. The others go on to their end."""
+        """Train the runs, so many at a time; return the first code that is not 0. The others run to their end."""
         signals.ending.phase = signals.UNWIND
         waiting, code = list(runs), 0
         training: dict[subprocess.Popen[bytes], tuple[FrozenRun, TextIO]] = {}

@@ -37,10 +37,10 @@ from robot_rl.settings.schema import setting
 
 POLL_S = 0.2
 SERVICES = ("reference", "teacher")
-"""Frozen policies that a run may have evaluated by a process of their own."""
+"""Frozen policies, each of which a run may have evaluated by a separate process."""
 LEARNER = "learner"
 PLACES = (LEARNER, "apart")
-"""Where a service is: with the learner, or a process of its own."""
+"""The place of a service: with the learner, or in its own process."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -49,22 +49,22 @@ class Ray(Launcher):
 
     Attributes:
         gpus: GPUs of each machine, or a part of one for one process: simulators may have the rest.
-        min_nodes: Machines at least; with fewer than `nodes` the run goes on with those that are left; 0: all.
+        min_nodes: Machines at least; with fewer than `nodes` the run continues with those that are left; 0: all.
         address: host:port of the cluster; auto: the one on this machine, else one that lasts as long as the command;
             http://host:port of a dashboard: submit a job and return.
         max_failures: How often processes of a run may be lost.
         sims: Simulators apart from the learner (`roles.sim.count=`); 0: it simulates its worlds itself.
         sim_cpus: Cores of each simulator (`roles.sim.cpus=`); 0: one that is not reserved.
-        sim_gpus: GPUs of each simulator (`roles.sim.gpus=`), parts of one, too.
+        sim_gpus: GPUs of each simulator (`roles.sim.gpus=`), also a part of one.
         sim_least: How many simulators have to be there before a training begins (`roles.sim.least=`); 0: all.
-        sim_engines: What the simulators simulate with, in turn (`roles.sim.engines=`); none: all with `engine=`.
+        sim_engines: Engines of the simulators, in turn (`roles.sim.engines=`); none: all with `engine=`.
         at_once: Most runs of a sweep that are trained at the same time; 0: as many as there is room for.
         eval_every: Iterations between two evaluations while it trains (`roles.eval.every=`); 0: none.
         eval_episodes: Episodes of each (`roles.eval.episodes=`).
-        eval_cpus: Cores of what evaluates (`roles.eval.cpus=`); 0: one that is not reserved.
+        eval_cpus: Cores of the evaluator (`roles.eval.cpus=`); 0: one that is not reserved.
         reference: "learner" evaluates the reference policy, or a process "apart" (`roles.reference=`).
         reference_cpus: Cores of that process (`roles.reference.cpus=`); 0: one that is not reserved.
-        reference_gpus: GPUs of it, parts of one, too.
+        reference_gpus: GPUs of it, also a part of one.
         teacher: The same of the teacher (`roles.teacher=`).
         teacher_cpus: The same.
         teacher_gpus: The same.
@@ -97,7 +97,7 @@ class Ray(Launcher):
     is_elsewhere: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Raise UserError where a setting is out of range."""
+        """Raise UserError if a setting is out of range."""
         Launcher.__post_init__(self)
         if self.gpus > 1 and self.gpus % 1:
             raise UserError(f"launcher.gpus={self.gpus}: must be a whole number, or a part of one GPU")
@@ -116,7 +116,7 @@ class Ray(Launcher):
             raise UserError("launcher.address=: must be auto, host:port, or http://host:port of a dashboard")
 
     def _check_simulators(self) -> None:
-        """Raise UserError where the settings of simulators do not fit each other."""
+        """Raise UserError if the settings of simulators do not fit each other."""
         if self.sim_least and not 1 <= self.sim_least <= self.sims:
             raise UserError(
                 f"roles.sim.least={self.sim_least}: must be at least 1 and at most roles.sim.count={self.sims}"
@@ -139,7 +139,7 @@ class Ray(Launcher):
             )
 
     def _check_services(self) -> None:
-        """Raise UserError where a service is placed where it cannot be."""
+        """Raise UserError if a service has a place that is not possible for it."""
         for name in (*SERVICES, "prior"):
             place = getattr(self, name)
             if place not in PLACES:
@@ -156,7 +156,7 @@ class Ray(Launcher):
                     raise UserError(f"roles.{name}.{kind}={value:g}: is for roles.{name}=apart; add it")
 
     def _services(self) -> dict[str, dict[str, float]]:
-        """Return what the processes of the services that are apart need, by Ray's names."""
+        """Return the resources of each service that is apart, by Ray's names."""
         found = {}
         for name in SERVICES:
             if getattr(self, name) != LEARNER:
@@ -166,7 +166,7 @@ class Ray(Launcher):
 
     @property
     def is_elastic(self) -> bool:
-        """Return whether a run may go on with fewer machines than it has."""
+        """Return whether a run may continue with fewer machines than it has."""
         return 0 < self.min_nodes < self.nodes
 
     @property
@@ -180,7 +180,7 @@ class Ray(Launcher):
         return self.sim_engines
 
     def check_settings(self, tree: Mapping[str, Any]) -> None:
-        """Raise UserError where a run has no policy of a service that is apart, or one that acts."""
+        """Raise UserError if a run does not have the policy of a service that is apart, or has one that acts."""
         from robot_rl.learn.auxiliaries.frozen import ACTS
 
         for name in self._services():
@@ -193,7 +193,7 @@ class Ray(Launcher):
                 raise UserError(f"roles.{name}=apart: {ACTS}")
 
     def check(self) -> None:
-        """Connect to the cluster; raise UserError where there is none, or it has too few GPUs or cores."""
+        """Connect to the cluster; raise UserError if there is none, or it has too few GPUs or cores."""
         if "RANK" in os.environ:
             raise UserError("launcher=ray: this is one of several processes already; leave launcher= out")
         if jobs.is_job_address(self.address):
@@ -245,7 +245,7 @@ class Ray(Launcher):
         )
 
     def _check_room(self, nodes: list[Node]) -> None:
-        """Raise UserError where the cluster, with nothing else on it, has no room for the least group."""
+        """Raise UserError if the cluster, with nothing else on it, does not have room for the smallest group."""
         cfg = self._group(Path())
         least = cfg.min_nodes * cfg.ranks
         if room(nodes, cfg.need, total=True) >= least:
@@ -263,7 +263,7 @@ class Ray(Launcher):
         raise UserError(f"launcher.nodes={self.nodes}: the cluster has no room for {least} processes; give fewer")
 
     def _check_roles(self, nodes: list[Node], cfg: GroupCfg) -> None:
-        """Raise UserError where all roles together need more than the cluster has."""
+        """Raise UserError if all roles together need more than the cluster has."""
         size = cfg.min_nodes * cfg.ranks
         extra = {"eval.cpus": ("CPU", float(self.eval_cpus))}
         for name, need in cfg.services.items():

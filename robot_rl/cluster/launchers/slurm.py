@@ -1,4 +1,4 @@
-"""A Slurm cluster: a run is a job, a sweep an array; a preempted job is requeued and goes on."""
+"""A Slurm cluster: a run is a job, a sweep an array; a preempted job is requeued and resumes."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Slurm(Launcher):
     is_elsewhere: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Raise UserError where a setting is out of range."""
+        """Raise UserError if a setting is out of range."""
         Launcher.__post_init__(self)
         read_mebibytes(self.memory, "launcher.memory")
 
     def check(self) -> None:
-        """Raise UserError where there is no Slurm, no such partition, or no node with so many GPUs or cores."""
+        """Raise UserError if Slurm or a partition does not exist, or no node has so many GPUs or cores."""
         if shutil.which("sbatch") is None:
             raise UserError("launcher=slurm: there is no sbatch on this machine; give the command on a login node")
         known = list_partitions()
@@ -149,7 +149,7 @@ class Slurm(Launcher):
 
 
 def list_partitions() -> list[Partition]:
-    """Return the partitions, each once for every kind of node in it; raise UserError where Slurm does not answer."""
+    """Return the partitions, each once for every kind of node in it; raise UserError if Slurm does not answer."""
     found = []
     for line in ask("sinfo", "--noheader", "--format=%P|%G|%c").splitlines():
         name, gres, cores = line.strip().split("|")

@@ -1,4 +1,4 @@
-"""Processes on one machine or several, by torchrun: a lost one is replaced, and the run goes on."""
+"""Processes on one machine or several, by torchrun: a lost one is replaced, and the run continues."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Torchrun(Launcher):
     unused: ClassVar[tuple[str, ...]] = ("time", "partition")
 
     def __post_init__(self) -> None:
-        """Raise UserError where settings are out of range or do not fit together."""
+        """Raise UserError if settings are out of range or do not fit together."""
         Launcher.__post_init__(self)
         if self.nodes > 1 and not self.rendezvous:
             raise UserError(
@@ -72,7 +72,7 @@ class Torchrun(Launcher):
             raise UserError(f"launcher.rendezvous={self.rendezvous}: must be <host>:<port>, such as node1:29400")
 
     def check(self) -> None:
-        """Raise UserError where the port of the rendezvous is taken, or there are too few GPUs or cores."""
+        """Raise UserError if the port of the rendezvous is taken, or there are too few GPUs or cores."""
         import torch
 
         if "RANK" in os.environ:
@@ -190,12 +190,12 @@ def _register() -> str:
 
 
 def work(words: list[str], codes: str, launcher: int) -> None:
-    """Train as one of the processes; exit with another code than 0 only where all are to start again.
+    """Train as one of the processes; exit with another code than 0 only if all are to start again.
 
     Args:
         words: What follows `robot-rl` on its command line.
         codes: The directory for the exit codes.
-        launcher: The process of the launcher: where it ends, this one saves and ends, too.
+        launcher: The process of the launcher: when it ends, this one also saves and ends.
     """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     os.setsid()  # Ctrl-C reaches the launcher, which passes it on, once.
@@ -253,7 +253,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _check_port(rendezvous: str) -> None:
-    """Raise UserError where this machine is the one of the rendezvous, and its port is taken by something else."""
+    """Raise UserError if this machine is the one of the rendezvous, and its port is taken by something else."""
     host, _, port = rendezvous.rpartition(":")
     try:
         address = socket.gethostbyname(host)

@@ -55,7 +55,7 @@ _RESOURCE = re.compile(r"cpu|memory|ephemeral-storage|pods|hugepages-\w+|(reques
 
 
 def check_document(document: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with a document that fits its schema, one line each."""
+    """Return the errors in a document that fits its schema, one line each."""
     empty = [path for path, value in _walk(document) if path and value is None and isinstance(path[-1], int)]
     if empty:
         return [f"{place(path)}: is empty" for path in empty]
@@ -64,7 +64,7 @@ def check_document(document: Mapping[str, Any]) -> list[str]:
 
 
 def check_all(documents: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what does not fit together between the documents of one file."""
+    """Return the mismatches between the documents of one file."""
     named: dict[str, set[str]] = {}
     for document in documents:
         if "kind" in document:
@@ -86,7 +86,7 @@ def check_all(documents: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _missing(who: str, kind: str, wanted: Sequence[str], named: Mapping[str, set[str]]) -> list[str]:
-    """Return a line for each name that no document of a kind has, where the file has documents of that kind at all."""
+    """Return a line for each name that no document of a kind has, if the file has documents of that kind at all."""
     known = named.get(kind)
     return [
         f"{who}: names {kind} '{name}', which this file does not have" for name in wanted if known and name not in known

@@ -25,7 +25,7 @@ def to_text(job: ClusterJob, *documents: dict[str, Any], has_ray: bool = False) 
 
 
 def metadata(job: ClusterJob, annotations: dict[str, str] | None = None, *, is_queued: bool = True) -> dict[str, Any]:
-    """Return the metadata of a document, with the job's queue where it is what waits there."""
+    """Return the metadata of a document, with the job's queue if this is the document that waits there."""
     return {
         "name": job.name,
         **({"namespace": job.namespace} if job.namespace else {}),
@@ -37,8 +37,8 @@ def metadata(job: ClusterJob, annotations: dict[str, str] | None = None, *, is_q
 def policy(job: ClusterJob, *, has_ray: bool) -> dict[str, Any]:
     """Return the NetworkPolicy of a run's pods.
 
-    Whoever reaches the store by which the processes meet, or a Ray cluster, can run code in them. So only the run's own
-    pods may, what looks for metrics, and, of Ray, the operator that submits the job.
+    Whoever reaches the store by which the processes meet, or a Ray cluster, can run code in them. So only these may
+    reach them: the run's own pods, the collector of metrics and, of Ray, the operator that submits the job.
     """
     own = {"matchLabels": {RUN_LABEL: job.name}}
     rules: list[dict[str, Any]] = [{"from": [{"podSelector": own}]}]

@@ -20,7 +20,7 @@ GRACE_S = 120
 
 
 def pod_failure_policy(container: str) -> dict[str, Any]:
-    """Return the podFailurePolicy of a Job; its first rule that fits applies, and what fits none is counted."""
+    """Return the podFailurePolicy of a Job: its first rule that fits applies; a failure that fits none is counted."""
     return {
         "rules": [
             {"action": "FailJob", "onExitCodes": _codes(container, NEVER)},

@@ -1,4 +1,4 @@
-"""An Indexed Job of Kubernetes with a pod for each node: what JobSet and Kueue start."""
+"""An Indexed Job of Kubernetes with a pod for each node: the object that JobSet and Kueue start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is run on a cluster: a run's processes, what each of them needs, and where the run's directory is there."""
+"""A run as a cluster's job: its processes, the resources of each of them, and the place of its directory there."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class ClusterJob:
         nodes: Number of nodes.
         ranks: Number of processes on each node.
         gpus: Number of GPUs on each node, one for each process; 0 for none.
-        cpus: Number of cores of each process; 0: whatever is there.
-        memory: Memory of each process, such as 16G; "": whatever is there.
+        cpus: Number of cores of each process; 0: the target's default.
+        memory: Memory of each process, such as 16G; "": the target's default.
         time: Time limit as Slurm reads it; "" for none.
         partition: Slurm's partition, OSMO's platform; "" for the default one.
         spot: Whether it runs on machines that may be taken away.
@@ -73,7 +73,7 @@ class ClusterJob:
     bucket: str = ""
 
     def __post_init__(self) -> None:
-        """Raise UserError where a value is out of its range, or no cluster would take it."""
+        """Raise UserError if a value is out of its range, or no cluster would take it."""
         bounds = {"nodes": (1, MOST_NODES), "gpus": (0, MOST_GPUS), "ranks": (1, MOST_RANKS), "cpus": (0, MOST_CPUS)}
         for name, (least, most) in bounds.items():
             where = " on a node" if name in ("gpus", "ranks") else ""
@@ -128,7 +128,7 @@ def _check_word(name: str, value: str, form: re.Pattern[str], most: int, right: 
 
 
 def _check_image(image: str) -> None:
-    """Refuse an image that is not pinned: what is pulled tomorrow has to be what was tested today."""
+    """Refuse an image that is not pinned: the image pulled tomorrow has to be the one tested today."""
     last = image.rpartition("/")[2]
     if not _IMAGE.fullmatch(image):
         raise UserError(f"image={image[:120]}: must be an image such as registry.example.org/robot-rl:0.2.0")

@@ -60,7 +60,7 @@ def template(
 
 
 def check_mount(mount: str) -> None:
-    """Raise UserError where a volume cannot be mounted at a path, or would hide what the pod needs there."""
+    """Raise UserError if a volume cannot be mounted at a path, or would hide files that the pod needs there."""
     taken = ("/dev", "/proc", "/sys", "/tmp", CACHE)
     is_taken = any(mount == path or mount.startswith(f"{path}/") for path in taken)
     if not re.fullmatch(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*){1,20}", mount) or is_taken:
@@ -73,7 +73,7 @@ def labels(job: ClusterJob) -> dict[str, str]:
 
 
 def resources(job: ClusterJob) -> dict[str, Any]:
-    """Return what a node's processes need. Cores are no limit: a process that wants more for a moment is not held."""
+    """Return the resources of a node's processes. Cores are not limited: a process may use more for a moment."""
     memory = read_mebibytes(job.memory) * job.ranks
     bounded = {**({"memory": f"{memory}Mi"} if memory else {}), **({GPU: job.gpus} if job.gpus else {})}
     wanted = {**({"cpu": job.cpus * job.ranks} if job.cpus else {}), **bounded}
@@ -142,5 +142,5 @@ def _spot_affinity() -> dict[str, Any]:
 
 
 def spot_tolerations() -> list[dict[str, Any]]:
-    """Return what lets a pod run on nodes that may be taken away."""
+    """Return the tolerations that let a pod run on nodes that may be taken away."""
     return [{"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"} for key, value in SPOT_LABELS]

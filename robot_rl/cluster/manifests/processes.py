@@ -5,7 +5,7 @@ from __future__ import annotations
 from robot_rl.cluster.manifests.job import ClusterJob
 
 PORT = 29500
-"""The port of the first process; a pod has an address of its own."""
+"""The port of the first process; each pod has its own address."""
 INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 """Where Kubernetes writes which of an Indexed Job's pods it is."""
 SCRIPT = """\

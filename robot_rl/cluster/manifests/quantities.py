@@ -18,7 +18,7 @@ _TIMES = (
 
 
 def read_seconds(time: str, name: str = "time") -> int:
-    """Return a time limit [s]; 0 where there is none.
+    """Return a time limit [s]; 0 if there is none.
 
     Args:
         time: As Slurm reads it: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes or
@@ -26,7 +26,7 @@ def read_seconds(time: str, name: str = "time") -> int:
         name: The setting, for the error.
 
     Raises:
-        UserError: It is no such time, zero, or more than a year.
+        UserError: It is not such a time, zero, or more than a year.
     """
     text = str(time)
     if not text:
@@ -41,14 +41,14 @@ def read_seconds(time: str, name: str = "time") -> int:
 
 
 def read_mebibytes(memory: str, name: str = "memory") -> int:
-    """Return an amount of memory [MiB]; 0 where none is given.
+    """Return an amount of memory [MiB]; 0 if none is given.
 
     Args:
         memory: A whole number with M, G or T (or Mi, Gi, Ti), of 1024 each: 16G, 16Gi; "" for none.
         name: The setting, for the error.
 
     Raises:
-        UserError: It is no such amount, zero, or more than 64 TiB.
+        UserError: It is not such an amount, zero, or more than 64 TiB.
     """
     if not memory:
         return 0

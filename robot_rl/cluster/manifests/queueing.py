@@ -1,4 +1,4 @@
-"""Kueue: where it places pods, and an example of a queue with flavours."""
+"""Kueue: the placement of pods, and an example of a queue with flavours."""
 
 from __future__ import annotations
 

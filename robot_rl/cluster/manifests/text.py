@@ -16,7 +16,7 @@ def to_yaml(documents: Sequence[Mapping[str, Any]], made_by: str) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Writes what a person edits."""
+        """Writes YAML for a person to edit."""
 
         def ignore_aliases(self, data: Any) -> bool:
             return True

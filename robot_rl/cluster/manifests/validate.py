@@ -33,7 +33,7 @@ def can_validate() -> bool:
 
 
 def validate(text: str) -> list[str]:
-    """Return what is wrong with the YAML of one document or several, one line each; empty where nothing is."""
+    """Return the errors in the YAML of one document or several, one line each; empty if there are none."""
     documents: list[Any] = []
     for number, part in enumerate(_split(text), start=1):
         try:
@@ -44,7 +44,7 @@ def validate(text: str) -> list[str]:
 
 
 def validate_documents(documents: Sequence[Any]) -> list[str]:
-    """Return what is wrong with documents as YAML has them, one line each; empty where nothing is."""
+    """Return the errors in documents that were read from YAML, one line each; empty if there are none."""
     if not documents:
         return ["the file has no document"]
     lines = []
@@ -101,7 +101,7 @@ def _near(key: str, document: Mapping[str, Any]) -> str:
 
 
 def _builtin(document: dict[str, Any], at: str = "") -> list[str]:
-    """Return what kubernetes-validate finds in a document, one line at most: it ends with the first."""
+    """Return the error that kubernetes-validate finds in a document, one line at most: it ends with the first."""
     return list(_builtin_text(json.dumps(document, default=str), at))
 
 
@@ -126,7 +126,7 @@ def _builtin_text(text: str, at: str) -> tuple[str, ...]:
 
 
 def _embedded(document: dict[str, Any]) -> list[str]:
-    """Return what is wrong with the jobs and pods inside a document of another kind."""
+    """Return the errors in the jobs and pods inside a document of another kind."""
     found: list[str] = []
     for at, api, kind, template in _templates(document):
         body = {"template": template} if kind == "PodTemplate" else template
@@ -150,7 +150,7 @@ def _templates(document: dict[str, Any]) -> Iterator[tuple[str, str, str, dict[s
 
 
 def _errors(kind: str, document: Any) -> list[str]:
-    """Return what is wrong with a document by the schema of ours of a kind."""
+    """Return the errors in a document by our schema of a kind."""
     from jsonschema.exceptions import best_match
 
     errors = sorted(_validator(kind).iter_errors(document), key=lambda error: [str(part) for part in error.path])
@@ -177,7 +177,7 @@ def _schemas() -> dict[str, Any]:
 
 
 def _closed(schema: Any) -> Any:
-    """Return a schema in which whatever has properties is an object without others."""
+    """Return a schema in which each part with properties is an object without others."""
     if isinstance(schema, list):
         return [_closed(part) for part in schema]
     if not isinstance(schema, dict):

@@ -44,17 +44,17 @@ class NodeFacts:
         cpu: Model of its processor.
         flags: Instruction sets of its processor by which code is compiled.
         cores: Cores that this process may use.
-        disks: Free bytes by place: "root", "cache" and "/dev/shm"; None where it is not there.
+        disks: Free bytes by place: "root", "cache" and "/dev/shm"; None if it does not exist.
         limits: Soft limits "nofile" and "memlock"; None for no limit.
         variables: Environment variables that concern NCCL, Gloo, CUDA and where processes meet.
         interfaces: Network interfaces and their IPv4 address; "" without one.
         name_address: The address that the machine's own name leads to; "" for none.
         taken_ports: Ports of the range in which processes meet that cannot be bound.
-        master_port: Whether MASTER_PORT can be bound; None where it is not set.
+        master_port: Whether MASTER_PORT can be bound; None if it is not set.
         client_ports: First and last port that the kernel gives to connections.
-        root_error: Why nothing can be written to the root; "" where it can.
-        sees_token: Whether the file that the submitter wrote below the root is there; None where none was written.
-        meets: "" where the node reached the first one at their port, else why not; None where it was not tried.
+        root_error: Why files cannot be written to the root; "" if they can.
+        sees_token: Whether the file that the submitter wrote below the root is there; None if none was written.
+        meets: "" if the node reached the first one at their port, else why not; None if it was not tried.
     """
 
     name: str
@@ -134,7 +134,7 @@ def _driver() -> str:
 
 
 def _free(place: Path) -> int | None:
-    """Return the bytes that a user may still write to a place, or would where it is created; None where it is gone."""
+    """Return the bytes that a user may still write to a place, or could after it is created; None if it is gone."""
     there = next((above for above in (place, *place.parents) if above.is_dir()), None)
     return None if there is None else shutil.disk_usage(there).free
 

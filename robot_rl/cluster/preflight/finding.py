@@ -1,4 +1,4 @@
-"""What a check finds, and what checks look at."""
+"""The finding of a check, and the facts of the nodes that checks look at."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Finding:
 
     Attributes:
         status: "ok", "warn" (it costs speed, or may cost a run) or "fail" (a run would not start, or be lost).
-        found: One line of what was found.
-        right: One line of what would be right; "" where all is.
+        found: One line about the facts found.
+        right: One line about the correct state; "" if all is right.
     """
 
     status: str = OK
@@ -35,17 +35,17 @@ def ok(found: str) -> Finding:
 
 
 def warn(found: str, right: str) -> Finding:
-    """Return the finding of what costs speed, or may cost a run."""
+    """Return the finding of a problem that costs speed, or may cost a run."""
     return Finding(status=WARN, found=found, right=right)
 
 
 def fail(found: str, right: str) -> Finding:
-    """Return the finding of what would stop a run, or lose it."""
+    """Return the finding of a problem that would stop a run, or lose it."""
     return Finding(status=FAIL, found=found, right=right)
 
 
 def refused(error: object, right: str = "") -> Finding:
-    """Return the finding of a UserError, whose last part is what would be right; of one without, `right`."""
+    """Return the finding of a UserError, whose last part says how to correct it; without one, `right` does."""
     found, semicolon, last = str(error).rpartition("; ")
     return fail(found, last) if semicolon else fail(last, right)
 
@@ -60,9 +60,9 @@ class Cluster:
         wanted: Nodes that should answer.
         nodes: The facts of each node that answered.
         offsets_s: Least and greatest difference of a node's clock from the submitter's, by name [s].
-        error: Why nodes did not answer; "" where they did.
+        error: Why nodes did not answer; "" if they did.
         unseen: Nodes whose file below the root the submitter does not see.
-        root_error: Why the submitter cannot write to the root; "" where it can.
+        root_error: Why the submitter cannot write to the root; "" if it can.
     """
 
     launcher: Launcher

@@ -26,7 +26,7 @@ ERRORS_S = 5.0
 
 
 def gather(launcher: Launcher, root: Path) -> Cluster:
-    """Ask each node of a launcher's, and return what they answered; nothing is left below the root."""
+    """Ask each node of a launcher's, and return their answers; nothing is left below the root."""
     cluster = Cluster(launcher=launcher, root=root, wanted=launcher.nodes if launcher.name in ASKED else 1)
     with SharedRoot(root) as shared:
         cluster.root_error = shared.error
@@ -64,7 +64,7 @@ def _ask_slurm(cluster: Cluster, token: str) -> None:
 
 
 def srun_command(launcher: Launcher, root: Path, token: str) -> list[str]:
-    """Return the command that starts a probe on each node, with what a run would request of it."""
+    """Return the command that starts a probe on each node, with the resources that a run would request of it."""
     wanted = {
         "nodes": launcher.nodes,
         "ntasks": launcher.nodes,

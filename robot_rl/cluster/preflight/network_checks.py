@@ -38,7 +38,7 @@ def check_ports(cluster: Cluster) -> Finding:
 
 
 def check_master_port(cluster: Cluster) -> Finding:
-    """MASTER_PORT is free where it is set."""
+    """If MASTER_PORT is set, it is free."""
     if taken := [node for node in cluster.nodes[:1] if node.master_port is False]:
         found = f"MASTER_PORT={taken[0].variables.get('MASTER_PORT', '')} is taken on {taken[0].name}"
         return fail(found, "another port, or MASTER_PORT unset: launchers choose one")

@@ -27,7 +27,7 @@ def preflight(launcher: Launcher, root: Path) -> Iterator[tuple[str, Finding]]:
 
 
 def check_cluster(cluster: Cluster) -> Iterator[tuple[str, Finding]]:
-    """Return the findings of what the nodes answered; without an answer only that."""
+    """Return the findings from the nodes' answers; without an answer only that."""
     for name, check in {**node_checks.CHECKS, **network_checks.CHECKS}.items():
         if cluster.nodes or name == "nodes":
             yield name, check(cluster)
@@ -45,7 +45,7 @@ def _check_launcher(launcher: Launcher, root: Path) -> list[tuple[str, Finding]]
 
 
 def _iteration_s(root: Path) -> float | None:
-    """Return how long an iteration of the newest run takes [s]; None where there is none."""
+    """Return how long an iteration of the newest run takes [s]; None if there is none."""
     with contextlib.suppress(UserError):
         return next((row.iteration_s for row in read_runs(root) if row.iteration_s), None)
     return None

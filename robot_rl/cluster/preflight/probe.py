@@ -33,11 +33,11 @@ PART = 400
 
 
 def probe(root: Path, token: str = "", environ: Mapping[str, str] = os.environ, name: str = "") -> NodeFacts:
-    """Return the facts of this machine, with what it sees of the submitter's token and of the first node.
+    """Return the facts of this machine, and whether it sees the submitter's token and meets the first node.
 
     Args:
         root: The directory of runs.
-        token: The submitter's, as in `SharedRoot`; "" where there is no submitter.
+        token: The submitter's, as in `SharedRoot`; "" without a submitter.
         environ: Environment variables.
         name: The node's name; Slurm's, or else the machine's, by default.
     """
@@ -58,7 +58,7 @@ def probe(root: Path, token: str = "", environ: Mapping[str, str] = os.environ, 
 
 
 def without_slurm() -> dict[str, str]:
-    """Return this process's environment without what a job of Slurm adds to it."""
+    """Return this process's environment without the variables that a job of Slurm adds to it."""
     return {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
 
 
@@ -84,7 +84,7 @@ class Messages:
         self._parts: dict[str, list[str]] = {}
 
     def add(self, line: str) -> tuple[str, dict[str, Any]] | None:
-        """Return a node's name and its message where a line completes it; None otherwise, as for other lines."""
+        """Return a node's name and its message if a line completes it; None otherwise, as for other lines."""
         try:
             name, k, count, part = json.loads(line)
         except (ValueError, TypeError):

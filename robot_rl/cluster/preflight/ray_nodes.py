@@ -75,7 +75,7 @@ def _ask(ray: Any, cluster: Cluster, token: str) -> None:
 
 
 def _has(resources: Mapping[str, float], wanted: Mapping[str, float]) -> bool:
-    """Return whether a node has so much: a head may have no cores to give."""
+    """Return whether a node has so much: a head may not offer any cores."""
     return all(resources.get(name, 0) >= amount for name, amount in wanted.items())
 
 

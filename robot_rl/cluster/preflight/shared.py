@@ -20,11 +20,11 @@ class SharedRoot:
     """The submitter's side, as a context: a folder below the root with its token, removed at the end.
 
     Args:
-        root: The root, created where it is missing, and removed again.
+        root: The root, created if it is missing, and then removed again.
 
     Attributes:
-        token: What names the folder, and is in the submitter's file.
-        error: Why nothing can be written to the root; "" where it can.
+        token: The name of the folder and the content of the submitter's file.
+        error: Why files cannot be written to the root; "" if they can.
     """
 
     def __init__(self, root: Path) -> None:
@@ -72,7 +72,7 @@ def answer(root: Path, token: str, name: str) -> tuple[bool, str]:
 
 
 def write_error(root: Path) -> str:
-    """Return why nothing can be written to a root; "" where it can. Nothing stays behind."""
+    """Return why files cannot be written to a root; "" if they can. Nothing stays behind."""
     with SharedRoot(root) as shared:
         return shared.error
 

@@ -1,4 +1,4 @@
-"""Checks of Slurm's own settings: the partition, its limits, and what becomes of a preempted job."""
+"""Checks of Slurm's own settings: the partition, its limits, and the handling of a preempted job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from robot_rl.cluster.preflight.finding import Finding, fail, join, ok, refused,
 from robot_rl.errors import UserError
 
 CRED_EXPIRE_S, GOOD_EXPIRE_S = 120, 30
-"""Slurm's default time that a requeued job is held [s], and one that is no nuisance."""
+"""Slurm's default time that a requeued job is held [s], and one that is acceptable."""
 SAVE_S = 5.0
 """Time for writing a checkpoint, besides the iteration in hand [s]."""
 
@@ -24,10 +24,10 @@ class SlurmFacts:
 
     Attributes:
         launcher: The launcher with its settings.
-        refusal: Why the launcher refuses the request; "" where it does not.
+        refusal: Why the launcher refuses the request; "" if it does not.
         config: The lines of `scontrol show config`.
         partitions: The fields of each partition by its name.
-        iteration_s: How long an iteration takes [s]; None where it is unknown.
+        iteration_s: How long an iteration takes [s]; None if it is unknown.
     """
 
     launcher: Launcher
@@ -46,7 +46,7 @@ class SlurmFacts:
 
 
 def read_slurm(launcher: Launcher, iteration_s: float | None = None) -> SlurmFacts:
-    """Return what Slurm says of itself, and of the request."""
+    """Return the facts that Slurm gives about itself, and about the request."""
     facts = SlurmFacts(launcher=launcher, iteration_s=iteration_s)
     try:
         launcher.check()
@@ -153,7 +153,7 @@ def _check_grace(facts: SlurmFacts, names: Sequence[str]) -> Finding:
 
 
 def _mode(config: Mapping[str, str], partition: Mapping[str, str]) -> str:
-    """Return the mode of preemption in a partition; OFF where the cluster has none."""
+    """Return the mode of preemption in a partition; OFF if the cluster has none."""
     if config.get("PreemptType", "preempt/none").endswith("none"):
         return "OFF"
     mode = partition.get("PreemptMode") or config.get("PreemptMode", "OFF")

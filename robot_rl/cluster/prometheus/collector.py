@@ -1,6 +1,6 @@
 """Read the runs below a root at each scrape, from their files only, and return them as Prometheus's metrics.
 
-A value that a run does not have is left out; a value that is not a number in metrics.jsonl stays NaN or infinite, as
+A value that a run does not have is omitted; a value that is not a number in metrics.jsonl stays NaN or infinite, as
 the format has them.
 """
 
@@ -26,7 +26,7 @@ from robot_rl.runs.run_index import DAMAGED, RUNNING, STOPPED, RunRow, read_run,
 
 QUARANTINED = re.compile(rb'"quarantined": ([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?)[,}]')
 SEEN = 256
-"""Bytes before what was read of a file, by which it is known to be the same."""
+"""Number of the last bytes read of a file, by which it is known to be the same."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -49,7 +49,7 @@ class RunSource:
         """Return the exported runs, and how many there are in each state, at a time [s since 1970].
 
         Raises:
-            UserError: There is no such root or run.
+            UserError: The root or the run does not exist.
         """
         if self.run:
             run_dir = RunDir.find(self.run, self.root)
@@ -73,15 +73,15 @@ def _is_fresh(row: RunRow, now: float) -> bool:
 
 
 class QuarantinedSamples:
-    """The quarantined samples of whole files of metrics: at each call only what was appended is read."""
+    """The quarantined samples of whole files of metrics: each call reads only the lines that were appended."""
 
     def __init__(self) -> None:
         self._known: dict[Path, tuple[int, bytes, float]] = {}
 
     def count(self, path: Path) -> float | None:
-        """Return the sum over the rows of a metrics.jsonl; None where there is none.
+        """Return the sum over the rows of a metrics.jsonl; None if there is none.
 
-        A resumed run cuts the file and writes rows anew: what was read last must still be there.
+        A resumed run cuts the file and writes rows anew: the bytes read last must still be there.
         """
         with contextlib.suppress(OSError, UserError), open(open_plain(path), "rb") as stream:
             at, end, total = self._known.get(path, (0, b"", 0.0))
@@ -124,7 +124,7 @@ class RunsCollector:
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Return the metrics of now, families without a value left out."""
+        """Return the current metrics, without the families that lack a value."""
         with self._lock:  # A server answers each request in a thread.
             values = list(self._values())
         made: dict[str, Any] = {}
@@ -168,7 +168,7 @@ class RunsCollector:
                     yield name, labels, value
 
     def _run_values(self, row: RunRow, labels: tuple[Any, ...]) -> list[tuple[str, Iterable[Any], Any]]:
-        """Return (name, values of labels, value) of a run's metrics; those that it does not have are left out."""
+        """Return (name, values of labels, value) of a run's metrics; those that it does not have are omitted."""
         last, now, metrics = row.last, self._clock(), row.path / "metrics.jsonl"
         saved, written = newest_checkpoint(row.path)
         samples, bad = row.iteration_samples, _number(last.get("quarantined"))
@@ -199,7 +199,7 @@ def _family(name: str) -> Any:
 
 
 def _goal_values(row: RunRow, labels: tuple[Any, ...]) -> Iterator[tuple[str, Iterable[Any], float]]:
-    """Return the metric that a run's task is solved by, and where it is solved; nothing without one."""
+    """Return the metric that a run's task is solved by, and its target; nothing without one."""
     solved = row.record.get("solved")
     if isinstance(solved, list) and len(solved) == 2:
         name, target = str(solved[0]), _number(solved[1])

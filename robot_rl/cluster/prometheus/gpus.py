@@ -1,4 +1,4 @@
-"""The GPUs of this machine: use and memory, by nvidia-smi; none where it is not there."""
+"""The GPUs of this machine: use and memory, by nvidia-smi; none if it is missing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Gpu:
 
 
 def read_gpus() -> list[Gpu]:
-    """Return the GPUs of this machine; none where there is no driver."""
+    """Return the GPUs of this machine; none without a driver."""
     words = ["nvidia-smi", f"--query-gpu={','.join(QUERY)}", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_S, check=True)
@@ -43,7 +43,7 @@ def read_gpus() -> list[Gpu]:
 
 
 def parse_gpus(text: str) -> list[Gpu]:
-    """Return the GPUs in nvidia-smi's answer to `QUERY`, CSV without units; other lines are left out."""
+    """Return the GPUs in nvidia-smi's answer to `QUERY`, CSV without units; other lines are omitted."""
     return [
         Gpu(
             index=int(row[0]),
@@ -59,7 +59,7 @@ def parse_gpus(text: str) -> list[Gpu]:
 
 
 def _number(text: str, divisor: float) -> float | None:
-    """Return a number divided by another; None for what nvidia-smi writes where there is none, such as [N/A]."""
+    """Return a number divided by another; None for nvidia-smi's text for a missing value, such as [N/A]."""
     try:
         return float(text) / divisor
     except ValueError:

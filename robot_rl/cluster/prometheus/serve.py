@@ -22,7 +22,7 @@ ALERTS = Kind(what="alert rules of robot-rl", is_ours=has_mark("name: robot-rl")
 
 
 def require_client() -> None:
-    """Raise UserError where prometheus_client is not installed."""
+    """Raise UserError if prometheus_client is not installed."""
     try:
         import prometheus_client  # noqa: F401
     except ModuleNotFoundError:

@@ -42,7 +42,7 @@ class Node:
     Attributes:
         node_id: Ray's name of it.
         total: Its resources.
-        free: Those that nothing uses; empty where it is being taken away.
+        free: Those that nothing uses; empty if it is being taken away.
     """
 
     node_id: str
@@ -51,7 +51,7 @@ class Node:
 
 
 def import_ray() -> Any:
-    """Return Ray; raise UserError where it is not installed."""
+    """Return Ray; raise UserError if it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     for name, value in QUICK.items():
         os.environ.setdefault(name, value)
@@ -64,11 +64,11 @@ def import_ray() -> Any:
 
 
 def connect(address: str, store_bytes: int = STORE_BYTES) -> str:
-    """Connect to a cluster and return its address; "local" where one was started for this process. Once is enough.
+    """Connect to a cluster and return its address; "local" if one was started for this process. Once is enough.
 
     Args:
         address: host:port of a cluster; "auto": the one that runs on this machine, or a new one; "local": a new one.
-        store_bytes: Of the object store, where a new one is started.
+        store_bytes: Size of the object store, if a new cluster is started.
 
     Raises:
         UserError: Ray is not installed, or nothing answers at the address.
@@ -96,7 +96,7 @@ def connect(address: str, store_bytes: int = STORE_BYTES) -> str:
             log_to_driver=False,
             logging_level="ERROR",
         )
-    except Exception as error:  # Of a node that does not come up in time Ray has no class of its own.
+    except Exception as error:  # Ray does not have its own class for a node that does not come up in time.
         line = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"launcher.address={address}: no Ray can be started on this machine ({line})") from None
     return "local"
@@ -108,7 +108,7 @@ def disconnect() -> None:
 
 
 def find_running(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the address of the cluster that runs on this machine or that RAY_ADDRESS names; empty where none does."""
+    """Return the address of the cluster that runs on this machine or that RAY_ADDRESS names; empty if none does."""
     named = environ.get("RAY_ADDRESS", "")
     if named and named not in ("auto", "local"):
         return named
@@ -122,7 +122,7 @@ def list_nodes() -> list[Node]:
     import ray
     from ray._private.state import available_resources_per_node, state
 
-    # Ray Train asks for draining nodes by the same function; there is no public one.
+    # Ray Train asks for draining nodes by the same function; Ray does not have a public one.
     leaving, free = state.get_draining_nodes(), available_resources_per_node()
     return [
         Node(node_id=name, total=node["Resources"], free={} if name in leaving else free.get(name, {}))

@@ -1,4 +1,4 @@
-"""What evaluates a run's policy while it is trained: an actor of Ray with worlds of its own."""
+"""The evaluator of a run's policy while it is trained: an actor of Ray with its own worlds."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class LivePolicy:
 
 
 class EvaluatorProcess:
-    """Evaluates policies in a process of its own; its methods are called by the learner through Ray."""
+    """Evaluates policies in its own process; its methods are called by the learner through Ray."""
 
     def __init__(self, run: str, episodes: int, cpus: int, *, trust: bool) -> None:
         """Read the settings of a run."""
@@ -101,8 +101,8 @@ class RayEvaluator(Evaluator):
         """Start it, wherever there is room; nothing is waited for.
 
         Args:
-            cfg: How many episodes, and what it needs.
-            run: The run's directory, which its machine sees, too.
+            cfg: The number of episodes, and the resources that it needs.
+            run: The run's directory, which its machine also sees.
             trust: Whether the code that the settings name may be imported.
         """
         self._cfg, self._run, self._trust = cfg, run, trust

@@ -27,30 +27,30 @@ from robot_rl.errors import ExitCode
 from robot_rl.metrics.rows import to_stderr
 
 SETTLE_S = 3.0
-"""How long a group waits for all its machines before it starts with fewer [s]: what a lost one held is not free yet."""
+"""How long a group waits for all its machines before it starts with fewer [s]: a lost one still holds resources."""
 UNUSED = ("DatasetsCallback", "PlacementGroupCleanerCallback")
-"""Parts of Ray Train that a run does not need: it has no data sets, and what it placed ends with the command."""
+"""Parts of Ray Train that a run does not need: no data sets are used, and placement groups end with the command."""
 SHOW_S = 0.2
-"""Time between two looks at what the processes print [s]."""
+"""Time between two looks at the output of the processes [s]."""
 LOOK_S = 0.25
 """Time between two looks for room [s]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupCfg:
-    """How large a group is, and what each of its processes needs.
+    """The size of a group, and the resources that each of its processes needs.
 
     Attributes:
         nodes: Machines, at most.
-        min_nodes: Machines, at least; the group is elastic where they are fewer.
+        min_nodes: Machines, at least; the group is elastic if they are fewer.
         ranks: Processes on each.
         cpus: Cores of each process.
         gpus: GPUs of each process.
         max_failures: How often processes may be lost.
         folder: Where Ray Train keeps its own files while the run is trained.
         sims: Its simulators.
-        evaluator: What evaluates its policy meanwhile.
-        services: What the processes of services that are apart need, by Ray's names.
+        evaluator: The evaluator of its policy.
+        services: The resources of each service that is apart, by Ray's names.
     """
 
     nodes: int
@@ -80,7 +80,7 @@ class GroupCfg:
         return {"CPU": float(self.cpus)} | ({"GPU": self.gpus} if self.gpus else {})
 
     def fitting(self, nodes: list[Node]) -> int:
-        """Return the largest size for which machines have room; 0 where it is less than the least."""
+        """Return the largest size for which machines have room; 0 if it is less than the least."""
         whole = min(room(nodes, self.need) // self.ranks, self.nodes)
         return whole * self.ranks if whole >= self.min_nodes else 0
 
@@ -176,7 +176,7 @@ def _fit(run: FrozenRun, cfg: GroupCfg, size: int, log: Path) -> None:
 
 
 def _make_meeting() -> Any:
-    """Return Ray Train's settings for torch, with which processes only get told where they meet.
+    """Return Ray Train's settings for torch, which only tell processes their meeting point.
 
     Ray's own would join them there and then, at a store that listens on every address of the machine.
     """
@@ -229,7 +229,7 @@ def _make_judge(log: Path, make_room: Callable[[], None]) -> Any:
 
 @contextlib.contextmanager
 def showing(log: Path) -> Iterator[None]:
-    """Print what is appended to a file, which is removed in the end, and its directory where nothing else is in it."""
+    """Print the text appended to a file, which is removed at the end, as is its directory if nothing else is in it."""
     end = threading.Event()
     log.touch()
 
@@ -270,7 +270,7 @@ def _reason(error: Exception) -> str:
 
 
 def _wait_for_room(cfg: GroupCfg, is_stopping: Callable[[], bool], name: str) -> int:
-    """Return for how many processes there is room, waiting for the least number; 0 where the user wants to stop."""
+    """Return for how many processes there is room, waiting for the least number; 0 if the user wants to stop."""
     begin, told = time.monotonic(), False
     while not is_stopping():
         size = cfg.fitting(list_nodes())

@@ -21,7 +21,7 @@ def is_job_address(address: str) -> bool:
 
 
 def client(address: str) -> Any:
-    """Return a client of a dashboard; raise UserError where none answers."""
+    """Return a client of a dashboard; raise UserError if none answers."""
     import_ray()
     from ray.job_submission import JobSubmissionClient
 
@@ -53,7 +53,7 @@ def submit(address: str, run: FrozenRun, settings: Mapping[str, Any]) -> str:
         try:
             return str(found.submit_job(entrypoint=shlex.join(words), metadata={"run": str(path)}))
         except (RuntimeError, ConnectionError) as error:
-            # A head that has just started has no agent yet that takes jobs.
+            # A head that has just started does not have an agent yet that takes jobs.
             if time.monotonic() > end:
                 line = " ".join(str(error).split())
                 raise UserError(f"launcher.address={address}: the cluster accepts no job ({line})") from None
@@ -61,7 +61,7 @@ def submit(address: str, run: FrozenRun, settings: Mapping[str, Any]) -> str:
 
 
 def is_alive(address: str, job: str) -> bool:
-    """Return whether a job waits or runs; False where its cluster does not answer."""
+    """Return whether a job waits or runs; False if its cluster does not answer."""
     try:
         return not client(address).get_job_status(job).is_terminal()
     except (UserError, RuntimeError, ConnectionError):

@@ -1,4 +1,4 @@
-"""One process of a run on Ray: it trains in the thread of a Ray Train worker, and watches for what should stop it."""
+"""One process of a run on Ray: it trains in the thread of a Ray Train worker, and watches for reasons to stop."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Watcher:
         return bool(self.reason)
 
     def look(self) -> str:
-        """Return the reason to stop that there is now; empty where there is none."""
+        """Return the reason to stop that there is now; empty if there is none."""
         if is_leaving(self._node_id):
             return "its machine is being taken away"
         if not self._is_first:
@@ -163,7 +163,7 @@ def find_place() -> tuple[str, int]:
 
 
 def set_place(address: str, port: int) -> None:
-    """Let this process know where the group meets, and which of its processes it is, as torchrun does."""
+    """Tell this process the group's meeting point, and which of its processes it is, as torchrun does."""
     import ray.train
 
     context = ray.train.get_context()
@@ -174,10 +174,10 @@ def set_place(address: str, port: int) -> None:
 
 
 class Helpers:
-    """The other processes that have a part in a learner's training: services, and what evaluates."""
+    """The other processes that have a part in a learner's training: services, and the evaluator."""
 
     def __init__(self, cfg: RankCfg, *, is_first: bool) -> None:
-        """Start what evaluates; `is_first` says whether the learner is the first of its group."""
+        """Start the evaluator; `is_first` says whether the learner is the first of its group."""
         from robot_rl.cluster.ray_runs.evaluator import EvaluatorCfg, RayEvaluator
         from robot_rl.runs.evaluations import Evaluations
 
@@ -202,7 +202,7 @@ class Helpers:
             objective.serve(service)
 
     def on_iteration_end(self, session: Any) -> Mapping[str, float]:
-        """Return what the row of an iteration gets."""
+        """Return the values to add to the row of an iteration."""
         return {} if self._evaluations is None else self._evaluations.on_iteration_end(session)
 
     def finish(self) -> None:
@@ -227,13 +227,13 @@ def _remote(cfg: RankCfg, stop: Callable[[], bool]) -> Callable[[Any, Any], Any]
 
 @contextlib.contextmanager
 def output_to(log: Path) -> Iterator[None]:
-    """Append what Python prints to a file, whole lines of it: Ray's own way adds lines of Ray's, and repeats some."""
+    """Append Python's output to a file, in whole lines: Ray's own way adds lines of Ray's, and repeats some."""
     with log.open("a", buffering=1) as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
         yield
 
 
 def run_as_rank(work: Callable[[], None], reason: Callable[[], str]) -> None:
-    """Call `work`, and raise what ends it as an error that says whether another attempt helps.
+    """Call `work`, and raise the exception that ends it as an error that says whether another attempt helps.
 
     Raises:
         EndedError: It was stopped, or another attempt would not help.

@@ -59,7 +59,7 @@ class RayService(FrozenService):
         import ray
 
         cpus = int(self._need.get("CPU", 0.0))
-        # By as many threads as here, where it is not given cores: then the bits are those of this process.
+        # With as many threads as here, if it is not given cores: then the bits are those of this process.
         threads = cpus or torch.get_num_threads()
         actor = ray.remote(ServiceProcess).options(
             num_cpus=cpus or SHARED_CPU,
@@ -77,7 +77,7 @@ class RayService(FrozenService):
         self._ref = self._actor.labels.remote(self._obs)
 
     def take(self) -> Tensor:
-        """Wait for the labels (T, N, L); where the service was lost, for those of another one.
+        """Wait for the labels (T, N, L); if the service was lost, for those of another one.
 
         Raises:
             UserError: It was lost too often, or cannot be built.

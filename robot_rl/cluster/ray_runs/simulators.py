@@ -29,7 +29,7 @@ from robot_rl.metrics.rows import to_stderr
 PATIENCE_S = 10.0
 """How long an actor may take to answer, and how long to wait before a line reports it [s]."""
 POLL_S = 1.0
-"""Time between two looks at what else happens, while nothing arrives [s]."""
+"""Time between two looks at other events, while nothing arrives [s]."""
 NAMESPACE = "robot-rl"
 """Of the actors' names, by which a learner that was started again finds the simulators of the one before."""
 ORPHAN_S = 120.0
@@ -37,7 +37,7 @@ ORPHAN_S = 120.0
 BEAT_S = 10.0
 """Time between two signs of a learner's life [s]."""
 SHARED_CPU = 0.001
-"""What a simulator without cores of its own asks for: a machine that takes work at all."""
+"""The request of a simulator without its own cores: a machine that takes work at all."""
 THREADS = 3
 """Threads of an actor: one simulates, another takes weights, and one is spare."""
 CHECKED = ("robot-rl", "torch", "mujoco", "mujoco-warp", "warp-lang", "numpy")
@@ -50,10 +50,10 @@ class SimulatorsCfg:
 
     Attributes:
         count: How many; 0: each learner simulates its worlds itself.
-        cpus: Cores of each; 0: one that is not reserved, so that it shares a machine with whatever is there.
+        cpus: Cores of each; 0: one that is not reserved, so that it shares a machine with any other work.
         gpus: GPUs of each.
         least: How many have to be built before the training begins; 0: all.
-        engines: What they simulate with, in turn; none: with the run's engine.
+        engines: Their engines, in turn; none: the run's engine.
     """
 
     count: int = 0
@@ -68,7 +68,7 @@ class SimulatorsCfg:
         return self.least or self.count
 
     def engine(self, index: int) -> str:
-        """Return what a simulator simulates with; empty: the run's engine."""
+        """Return a simulator's engine; empty: the run's engine."""
         return self.engines[index % len(self.engines)] if self.engines else ""
 
     @property
@@ -79,15 +79,15 @@ class SimulatorsCfg:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SimulatorSpec:
-    """What a simulator is built from.
+    """The specification that a simulator is built from.
 
     Attributes:
-        run: The run's directory, which the simulator's machine sees, too.
+        run: The run's directory, which the simulator's machine also sees.
         index: Which simulator of the run it is.
         count: How many there are.
         cpus: Threads of its engine.
         task: The task's name.
-        engine: What it simulates with.
+        engine: Its engine.
         gpus: Its GPUs; with any it simulates on the first.
         trust: Whether the code that the settings name may be imported.
         settings: Hash of the run's settings.
@@ -117,7 +117,7 @@ def to_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
 
 
 class SimulatorProcess:
-    """A simulator in a process of its own; each method is called by the learner through Ray."""
+    """A simulator in its own process; each method is called by the learner through Ray."""
 
     def __init__(self, order: Mapping[str, Any]) -> None:
         """Build the worlds of a run's settings; `order` has the fields of an `SimulatorSpec`."""
@@ -150,7 +150,7 @@ class SimulatorProcess:
         threading.Thread(target=self._end_orphaned, name="robot-rl-orphan", daemon=True).start()
 
     def _end_orphaned(self) -> None:
-        """End the process where no learner has been heard of for long: its command was killed."""
+        """End the process if no learner has been heard of for long: its command was killed."""
         while time.monotonic() - self._seen < ORPHAN_S:
             time.sleep(BEAT_S)
         os._exit(0)
@@ -162,7 +162,7 @@ class SimulatorProcess:
     def begin(self, order: Mapping[str, Any]) -> dict[str, Any] | None:
         """Be the simulator of a learner that was started again, as built; return its facts.
 
-        None where it was built from another order.
+        None if it was built from another order.
         """
         self.beat()
         self._simulator.mailbox.abandon()
@@ -172,7 +172,7 @@ class SimulatorProcess:
         return self.facts() if _fields(self._order) == dict(order) else None
 
     def facts(self) -> dict[str, Any]:
-        """Return what has to be the same in all of them: task, engine, versions."""
+        """Return the facts that have to be the same in all of them: task, engine, versions."""
         return {"task": self._cfg.task.name, "engine": self._cfg.engine, **_versions()}
 
     def state(self) -> dict[str, np.ndarray]:
@@ -217,8 +217,8 @@ class RayPool(Pool):
         """Start simulators, for which `wait` waits.
 
         Args:
-            cfg: How many, and what each needs.
-            order: What they are built from; what differs between them is set for each.
+            cfg: Their number, and the resources of each.
+            order: The specification they are built from; the fields that differ are set for each.
             stop: Called while nothing arrives: whether the training shall stop.
             ranks: The learners.
         """
@@ -263,14 +263,14 @@ class RayPool(Pool):
                     self._lose_early(error)
 
     def _lose_early(self, error: LostError) -> None:
-        """Start a simulator again that was lost before the training begins; raise UserError where that is no use."""
+        """Start a simulator again that was lost before the training begins; raise UserError if that does not help."""
         try:
             self._lose(error)
         except LostError as last:
             raise UserError(f"roles.sim.least={self.least}: simulator {self.first + error.index} {last.line}") from None
 
     def _look(self) -> None:
-        """Raise StoppedError where the training shall stop.
+        """Raise StoppedError if the training shall stop.
 
         Of several learners none ends before the iteration does, unless nothing can arrive.
         """
@@ -341,7 +341,7 @@ class RayPool(Pool):
         """Let a simulator join that is built.
 
         Raises:
-            LostError: It is gone; a BuildError where its worlds could not be built.
+            LostError: It is gone; a BuildError if its worlds could not be built.
             UserError: It is another than requested.
         """
         import ray
@@ -381,11 +381,11 @@ class RayPool(Pool):
         return _owned(self._ask(index, "state"))
 
     def load_state(self, index: int, state: Mapping[str, Tensor]) -> None:
-        """Let a simulator go on from a state."""
+        """Let a simulator continue from a state."""
         self._ask(index, "load", to_arrays(state))
 
     def _ask(self, index: int, method: str, *arguments: Any) -> Any:
-        """Call a method of a simulator and wait for it; raise LostError where it is gone, and its own errors."""
+        """Call a method of a simulator and wait for it; raise LostError if it is gone, and its own errors."""
         import ray
         from ray import exceptions
 
@@ -421,7 +421,7 @@ class RayPool(Pool):
         return index, None
 
     def _collect(self, ref: Any) -> tuple[int, Segment | None]:
-        """Return a segment that is there; None where it was abandoned."""
+        """Return a segment that is there; None if it was abandoned."""
         import ray
         from ray import exceptions
 
@@ -472,7 +472,7 @@ class BuildError(LostError):
 
 
 def check_facts(index: int, facts: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Raise UserError where a simulator is another than requested: its task, its engine, or a version.
+    """Raise UserError if a simulator is another than requested: its task, its engine, or a version.
 
     Args:
         index: Which simulator of the run.
@@ -491,7 +491,7 @@ def actor_name(run: str, index: int) -> str:
 
 
 def kill_simulators(run: str, count: int) -> None:
-    """End what is left of a run's simulators."""
+    """End the simulators that are left of a run."""
     import ray
 
     for index in range(count):

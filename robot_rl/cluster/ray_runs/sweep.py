@@ -80,7 +80,7 @@ def _result(ref: Any) -> int:
 
 
 def train_alone(path: str, options: list[str], log: str) -> int:
-    """Train a run in a process of its own and return its exit code; the task that Ray runs on a machine."""
+    """Train a run in its own process and return its exit code; the task that Ray runs on a machine."""
     import ray
 
     if (Path(path) / STOP).exists():
@@ -99,5 +99,5 @@ def train_alone(path: str, options: list[str], log: str) -> int:
 
 
 def _die_with_parent() -> None:
-    """Let the system kill this process where the worker of Ray that started it dies."""
+    """Let the system kill this process when the worker of Ray that started it dies."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

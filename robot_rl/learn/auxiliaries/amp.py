@@ -79,7 +79,7 @@ class Amp(Auxiliary):
         trainer: steps the discriminator.
         expert: (P, 2 D) the recorded pairs.
         replay: (R, 2 D) pairs of the policy.
-        weights: (R,) 1 where the replay buffer holds a pair, else 0.
+        weights: (R,) 1 if the replay buffer holds a pair, else 0.
         stored: () pairs that were put into the replay buffer in all.
     """
 
@@ -153,7 +153,7 @@ class Amp(Auxiliary):
     def check(self, described: Mapping[str, Any]) -> None:
         """Raise UserError if the file's content is not the one that the run was trained with."""
         now = self.motion.digest
-        before = described.get("motions", now)  # A run without a prior lacks its tensors, too, and is refused for that.
+        before = described.get("motions", now)  # A run without a prior also lacks its tensors, and is refused for that.
         if before != now:
             raise UserError(
                 f"amp.motions: {self.motion.path} holds another motion than the run was trained with "
@@ -172,7 +172,7 @@ class Amp(Auxiliary):
         return poses.flatten(1)
 
     def _keep(self, pairs: Tensor, known: Tensor) -> None:
-        """Put pairs (B, 2 D) into the replay buffer, in place of the oldest; a random part where they are too many."""
+        """Put pairs (B, 2 D) into the replay buffer, in place of the oldest; a random part if they are too many."""
         size = min(len(pairs), self.cfg.replay)
         order = self.trainer.shuffle(len(pairs))[:size]
         slots = (self.stored + torch.arange(size, device=pairs.device)) % self.cfg.replay

@@ -1,4 +1,4 @@
-"""Auxiliary objectives: further rewards and losses that take part in an algorithm, with networks of their own."""
+"""Auxiliary objectives: further rewards and losses that take part in an algorithm, with their own networks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RolloutHook:
         capturable: `act` and `forget` may be recorded as a CUDA graph: they draw no random numbers, read no number that
             changes from Python and nothing back from the device.
         is_separable: it may act in another process than the one that learns, or while that learns: all that it keeps
-            is in `worlds` and `streams`, and what follows from learning reaches it by the algorithm's `Snapshot`.
+            is in `worlds` and `streams`, and the results of learning reach it by the algorithm's `Snapshot`.
     """
 
     recorded: Mapping[str, int]
@@ -30,7 +30,7 @@ class RolloutHook:
     is_separable: bool = False
 
     def begin(self) -> None:
-        """Prepare a rollout: draw its random numbers, and write to the device what changes from Python."""
+        """Prepare a rollout: draw its random numbers, and write to the device the values that Python changes."""
 
     def act(self, obs: TensorDict, t: int, action: Tensor, rollout: Rollout) -> Tensor:
         """Return the actions (N, A) that the worlds take in step t of a rollout, and write `Rollout.recorded`.
@@ -48,7 +48,7 @@ class RolloutHook:
         return {}
 
     def streams(self) -> dict[str, torch.Generator]:
-        """Return the random streams that it draws from, by name; they are no part of the objective's `state_dict`."""
+        """Return the random streams that it draws from, by name; they are not part of the objective's `state_dict`."""
         return {}
 
 
@@ -65,7 +65,7 @@ class Auxiliary(nn.Module):
         reward_weight: factor of the task's reward if it is active.
         capturable: `loss` may be recorded as a CUDA graph: it reads no number that changes from Python and nothing back
             from the device.
-        keeps_order: `worlds` is kept by the number of a world, whatever columns a rollout has (`Rollout.by_world`).
+        keeps_order: `worlds` is kept by the number of a world, for any columns of a rollout (`Rollout.by_world`).
     """
 
     name: str = ""
@@ -76,7 +76,7 @@ class Auxiliary(nn.Module):
     keeps_order: bool = False
 
     def begin(self, rollout: Rollout) -> None:
-        """Begin what takes long and is not done here, before a rollout is learned from."""
+        """Begin long work that is done elsewhere, before a rollout is learned from."""
 
     @torch.no_grad()
     def reward(self, rollout: Rollout) -> Tensor | None:
@@ -85,7 +85,7 @@ class Auxiliary(nn.Module):
 
     @torch.no_grad()
     def samples(self, rollout: Rollout) -> dict[str, Tensor]:
-        """Return tensors (T, N, ...) for `Batch.more`, under names of its own."""
+        """Return tensors (T, N, ...) for `Batch.more`, under its own names."""
         return {}
 
     @torch.no_grad()

@@ -10,7 +10,7 @@ from robot_rl.settings.checks import check_hidden, check_range
 
 @dataclass(kw_only=True, slots=True)
 class RndCfg:
-    """Random network distillation (Burda et al. 2019): a reward where a predictor still errs.
+    """Random network distillation (Burda et al. 2019): a reward in states in which a predictor still errs.
 
     Attributes:
         weight: factor of the reward; 0: off.
@@ -48,12 +48,12 @@ class RndCfg:
 
 @dataclass(kw_only=True, slots=True)
 class AmpCfg:
-    """An adversarial motion prior (Peng et al. 2021): a reward where a discriminator takes a motion for a recorded one.
+    """An adversarial motion prior (Peng et al. 2021): a reward if a discriminator takes a motion for a recorded one.
 
     Attributes:
         weight: share of this reward; the task's has 1 - weight. 0: off.
-        scale: the style reward of a step like the recording; the default is that of the paper, where a task's rewards
-            are about 1 a step as well.
+        scale: the style reward of a step like the recording; the default is that of the paper, whose tasks also have
+            rewards of about 1 a step.
         group: observation group that describes a pose; pairs of successive poses are scored.
         motions: file of recorded motion (docs/learner.md describes how to make it).
         hidden: units of the discriminator's hidden layers.

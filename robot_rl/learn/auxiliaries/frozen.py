@@ -63,7 +63,7 @@ class FrozenPolicy:
     def labels(self, obs: Tensor, state: Tensor | None, starts: Tensor) -> Tensor:
         """Return labels (T, N, L) of the raw observations (T, N, D) of a rollout; advance a memory's `state` (N, S).
 
-        `starts` (T + 1, N) is true where the state before is reset (`Rollout.starts`).
+        `starts` (T + 1, N) is true if the state before is reset (`Rollout.starts`).
         """
         x = self.actor.encode(obs.flatten(0, 1))
         if state is None:
@@ -147,7 +147,7 @@ class FrozenObjective(Auxiliary):
 
     @torch.no_grad()
     def labels(self, rollout: Rollout) -> Tensor:
-        """Return the labels (T, N, L) of a rollout; its `groups` have what the policy sees. Advance its memory."""
+        """Return the labels (T, N, L) of a rollout; its `groups` have the policy's input. Advance its memory."""
         if self.service is not None:
             return self.service.take().to(rollout.done.device)
         obs, starts = self._seen(rollout), rollout.starts()

@@ -1,6 +1,6 @@
 """Files of recorded motion: frames of an observation group, one control step apart, from which pairs are learned.
 
-The file is safetensors: either "pairs" (P, 2, D), or "frames" (F, D) and "episode_starts" (F,), 1 where a frame has no
+The file is safetensors: either "pairs" (P, 2, D), or "frames" (F, D) and "episode_starts" (F,), 1 if a frame has no
 predecessor. Its metadata contain "components", the names of the D components as a JSON list, and "step_dt" [s].
 """
 
@@ -71,7 +71,7 @@ class Motion:
 def write_motion(path: Path, frames: Tensor, starts: Tensor, components: Sequence[str], step_dt: float) -> Path:
     """Write frames (F, D), `step_dt` [s] apart, as recorded motion; if that fails, an older file stays.
 
-    `starts` (F,) is true where a frame does not follow the one before it.
+    `starts` (F,) is true if a frame does not follow the one before it.
     """
     from safetensors.torch import save
 

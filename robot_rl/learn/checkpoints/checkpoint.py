@@ -220,7 +220,7 @@ def check_shapes(
 ) -> None:
     """Raise UserError unless a checkpoint holds every wanted tensor in its shape; the message has both shapes.
 
-    Parts of actor or critic that are not wanted, such as a memory, are refused, too. Networks are checked first: other
+    Parts of actor or critic that are not wanted, such as a memory, are also refused. Networks are checked first: other
     differences, such as those of the optimizer's moments, follow from them. `settings` are the learner's settings of
     the checkpoint and of this run; the message names the first that differs.
     """

@@ -22,7 +22,7 @@ Meta = dict[str, Any]
 def migrate(tensors: Mapping[str, Tensor], meta: Mapping[str, Any], path: Path) -> tuple[Tensors, Meta]:
     """Return a checkpoint's tensors and description (without "schema") in the current schema.
 
-    Raises UserError if it was made by a newer version, or its schema is no number.
+    Raises UserError if it was made by a newer version, or its schema is not a number.
     """
     now = dict(meta)
     version = now.pop("schema", 1)
@@ -39,7 +39,7 @@ def migrate(tensors: Mapping[str, Tensor], meta: Mapping[str, Any], path: Path) 
 
 
 def _to_3(tensors: Tensors, meta: Meta) -> tuple[Tensors, Meta]:
-    """Rename what 0.1.0 called extras: auxiliary objectives."""
+    """Rename the extras of 0.1.0: auxiliary objectives."""
     renamed = {re.sub(r"^extra\.", "auxiliary.", name): tensor for name, tensor in tensors.items()}
     if "extras" in meta:
         meta = {**{key: value for key, value in meta.items() if key != "extras"}, "auxiliaries": meta["extras"]}

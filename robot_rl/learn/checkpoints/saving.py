@@ -45,7 +45,7 @@ class Package:
     worlds: Mapping[str, Tensor]
 
     def copied(self, into: Package | None = None) -> Package:
-        """Return a copy in the CPU's memory, in the arrays of an earlier copy where these fit."""
+        """Return a copy in the CPU's memory, in the arrays of an earlier copy if these fit."""
         had: Mapping[str, Tensor] = {} if into is None else {**into.tensors, **into.worlds}
         return replace(self, tensors=copied(self.tensors, had), worlds=copied(self.worlds, had))
 
@@ -175,7 +175,7 @@ class Saver:
 
 
 def copied(tensors: Mapping[str, Tensor], into: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-    """Return copies in the CPU's memory, in the arrays of `into` by the same names where these fit."""
+    """Return copies in the CPU's memory, in the arrays of `into` by the same names if these fit."""
     copies = {}
     for name, tensor in tensors.items():
         had = None if into is None else into.get(name)

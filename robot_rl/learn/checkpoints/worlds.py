@@ -49,7 +49,7 @@ def read_own(path: Path, meta: Mapping[str, Any], ranks: Ranks) -> dict[str, Ten
 
 
 def check_size(meta: Mapping[str, Any], num_envs: int, processes: int) -> None:
-    """Raise UserError where a checkpoint's worlds or processes, in all, are not as many; `meta` describes it."""
+    """Raise UserError if a checkpoint's worlds or processes, in all, are not as many; `meta` describes it."""
     before, now = (meta.get("worlds", 0), meta.get("processes", 1)), (num_envs, processes)
     if before[0] and before != now:
         raise UserError(

@@ -174,7 +174,7 @@ class MemorySpace:
     def blocks(self, shape: tuple[int, int, int], dtype: torch.dtype, *, keep: bool) -> list[WorldBlock]:
         """Return the blocks of a pass over L steps, B worlds and H units, with arrays of unspecified content.
 
-        With `keep` every step has arrays of its own, for a backward pass; else all share those of one.
+        With `keep` every step has its own arrays, for a backward pass; else all share those of one.
         """
         key = (*shape, dtype, keep)
         if key not in self._blocks:
@@ -216,7 +216,7 @@ class MemorySpace:
 def run_sequence(space: MemorySpace, x: Tensor, state: Parts, alive: Tensor | None, weights: Weights) -> Parts:
     """Return the state (L, B, H) each part after each step of inputs x (L, B, F); differentiable except by `alive`.
 
-    `alive` (L, B, 1) is zero where the state before the step, (B, H) each part, is reset, else one; None: all ones.
+    `alive` (L, B, 1) is zero if the state before the step, (B, H) each part, is reset, else one; None: all ones.
     """
     if torch.is_grad_enabled():
         return _SequenceFunction.apply(space, alive, x, *state, *weights)  # type: ignore[return-value]
@@ -261,7 +261,7 @@ class _SequenceFunction(torch.autograd.Function):
         space, alive = ctx.space, ctx.alive
         if space.generation != ctx.generation:
             raise RuntimeError("the network ran forward again before this backward pass; use the plain path for both")
-        space.generation += 1  # This pass overwrites what the forward pass left: there is no second one.
+        space.generation += 1  # This pass overwrites the arrays of the forward pass: it cannot run twice.
         x, *weights = ctx.saved_tensors
         weight_x, weight_h = weights[:2]
         steps, worlds, size = x.shape[0], x.shape[1], weight_h.shape[1]

@@ -5,7 +5,7 @@ every operation costs page faults in addition. Here a few hundred rows at a time
 are kept. The gradient is written out by hand (backpropagation, Rumelhart et al. 1986) and is one operation of autograd.
 PyTorch computes exp and tanh by Intel's vector library, which is slow on other makers' processors, but evaluates exp2
 and the logistic function itself: ELU is max(x, exp2(min(x / ln 2, 0)) - 1) here and tanh(x) is 2 logistic(2 x) - 1,
-within 2e-7 of PyTorch's. On such processors large products, too, are computed by oneDNN, which PyTorch contains; the
+within 2e-7 of PyTorch's. On such processors large products are also computed by oneDNN, which PyTorch contains; the
 gradient of a weight is there the weight gradient of a convolution with a kernel of one pixel, with the rows as pixels.
 
 A few dozen rows fit into the cache in any case, and the number of operations determines the time: `Workspace.pays`.
@@ -93,7 +93,7 @@ def store_product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -
 
 
 def add_weight_gradient(result: Tensor, grad: Tensor, value: Tensor) -> None:
-    """Add to `result` (out, in) the gradient (B, out) of a product, transposed, times what was multiplied (B, in)."""
+    """Add to `result` (out, in) the gradient (B, out) of a product, transposed, times its input (B, in)."""
     rows, size = grad.shape[0], result.numel()
     if rows * size < LEAST_GRADIENT or rows % 2 or not has_quick_onednn():
         result.addmm_(grad.t(), value)
@@ -143,7 +143,7 @@ class Workspace:
         """Return the blocks of a pass over so many rows, with arrays of unspecified content.
 
         `sizes` are (times, width, width, ...): rows of an array per row of the input, and the width of each hidden
-        layer. With `keep` every block has values of its own, for a backward pass; else all share them. `spaces`
+        layer. With `keep` every block has its own values, for a backward pass; else all share them. `spaces`
         intermediate arrays of each layer are shared by all blocks. Values are of a `dtype`, the others float32.
         """
         key = (rows, sizes, keep, spaces, dtype)
@@ -246,7 +246,7 @@ class _MlpFunction(torch.autograd.Function):
 
 
 def check_generation(work: Workspace, generation: int) -> None:
-    """Raise RuntimeError if a later forward pass has overwritten what a backward pass needs."""
+    """Raise RuntimeError if a later forward pass has overwritten values that a backward pass needs."""
     if work.generation != generation:
         raise RuntimeError("the network ran forward again before this backward pass; use the plain path for both")
 
@@ -259,7 +259,7 @@ def run_symmetric(work: Workspace, x: Tensor, layers: Sequence[PairedLayer]) -> 
     """Return even and odd outputs (B, even + odd) of inputs (B, even + odd), differentiable by inputs and weights.
 
     With p and q the two halves of a hidden layer, the next layer takes their half sum and half difference. The arrays
-    hold sum and difference; the half is a factor of the matrix products, where it costs nothing. Halves are stored one
+    hold sum and difference; the half is a factor of the matrix products, at no cost. Halves are stored one
     above the other, (2 B, H / 2), so an activation is applied to both at once.
     """
     if torch.is_grad_enabled():

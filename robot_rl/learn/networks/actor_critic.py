@@ -53,15 +53,15 @@ class ParallelMlps(nn.Module):
 
 
 Past = tuple[Tensor, Tensor]
-"""State (U, S) before U sequences of L steps, and (L, U) bool, where a step begins an episode."""
+"""State (U, S) before U sequences of L steps, and (L, U) bool, whether a step begins an episode."""
 UNKNOWN_PAST = "the network has a memory: its state is required"
 
 
 class Network(nn.Module):
     """The common part of actor and critic: raw observations in, P = `out_dim` outputs of a perceptron out.
 
-    It is equivariant under the `mirrors` of observation and output, where given. With `separate` each output has a
-    perceptron of its own, and is then its own mirror partner.
+    It is equivariant under the `mirrors` of observation and output, if given. With `separate` each output has its
+    own perceptron, and is then its own mirror partner.
 
     Attributes:
         layout: which components of an observation belong to which group.

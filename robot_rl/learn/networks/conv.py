@@ -81,7 +81,7 @@ class Encoders(nn.Module):
     Attributes:
         out_dim: components F of the output: unchanged ones, then the features of each encoder.
         mirror: mirror of the output; None without symmetry.
-        is_identity: there is no encoder.
+        is_identity: true without encoders.
         pools: (start, stop, channels) of each image: a channel's components have one mean and deviation.
     """
 
@@ -197,7 +197,7 @@ class Encoders(nn.Module):
 class ConvEncoder(nn.Module):
     """Convolutions, then a linear layer; an activation after each.
 
-    Half a kernel of zeros is put around each image: without it a stride of two would leave out the last rows and
+    Half a kernel of zeros is put around each image: without it a stride of two would omit the last rows and
     columns of many sizes, such as the farthest ones of a height scan.
 
     Attributes:

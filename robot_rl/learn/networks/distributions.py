@@ -312,7 +312,7 @@ class Categorical(Distribution):
         return torch.stack([part.argmax(-1) for part in params], dim=-1).to(params[0].dtype)
 
     def mirror_out(self, action: Mirror) -> Mirror:
-        """Raise UserError: a choice has no sign to mirror."""
+        """Raise UserError: a choice does not have a sign to mirror."""
         raise UserError("symmetry: the actions are choices, which have no mirror; use symmetry=none")
 
     def mode_of_out(self) -> nn.Module:

@@ -45,11 +45,11 @@ class ObservationLayout:
     """Observation groups, each flattened, one after another.
 
     `shapes` has the shape of each group, without the worlds, in order; `terms` by "group.term" the first component
-    within the group, then the shape. Terms of other groups are left out.
+    within the group, then the shape. Terms of other groups are omitted.
 
     Attributes:
         spans: the groups in order.
-        terms: parts of groups that have a name and a shape of their own, as "group.term".
+        terms: parts of groups that have their own name and shape, as "group.term".
         size: components D in all.
     """
 

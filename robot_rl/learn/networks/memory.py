@@ -69,7 +69,7 @@ class Memory(nn.Module):
     def sequence(self, x: Tensor, state: Tensor, start: Tensor) -> Tensor:
         """Return the outputs (L, B, H) of inputs (L, B, F), differentiable with respect to inputs, state and weights.
 
-        `state` (B, S) is that before the first step; it is zeroed where an episode began with a step, `start` (L, B).
+        `state` (B, S) is that before the first step; it is zeroed if an episode began with a step, `start` (L, B).
         """
         return self._run(x, state, start)[0]
 
@@ -155,7 +155,7 @@ class Recurrent(nn.Module):
             return torch.cat(gates)
 
         self.weight_x = nn.Parameter(draw(in_dim))
-        if self.is_mirrored:  # Of sums and differences of partners, so that the whole is orthogonal, too.
+        if self.is_mirrored:  # Of sums and differences of partners, so that the whole is also orthogonal.
             even, odd = draw(units), draw(units)
             self.weight_h = nn.Parameter(0.5 * torch.cat((even + odd, even - odd), 1))
         else:

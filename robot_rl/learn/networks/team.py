@@ -76,7 +76,7 @@ class TeamDistribution(Distribution):
         return list(self.inner)
 
     def current(self) -> Tensor | None:
-        """Return the parameters of all, one after the other; None where none has any."""
+        """Return the parameters of all, one after the other; None if none has any."""
         found = [part for each in self._each() if (part := each.current()) is not None]
         return torch.cat(found) if found else None
 
@@ -112,7 +112,7 @@ class TeamDistribution(Distribution):
         self._each()[0].draw_noise(noise, generator)
 
     def sample(self, params: Params, noise: Tensor) -> Tensor:
-        """Return raw actions (B, A), 0 where a policy has fewer."""
+        """Return raw actions (B, A), 0 if a policy has fewer."""
         return self._map(lambda each, own, p: each.sample(p, own), noise, params=params)
 
     def log_prob(self, raw: Tensor, params: Params) -> Tensor:
@@ -149,7 +149,7 @@ class TeamDistribution(Distribution):
         )
 
     def spread(self, out: Tensor | None = None) -> Tensor | None:
-        """Return the mean standard deviation () of all policies, where they have one that the state does not change."""
+        """Return the mean standard deviation () of the policies that have one that the state does not change."""
         found = [value for each in self._each() if (value := each.spread(None)) is not None]
         return torch.stack(found).mean() if found else None
 
@@ -254,9 +254,9 @@ class TeamActor(nn.Module):
 
 
 class TeamCritic(Critic):
-    """The values of all robots of a world in one pass: what is known of each robot in, a value for each out.
+    """The values of all robots of a world in one pass: the observations of each robot in, a value for each out.
 
-    Rows are the robots, world after world, as of `TeamActor`; there is no copy of one robot's part for another.
+    Rows are the robots, world after world, as of `TeamActor`; one robot's part is not copied for another.
 
     Attributes:
         moment: rows that belong together, T.
@@ -287,7 +287,7 @@ class TeamCritic(Critic):
 class AttentionCritic(TeamCritic):
     """The values of all robots of a world, each by attention to those that take part.
 
-    What is known of a robot becomes a vector; a robot's value is that of its own vector and of the mean of all vectors
+    A robot's observations become a vector; the robot's value is that of its own vector and of the mean of all vectors
     of its world, weighted by attention (Vaswani et al. 2017, equation 1). No weight depends on the number of robots.
     """
 
@@ -306,7 +306,7 @@ class AttentionCritic(TeamCritic):
         self.body = Mlp(2 * width, 1, cfg, generator)
 
     def quantize(self, quantizer: Quantizer, name: str) -> None:
-        """Raise UserError: attention has no rounded form."""
+        """Raise UserError: attention does not have a rounded form."""
         kept = "keep=[critic]"
         if name not in quantizer.cfg.keep:
             raise UserError(
@@ -316,7 +316,7 @@ class AttentionCritic(TeamCritic):
         quantizer.names.append(name)
 
     def encode(self, obs: Tensor) -> Tensor:
-        """Return the input of `outputs` from raw observations (..., D): normalized, and 1 where a robot takes part."""
+        """Return the input of `outputs` from raw observations (..., D): normalized, and 1 if a robot takes part."""
         present = (obs != 0).any(-1, keepdim=True).to(obs.dtype)
         return torch.cat((obs if self.normalizer is None else self.normalizer(obs), present), dim=-1)
 

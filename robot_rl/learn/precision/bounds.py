@@ -1,7 +1,7 @@
 """How far two computations of the same quantized network may be from each other, by the arithmetic.
 
 Sums of float32 numbers are rounded in an order that no two libraries share, and so are exponentials. Such a difference
-is about 1e-7; but where a value is that close to the middle between two levels of a grid, one computation takes the
+is about 1e-7; but if a value is that close to the middle between two levels of a grid, one computation takes the
 upper level and the other one the lower. So the error is propagated with the value itself (running error analysis,
 Higham 2002, section 3.3): a rounding passes an error on only where the value plus or minus its error has another level.
 The sum of n products is off by at most 6 sqrt(n) u times the sum of their magnitudes, with u = 2**-24, in all but a few
@@ -23,7 +23,7 @@ from robot_rl.learn.precision.formats import BF16, FP32
 UNIT = 2.0**-23
 """Relative difference of two numbers that were rounded to float32 from about the same one, each by u at most."""
 OBSERVED = 1e-6
-"""How far two programs' observations may be from each other, relative above 1: what a bundle's replay allows."""
+"""How far two programs' observations may be from each other, relative above 1: the tolerance of a bundle's replay."""
 LAMBDA = 6.0
 FUNCTION = 8.0
 """Units by which libraries' exponentials and hyperbolic tangents may differ from each other, of a result up to 1."""
@@ -99,7 +99,7 @@ def add(pair: Bounded, bias: Tensor | None) -> Bounded:
 
 
 def channels(x: Tensor | None, value: Tensor) -> Tensor | None:
-    """Return what belongs to each channel (C,) in a shape that goes with values (B, C, ...)."""
+    """Return the values of each channel (C,) in a shape that goes with values (B, C, ...)."""
     return None if x is None else x.view(1, -1, *(1,) * (value.ndim - 2))
 
 

@@ -45,7 +45,7 @@ class Quantizer:
         self._acting = get_format(cfg.rollout) if cfg.rollout else None
 
     def __call__(self, name: str, shape: Sequence[int], place: Place = Place()) -> nn.Module:
-        """Return the arithmetic of a layer, in float32 where the settings keep it."""
+        """Return the arithmetic of a layer, in float32 if the settings keep it."""
         self.names.append(name)
         left_out = (place.is_first and not self.cfg.first) or (place.is_last and not self.cfg.last)
         is_kept = left_out or any(name == kept or name.startswith(f"{kept}.") for kept in self.cfg.keep)
@@ -79,7 +79,7 @@ def in_precision(actor: nn.Module, cfg: PrecisionCfg, run: Callable[[Any], Any])
     Args:
         actor: The policy, in any precision.
         cfg: The precision.
-        run: Computes outputs of a policy at what it usually sees, which the grids are fitted to.
+        run: Computes outputs of a policy at its usual inputs, which the grids are fitted to.
     """
     twin: Any = copy.deepcopy(actor)
     for module in twin.modules():
@@ -99,7 +99,7 @@ def layers_of(network: nn.Module) -> list[QuantizedLayer]:
 
 @contextlib.contextmanager
 def acting(network: nn.Module) -> Iterator[None]:
-    """Let layers with a precision of their own for rollouts compute in it."""
+    """Let layers with their own precision for rollouts compute in it."""
     layers = [layer for layer in layers_of(network) if layer.acting is not layer.format]
     for layer in layers:
         layer.is_acting = True

@@ -25,8 +25,8 @@ class FrozenLayer(nn.Module):
 
     Attributes:
         name: the layer's.
-        format: what it rounds to.
-        levels: (out, ...) the weight's levels, in the format's own type; a plain weight where there is no format.
+        format: the format that it rounds to.
+        levels: (out, ...) the weight's levels, in the format's own type; for float32 the plain weight.
         grid: (out,) steps of the weight.
         step: () step of the inputs.
         bias: (out,); None without one.
@@ -64,7 +64,7 @@ class FrozenLayer(nn.Module):
         self._prepare_nodes()
 
     def _prepare_nodes(self) -> None:
-        """Hold what the nodes take as it is stored in the file: weight (in, out), bias (negated in a grid), zeros."""
+        """Hold the nodes' inputs as they are stored in the file: weight (in, out), bias (negated in a grid), zeros."""
         is_linear = self.levels.ndim == 2
         zero = torch.zeros(()).to(self.format.dtype)
         self.register_buffer("node_levels", self.levels.t().contiguous() if is_linear else self.levels)

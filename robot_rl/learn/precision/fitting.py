@@ -14,7 +14,7 @@ SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
 def fit_step(values: Tensor, format: Format) -> Tensor:
     """Return the step () of a format's grid for values (n,) with the least mean square of the rounding errors.
 
-    Values beyond the range of a step saturate, which counts as an error, too. Nothing is read from the device.
+    Values beyond the range of a step saturate, which also counts as an error. Nothing is read from the device.
     """
     largest = values.abs().amax().clamp(min=TINY)
     shares = torch.tensor(SHARES, device=values.device)

@@ -1,8 +1,8 @@
 """The formats that weights and inputs of layers are rounded to: bfloat16, e4m3 and int8.
 
 A grid is symmetric about zero: a value is `level * step`, with levels that the format can hold. Weights have a step for
-each output, from their largest magnitude; the inputs of a layer share one, which is measured. bfloat16 has a range of
-its own and needs no step.
+each output, from their largest magnitude; the inputs of a layer share one, which is measured. bfloat16 has its own
+range and needs no step.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from robot_rl.errors import UserError
 
 TINY = 2.0**-100
-"""Least magnitude that a step is made of, so that weights of 0 have a grid, too."""
+"""Least magnitude that a step is made of, so that weights of 0 also have a grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ FORMATS = {format.name: format for format in (FP32, BF16, FP8, INT8)}
 
 
 def get_format(name: str) -> Format:
-    """Return a format; raise UserError for fp8 where this PyTorch has no such type."""
+    """Return a format; raise UserError for fp8 if this PyTorch lacks that type."""
     if name == "fp8" and not hasattr(torch, "float8_e4m3fn"):
         raise UserError("precision=fp8: this PyTorch has no float8_e4m3fn; use precision=int8 or bf16, or torch >= 2.1")
     return FORMATS[name]

@@ -1,8 +1,8 @@
-"""Products of levels: by the machine's own instructions where it has them, else in float32 with the same result.
+"""Products of levels: by the machine's own instructions if it has them, else in float32 with the same result.
 
 Sums of int8 products are whole numbers, which float32 holds exactly up to 2**24: integer instructions and float32 give
 the same bits in any order. The products of e4m3 and of bfloat16 numbers are exact in float32, their sums are rounded in
-an order that depends on the kernel (`robot_rl.learn.precision.bounds` has what that may change).
+an order that depends on the kernel (`robot_rl.learn.precision.bounds` has the effect of that).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _supports(query: str) -> bool:
 
 
 def describe(format: Format, kind: str) -> str:
-    """Return in a few words what a kind of device computes products of a format with."""
+    """Return in a few words the arithmetic by which a kind of device computes products of a format."""
     real = {"bf16": has_bf16, "int8": has_int8, "fp8": has_fp8}
     if format.name == "fp32":
         return "float32"

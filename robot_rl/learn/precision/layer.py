@@ -25,16 +25,16 @@ Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 class QuantizedLayer(nn.Module):
     """The arithmetic of a layer, `y = q(x) q(w) + b`, with q rounding to the grid of a format.
 
-    The gradient goes straight through the rounding (Bengio et al. 2013), and is 0 where an input saturates. The grid
+    The gradient goes straight through the rounding (Bengio et al. 2013), and is 0 if an input saturates. The grid
     of the inputs only changes in `fit`, so that the policy that acts is the one that is learned from.
 
     Attributes:
         name: the layer's, such as "actor.0".
         shape: of its weight.
-        format: what it rounds to.
-        acting: what it rounds to in rollouts; the same object unless they have a precision of their own.
+        format: the format that it rounds to.
+        acting: the format that it rounds to in rollouts; the same object unless they have their own precision.
         is_acting: whether it computes for a rollout.
-        rounds_output: with bfloat16 the output is rounded, too, before the activation.
+        rounds_output: with bfloat16 the output is also rounded, before the activation.
         is_signed: inputs may be far below zero, so they are bounded alike on both sides: a mirrored input stays one.
         step: () distance of the inputs' levels.
         fitted: () measurements so far.

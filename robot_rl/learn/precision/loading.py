@@ -18,7 +18,7 @@ GRID = re.compile(r"\.arithmetic\.\d+\.(step|fitted)$")
 
 
 def check_precision(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise UserError where a run would go on in another precision than its checkpoint's.
+    """Raise UserError if a run would continue in another precision than its checkpoint's.
 
     Args:
         path: The checkpoint.

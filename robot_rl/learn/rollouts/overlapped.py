@@ -1,4 +1,4 @@
-"""Simulates the next rollout while this one is learned from: in a thread, on a GPU on a stream of its own.
+"""Simulates the next rollout while this one is learned from: in a thread, on a GPU on its own stream.
 
 Each rollout but the first is then by the policy of the iteration before: one version stale, and no more. Nothing
 depends on which of the two ends first, so the same seed gives the same bits, and a resumed run is the run: a checkpoint
@@ -44,16 +44,16 @@ class PendingWork(Protocol):
     """Work that was submitted."""
 
     def result(self) -> float:
-        """Wait for its end, and return how long it took [s]; raise what it raised."""
+        """Wait for its end, and return how long it took [s]; raise its exception if there was one."""
         ...
 
     def exception(self) -> BaseException | None:
-        """Wait for its end, and return what it raised."""
+        """Wait for its end, and return its exception."""
         ...
 
 
 class Executor(Protocol):
-    """Runs work that reports its seconds while its caller goes on; `concurrent.futures` has others."""
+    """Runs work that reports its seconds while its caller continues; `concurrent.futures` has others."""
 
     def submit(self, work: Callable[[], float], /) -> PendingWork:
         """Begin work."""
@@ -65,9 +65,9 @@ class Executor(Protocol):
 
 
 class StreamExecutor:
-    """Launches work on a CUDA stream of its own, at once; the device runs it while the caller goes on.
+    """Launches work on its own CUDA stream, at once; the device runs it while the caller continues.
 
-    The work sees what the caller's stream was given before. Its caller sees what it did after `PendingWork.result`.
+    It sees the results of earlier work on the caller's stream; the caller sees its results after `PendingWork.result`.
     """
 
     def __init__(self, device: torch.device, is_ready: Callable[[], bool]) -> None:
@@ -75,7 +75,7 @@ class StreamExecutor:
         self._stream, self._is_ready = torch.cuda.Stream(device, priority=FIRST), is_ready
 
     def submit(self, work: Callable[[], float], /) -> PendingWork:
-        """Launch work; what it raises while it is launched is raised here."""
+        """Launch work; an exception while it is launched is raised here."""
         current = torch.cuda.current_stream(self._stream.device)
         stream = self._stream if self._is_ready() else current
         stream.wait_stream(current)
@@ -107,7 +107,7 @@ class _Launched:
 
 
 class PrefetchedRollout:
-    """A rollout that is simulated while its caller goes on, by a policy of its own.
+    """A rollout that is simulated while its caller continues, by its own policy.
 
     Attributes:
         actor: The policy that simulates; a copy.
@@ -204,7 +204,7 @@ class PrefetchedRollout:
         return self._flight.result() if self._flight is not None and is_there else 0.0
 
     def close(self) -> None:
-        """End what simulates, after its rollout."""
+        """End the executor that simulates, after its rollout."""
         self._executor.shutdown()
 
     def _simulate(self, policy: Any) -> float:
@@ -214,7 +214,7 @@ class PrefetchedRollout:
 
 
 def _tensors(module: nn.Module) -> list[Tensor]:
-    """Return a module's parameters and buffers, those that follow from others, too."""
+    """Return a module's parameters and buffers, also those that follow from others."""
     return [*module.parameters(), *module.buffers()]
 
 
@@ -225,7 +225,7 @@ class OverlappedRollouts(RolloutSource):
     """
 
     def __init__(self, trainer: Host) -> None:
-        """Allocate a second rollout, and what simulates during the update."""
+        """Allocate a second rollout, and the executor that simulates during the update."""
         super().__init__(trainer)
         if not all(hook.is_separable for hook in trainer.algorithm.spec().hooks):
             raise UserError(
@@ -242,7 +242,7 @@ class OverlappedRollouts(RolloutSource):
         self._seconds: dict[str, float] = {}
 
     def _make_executor(self) -> StreamExecutor | None:
-        """Return what simulates during the update on a GPU; None where it is a thread.
+        """Return the executor that simulates during the update on a GPU; None if it is a thread.
 
         Only a rollout in one graph can run during it: Warp's own launches are on a stream of Warp's.
         """
@@ -298,7 +298,7 @@ class OverlappedRollouts(RolloutSource):
         return metrics, self._seconds
 
     def pause(self) -> None:
-        """End what uses the worlds: a rollout that is under way is given up, and they are again as before it."""
+        """End the use of the worlds: a rollout that is under way is given up, and they are again as before it."""
         trainer = self.trainer
         if not worlds.has_state(trainer.env):
             self.ahead.wait()
@@ -369,7 +369,7 @@ class OverlappedRollouts(RolloutSource):
         return ({} if critic is None else {"memory.critic": critic}) | self.trainer.algorithm.worlds()
 
     def worlds(self, live: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the state of each world: of what acts, and of what was learned from."""
+        """Return the state of each world: of the rollout that is simulated, and of the one that was learned from."""
         return self._acting_worlds() | self._learned_worlds()
 
     def packed_worlds(self) -> dict[str, Tensor] | None:

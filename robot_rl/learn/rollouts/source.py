@@ -102,7 +102,7 @@ class RolloutSource(ABC):
         """Give the policy after the update to whom acts elsewhere."""
 
     def pause(self) -> None:  # noqa: B027
-        """End what uses the worlds, at the end of a training."""
+        """End the use of the worlds, at the end of a training."""
 
     @contextlib.contextmanager
     def loading(self) -> Iterator[None]:
@@ -110,7 +110,7 @@ class RolloutSource(ABC):
         yield
 
     def state(self) -> dict[str, Tensor]:
-        """Return what a checkpoint keeps of it."""
+        """Return the tensors that a checkpoint keeps of it."""
         return {}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027

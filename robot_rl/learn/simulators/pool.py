@@ -35,8 +35,8 @@ class Source(ABC):
 
     Attributes:
         count: Segments of a rollout.
-        engines: What each of those that send them simulates with; empty names where that is not known.
-        states: The state of the worlds of each after its newest segment that was taken; empty where there is none.
+        engines: The engine of each of those that send them; empty names if that is not known.
+        states: The state of the worlds of each after its newest segment that was taken; empty if there is none.
         lost: How often one was lost.
     """
 
@@ -76,7 +76,7 @@ class Source(ABC):
         """
 
     def load(self, states: Sequence[State], new: Iterable[int] = ()) -> None:  # noqa: B027  (a robot has no state)
-        """Let them go on from states; segments that are under way are thrown away.
+        """Let them continue from states; segments that are under way are thrown away.
 
         Args:
             states: A state for each; empty ones for those that begin where they are.
@@ -101,9 +101,9 @@ class Pool(Source):
     Attributes:
         count: How many there are, and segments of a rollout.
         first: The number of its first simulator in the run, for lines: of several learners each has a pool.
-        least: How many have to be there before the training begins; with fewer it does not go on without one that is
-            lost again and again.
-        states: As in `Source`; empty where a simulator was never there.
+        least: How many have to be there before the training begins; with fewer it does not continue without one that
+            is lost again and again.
+        states: As in `Source`; empty if a simulator was never there.
         missing: Those that are not there: they were lost, or are not built yet.
     """
 
@@ -128,7 +128,7 @@ class Pool(Source):
 
     @abstractmethod
     def load_state(self, index: int, state: Mapping[str, Tensor]) -> None:
-        """Let a simulator that is there go on from a state.
+        """Let a simulator that is there continue from a state.
 
         Raises:
             LostError: It is gone.
@@ -142,7 +142,7 @@ class Pool(Source):
     def receive(self) -> tuple[int, Segment | None]:
         """Wait for a segment, and return it with the index of its simulator.
 
-        Instead of a segment it is None where that was abandoned, or where a missing simulator has joined.
+        Instead of a segment it is None if that was abandoned, or if a missing simulator has joined.
 
         Raises:
             LostError: A simulator is gone.
@@ -180,7 +180,7 @@ class Pool(Source):
         self._fill()
 
     def load(self, states: Sequence[State], new: Iterable[int] = ()) -> None:
-        """Let the simulators go on from states; see `Source`."""
+        """Let the simulators continue from states; see `Source`."""
         self.states = [dict(state) or self.states[index] for index, state in enumerate(states)]
         self._firsts = set(new) | {index for index in self._firsts if not states[index]}
         self._go_back()
@@ -208,7 +208,7 @@ class Pool(Source):
         self.give_up()
 
     def take(self) -> list[Segment]:
-        """Wait for the segments of a rollout and return them; each simulator goes on at once.
+        """Wait for the segments of a rollout and return them; each simulator continues at once.
 
         Raises:
             StoppedError: The training shall stop, while nothing arrives; the segments that are there stay.
@@ -266,7 +266,7 @@ class Pool(Source):
             self._arrived.append(segment)
 
     def _lose(self, error: LostError) -> None:
-        """Start a simulator in the place of a lost one, but where that helped too seldom; the others do its segment."""
+        """Start a simulator in the place of a lost one, unless that helped too seldom; the others do its segment."""
         index, number = error.index, self.first + error.index
         if index in self._working:
             self._working.discard(index)
@@ -322,7 +322,7 @@ class ThreadPool(Pool):
         return self._simulators[index].state()
 
     def load_state(self, index: int, state: Mapping[str, Tensor]) -> None:
-        """Let a simulator go on from a state."""
+        """Let a simulator continue from a state."""
         self._simulators[index].load(state)
 
     def submit(self, index: int, target: int, *, is_first: bool) -> None:
@@ -338,7 +338,7 @@ class ThreadPool(Pool):
         return index, found
 
     def restart(self, index: int) -> None:
-        """Let a simulator go on, for it is a thread that is still there."""
+        """Let a simulator continue, for it is a thread that is still there."""
         self.join(index)
 
     def give_up(self) -> None:

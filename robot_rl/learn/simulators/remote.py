@@ -25,7 +25,7 @@ from robot_rl.metrics.iteration import merge_rows
 NOT_SHARED = ("recording", "rewind", "skip", "num_worlds", "_template")
 """Attributes that only an environment that is stepped has."""
 COMPARED = ("reward", "episode", "termination")
-"""Kinds of metrics that a row has of each engine, where the simulators have several."""
+"""Kinds of metrics that a row has of each engine, if the simulators have several."""
 
 
 class RemoteWorlds(VecEnv):
@@ -52,7 +52,7 @@ class RemoteWorlds(VecEnv):
         self._new: set[int] = set()
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the task's environments have in common, such as its mirror."""
+        """Return an attribute that the task's environments have in common, such as its mirror."""
         if name.startswith("__") or name in NOT_SHARED:
             raise AttributeError(name)
         return getattr(self._template, name)
@@ -88,7 +88,7 @@ class RemoteWorlds(VecEnv):
         return {**saved, **first}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Let all simulators go on from a state."""
+        """Let all simulators continue from a state."""
         new, self._new = self._new, set()
         self.pool.load([worlds.under(state, f"{index}.") for index in range(self.pool.count)], new)
 
@@ -133,7 +133,7 @@ class RemoteRollouts(RolloutSource):
         return rollout
 
     def measured(self, learn_s: float) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the metrics of all segments, and what waiting and publishing took."""
+        """Return the metrics of all segments, and the times of waiting and publishing."""
         segments = self._segments
         self._worlds.notices += [line for one in segments for line in one.notices]
         metrics = self._merge(segments) | {
@@ -142,7 +142,7 @@ class RemoteRollouts(RolloutSource):
             "perf/publish_s": self._published_s,
         }
         delays = [one.taken_at - self._published_at for one in segments if one.taken_at > self._published_at]
-        if delays:  # By the clocks of two machines, where they are two.
+        if delays:  # By the clocks of two machines, if they are two.
             metrics["perf/publish_to_step_s"] = max(delays)
         metrics |= {"simulators": float(len(self._pool.present)), "simulators/lost": float(self._pool.lost)}
         self._published_s = 0.0
@@ -169,7 +169,7 @@ class RemoteRollouts(RolloutSource):
         self._published_s += time.perf_counter() - begin
 
     def _merge(self, segments: Sequence[Segment]) -> dict[str, float]:
-        """Return the row of all segments, and where there are several engines the metrics of each, by its name."""
+        """Return the row of all segments, and if there are several engines the metrics of each, by its name."""
         row = merge_rows([one.metrics for one in segments])
         engines = dict.fromkeys(self._pool.engines)
         for engine in engines if len(engines) > 1 else ():
@@ -194,7 +194,7 @@ class RemoteRollouts(RolloutSource):
         rollout.blocks = tuple((one.index * one.num_worlds, one.num_worlds) for one in segments)
         age = self.trainer.iteration - rollout.version
         is_old = age > self._staleness
-        if rollout.sequence:  # A memory went on from the steps before: all of a world's, or none.
+        if rollout.sequence:  # A memory continued from the steps before: all of a world's, or none.
             is_old = is_old.any(0, keepdim=True).expand_as(is_old)
         rollout.learner_version = None
         if self._staleness:

@@ -32,14 +32,14 @@ class Share(Ranks):
 
 
 class Mailbox:
-    """The newest weights, and what waits for them. Any thread may use it."""
+    """The newest weights, and a way to wait for them. Any thread may use it."""
 
     def __init__(self) -> None:
         self._version, self._weights, self._is_abandoned = -1, torch.empty(0, dtype=torch.uint8), False
         self._changed = threading.Condition()
 
     def put(self, version: int, weights: Tensor) -> None:
-        """Publish weights; older ones than those that are there are left out."""
+        """Publish weights; older ones than those that are there are ignored."""
         with self._changed:
             if version > self._version:
                 self._version, self._weights = version, weights
@@ -70,7 +70,7 @@ class Mailbox:
 
 
 class FollowingSnapshot(Snapshot):
-    """A policy that takes over the newest weights between two steps of a rollout, and waits where it is too far behind.
+    """A policy that takes over the newest weights between two steps of a rollout, and waits if it is too far behind.
 
     Attributes:
         waited_s: How long it waited for weights [s].
@@ -78,7 +78,7 @@ class FollowingSnapshot(Snapshot):
     """
 
     def __init__(self, policy: Snapshot, mailbox: Mailbox, least: int) -> None:
-        """Take the policy whose weights are overwritten, where they come from, and the oldest version that may act."""
+        """Take the policy whose weights are overwritten, their source, and the oldest version that may act."""
         super().__init__(policy.actor, -1)
         self._policy, self._mailbox, self._least = policy, mailbox, least
         self.waited_s, self.taken_at = 0.0, 0.0
@@ -103,7 +103,7 @@ class FollowingSnapshot(Snapshot):
         return action
 
     def record(self, rollout: Rollout) -> None:
-        """Record the distribution that acted; where there were several, the last."""
+        """Record the distribution that acted; if there were several, the last."""
         log_prob = rollout.log_prob.clone() if self._is_mixed else None
         self._policy.record(rollout)
         if log_prob is not None:  # Actions that are zeros now need not have had a finite one.
@@ -209,7 +209,7 @@ class Simulator:
         runner.collector.leave()
 
     def segment(self, target: int, *, is_first: bool = False) -> Segment | None:
-        """Simulate the steps of a rollout for the update from version `target`; None where it was abandoned.
+        """Simulate the steps of a rollout for the update from version `target`; None if it was abandoned.
 
         After that the worlds are in the middle of it, until `load`.
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 def _tensors(module: nn.Module) -> list[Tensor]:
-    """Return parameters and buffers, those that follow from others, too; the widest numbers first, for alignment."""
+    """Return parameters and buffers, also those that follow from others; the widest numbers first, for alignment."""
     return sorted((*module.parameters(), *module.buffers()), key=lambda tensor: -tensor.element_size())
 
 

@@ -97,7 +97,7 @@ class Board:
         return found
 
     def diff(self, one: str, other: str) -> dict[str, Any]:
-        """Return what differs between two runs, see `robot_rl.runs.run_index.differences`."""
+        """Return the differences between two runs, see `robot_rl.runs.run_index.differences`."""
         return dict(differences(self.table.get(one).row, self.table.get(other).row))
 
 
@@ -141,7 +141,7 @@ def _short(values: np.ndarray) -> list[float | None]:
 
 
 def _bound(runs: Sequence[ListedRun], metric: str) -> float | None:
-    """Return the value that counts as solved, where it is the same one for all runs."""
+    """Return the value that counts as solved; None if it is not the same for all runs."""
     found = set()
     for run in runs:
         solved = run.row.record.get("solved")
@@ -154,7 +154,7 @@ def _bound(runs: Sequence[ListedRun], metric: str) -> float | None:
 
 
 def _evaluation(run: ListedRun) -> dict[str, Any]:
-    """Return policy -> metric -> [mean, standard deviation] of eval.json; empty where it is damaged."""
+    """Return policy -> metric -> [mean, standard deviation] of eval.json; empty if it is damaged."""
     try:
         content = read_json(run.row.path / "eval.json", MAX_EVALUATION)
     except UserError:
@@ -189,7 +189,7 @@ def _metric(name: Any) -> str:
 
 
 def to_json(value: Any) -> bytes:
-    """Return a value as JSON, with null for what is no finite number."""
+    """Return a value as JSON, with null for numbers that are not finite."""
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"), default=str)
     except ValueError:

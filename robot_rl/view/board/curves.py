@@ -37,9 +37,9 @@ class Curve:
     """A curve over one axis.
 
     Attributes:
-        x: Where the points are (points,).
-        y: The run's values there, or the interquartile mean over runs (points,); NaN where there is none.
-        low: Lower end of the 95 % interval (points,); NaN where fewer than two runs have a value.
+        x: Positions of the points (points,).
+        y: The run's values there, or the interquartile mean over runs (points,); NaN without one.
+        low: Lower end of the 95 % interval (points,); NaN if fewer than two runs have a value.
         high: Upper end of it (points,).
         runs: How many runs have a value there (points,).
     """
@@ -59,7 +59,7 @@ class MetricsReader:
         self._lock, self._total = threading.Lock(), 0
 
     def read(self, path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
-        """Return columns (rows,) by name, "iteration" among them; NaN where a row has no number. Empty: no file."""
+        """Return columns (rows,) by name, "iteration" among them; NaN for rows without a number. Empty: no file."""
         wanted = dict.fromkeys(("iteration", *names))
         with contextlib.suppress(OSError, UserError), open(open_plain(path), "rb") as stream:
             status = os.fstat(stream.fileno())
@@ -93,7 +93,7 @@ def _count(columns: dict[str, np.ndarray]) -> int:
 def read_columns(data: bytes, names: Sequence[str]) -> dict[str, np.ndarray]:
     """Return columns (rows,) of the whole rows of a metrics.jsonl; the first of `names` is "iteration".
 
-    Lines that are no rows are left out. Where a resumed run did an iteration again the later row counts.
+    Lines that are not rows are omitted. If a resumed run repeated an iteration, the later row counts.
     """
     whole = data[: data.rfind(b"\n") + 1]  # The last line is still being written, or empty.
     columns = _flat_columns(whole, names) or _any_columns(whole, names)
@@ -141,9 +141,9 @@ def make_curve(runs: Sequence[tuple[np.ndarray, np.ndarray]], points: int = POIN
     """Return the curve of a run, or of a group of runs.
 
     Args:
-        runs: x and y of each run (rows,), x rising; rows where either is NaN are left out.
-        points: Where the runs have more places than these, they are divided into so many cells of the same width, and a
-            run's value in a cell is its mean there.
+        runs: x and y of each run (rows,), x rising; rows in which either is NaN are omitted.
+        points: If the runs have more places than this, the places are divided into this many cells of the same width,
+            and a run's value in a cell is its mean there.
     """
     data = [(x[there], y[there]) for x, y in runs for there in (np.isfinite(x) & np.isfinite(y),)]
     data = [(x, y) for x, y in data if len(x)]

@@ -1,8 +1,8 @@
 """The board's server, on this machine's loopback address only.
 
-A page from elsewhere in the same browser could ask it, too. So requests are answered only where their Host is this
-machine (which a name that was made to lead here is not) and their Origin, if any, is this server; answers have no
-permission for others. What a run may bring from another person is shown as text, or in a sandbox of its own.
+A page from elsewhere in the same browser could also ask it. So requests are answered only if their Host is this
+machine (which a name that was made to lead here is not) and their Origin, if any, is this server; answers do not give
+permission to others. Content of a run that may come from another person is shown as text, or in its own sandbox.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Server(ThreadingHTTPServer):
         index: File of the index of runs; by default one in the user's cache directory.
 
     Raises:
-        UserError: `root` is no directory, or the port cannot be listened on.
+        UserError: `root` is not a directory, or the port cannot be listened on.
     """
 
     daemon_threads = True
@@ -98,7 +98,7 @@ class Server(ThreadingHTTPServer):
         super().server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing where the browser has gone away in the middle of an answer."""
+        """Print nothing if the browser has closed the connection in the middle of an answer."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -238,7 +238,7 @@ class Handler(BaseHTTPRequestHandler):
             **more,
         }
         if self._has_body:
-            headers["Connection"] = "close"  # It closes the connection, too.
+            headers["Connection"] = "close"  # It also closes the connection.
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
@@ -249,7 +249,7 @@ def _whole(text: str | None) -> int | None:
 
 
 def _range(text: str | None, size: int) -> tuple[int, int]:
-    """Return the first and last byte of a Range header; those of the whole file where it is none that is known."""
+    """Return the first and last byte of a Range header; those of the whole file if it is missing or not understood."""
     match = re.fullmatch(r"bytes=([0-9]{0,15})-([0-9]{0,15})", text or "")
     if match is None or not (match[1] or match[2]) or (match[1] and match[2] and int(match[2]) < int(match[1])):
         return 0, size - 1
@@ -287,7 +287,7 @@ def serve(root: str | Path, port: int, ready: Callable[[str], None]) -> None:
         ready: Called with the page's address once it can be opened.
 
     Raises:
-        UserError: `root` is no directory, or the port cannot be listened on.
+        UserError: `root` is not a directory, or the port cannot be listened on.
     """
     with Server(root, port) as server, contextlib.suppress(KeyboardInterrupt):
         ready(server.url)

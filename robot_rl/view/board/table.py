@@ -1,7 +1,7 @@
-"""The runs below a root, kept in memory and read again where their files have changed.
+"""The runs below a root, kept in memory and read again when their files have changed.
 
 The settings come from the index of `robot_rl.runs.run_index`. Those of runs that are not in it take milliseconds
-each: these runs are listed at once with what metrics.jsonl says, and their settings follow.
+each: these runs are listed at once with the values from metrics.jsonl, and their settings follow.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ class RunTable:
 
     Attributes:
         id: Another one for each table, by which a page knows that the program was started again.
-        version: Rises where a run has changed.
+        version: Rises when a run has changed.
         runs: "<folder of the task>/<run id>" -> run, the newest first.
         bases: Task -> the settings of one of its runs; the other runs are kept as differences from them.
         metrics: Names of all metrics, in order.
 
     Raises:
-        UserError: `root` is no directory.
+        UserError: `root` is not a directory.
     """
 
     def __init__(self, root: str | Path, index: Path | None = None) -> None:
@@ -92,7 +92,7 @@ class RunTable:
         self.metrics: dict[str, None] = {}
 
     def refresh(self, least_s: float = 0.0) -> None:
-        """Read again what has changed; nothing where that was done less than `least_s` ago [s]."""
+        """Read the changed runs again; do nothing if that was done less than `least_s` ago [s]."""
         with self._lock:
             if time.monotonic() - self._refreshed_s < least_s:
                 return
@@ -141,7 +141,7 @@ class RunTable:
         write_index(self._index, kept)
 
     def get(self, name: str) -> ListedRun:
-        """Return a run by "<folder of the task>/<run id>"; raise UserError where there is none."""
+        """Return a run by "<folder of the task>/<run id>"; raise UserError if there is none."""
         run = self.runs.get(name)
         if run is None:
             raise UserError(f"run={name[:200]}: no such run in {self.root}")

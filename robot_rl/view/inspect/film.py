@@ -22,7 +22,7 @@ def film(record: Record, words: str = "") -> list[tuple[int, np.ndarray]]:
 
     Args:
         record: the record.
-        words: `Replay.bad_name`; the links that it mentions are highlighted, too.
+        words: `Replay.bad_name`; the links that it mentions are also highlighted.
 
     Returns:
         (index of the state, (HEIGHT, WIDTH, 3) uint8) of each image; none without a model or OpenGL.

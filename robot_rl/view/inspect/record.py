@@ -45,7 +45,7 @@ class Record:
         path: the file.
         about: the description; see docs/quarantine.md.
         step: (T + 1,) control steps since the reset.
-        written: (T + 1,) nonzero where an event changed the state after the step before.
+        written: (T + 1,) nonzero if an event changed the state after the previous step.
         command: (T + 1, width).
         qpos, qvel: (T + 1, nq), (T + 1, nv).
         action: (T, na).
@@ -87,7 +87,7 @@ def read_record(path: Path | str) -> Record:
     """Read a file.
 
     Raises:
-        UserError: there is no such file, it is no file of a quarantined world, or it is damaged.
+        UserError: the file does not exist, is not a file of a quarantined world, or is damaged.
     """
     path = Path(path)
     if not path.is_file():
@@ -137,7 +137,7 @@ def load_model(record: Record) -> mujoco.MjModel | str:
 def _array(archive: Any, name: str) -> np.ndarray:
     array = archive[name]
     if not isinstance(array, np.ndarray):  # NumPy returns other members as bytes.
-        raise ValueError(f"{name} is no array")
+        raise ValueError(f"{name} is not an array")
     return array
 
 

@@ -1,7 +1,7 @@
 """The files of a run, read for the report.
 
-A file may be cut off at any byte or contain NaN, and the run may have been resumed. What cannot be read is left out,
-with a line in `RunData.notes`, which the report prints at its top.
+A file may be cut off at any byte or contain NaN, and the run may have been resumed. Parts that cannot be read are
+omitted, with a line in `RunData.notes`, which the report prints at its top.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RunData:
         config: run.yaml parsed, empty if it cannot be read.
         evaluation: eval.json parsed, None if there is none.
         video: video.mp4, None if there is none.
-        notes: a sentence for everything that was left out or looks wrong.
+        notes: a sentence for everything that was omitted or looks wrong.
     """
 
     path: Path
@@ -54,7 +54,7 @@ class RunData:
 
     @property
     def metrics(self) -> Descriptions:
-        """What the task's own metrics are, as run.yaml has it, else eval.json; empty for a run of an older version."""
+        """Descriptions of the task's own metrics, from run.yaml, else eval.json; empty for runs of older versions."""
         found = read_descriptions(self.config.get("metrics")) or read_descriptions(
             (self.evaluation or {}).get("metrics")
         )
@@ -62,7 +62,7 @@ class RunData:
 
     @property
     def solved(self) -> tuple[str, float] | None:
-        """The metric and the bound that count as solved, None where the task declares none."""
+        """The metric and the bound that count as solved, None if the task declares none."""
         value = self.config.get("solved")
         if not isinstance(value, list) or len(value) != 2 or math.isnan(bound := number_of(value[1])):
             return None
@@ -91,7 +91,7 @@ def mappings(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def read_descriptions(tree: Any) -> Descriptions:
-    """Return what metrics are, of a tree that may be damaged; what is missing is empty."""
+    """Return the descriptions of metrics from a tree that may be damaged; missing parts are empty."""
     rows = {str(name): row for name, row in tree.items() if isinstance(row, dict)} if isinstance(tree, dict) else {}
     found: Descriptions = {}
     for name, row in rows.items():

@@ -35,7 +35,7 @@ PACKAGES = ("robot-rl", "torch", "mujoco", "mujoco-warp", "warp-lang", "python")
 def write_report(run_dir: Path | str) -> Path:
     """Write report.html of a run directory from its metrics.jsonl, run.yaml, eval.json and video.mp4, atomically.
 
-    Any of these files may be missing or damaged; the page lists what it left out.
+    Any of these files may be missing or damaged; the page lists the omitted parts.
 
     Raises:
         UserError: `run_dir` is not a directory.

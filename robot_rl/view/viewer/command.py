@@ -62,7 +62,7 @@ class CommandInfo:
 
 
 def command_info(env: Any) -> CommandInfo | None:
-    """Return what the command of an environment is; None without one."""
+    """Return the description of an environment's command; None without one."""
     described = getattr(env, "describe_command", lambda: None)()
     if described is None:
         return None

@@ -33,10 +33,10 @@ class Driver:
 
     Attributes:
         env: the environment.
-        info: what its command is; None without one.
+        info: description of its command; None without one.
         time_s: simulated time since the start [s].
         episode_return: (N,) reward summed over the current episodes.
-        above_m: where velocities are drawn, above the base [m]: over the robot's head.
+        above_m: height above the base at which velocities are drawn [m]: over the robot's head.
         measured: (N, 3) smoothed planar velocity and yaw rate in the base frame; 0 without a velocity command.
         failures: number of episodes that ended, other than by a time-out.
     """
@@ -61,11 +61,11 @@ class Driver:
 
     @property
     def tracks(self) -> bool:
-        """Whether the robot is to follow a velocity, so that what it does can be compared with it."""
+        """Whether the robot is to follow a velocity, so that its motion can be compared with it."""
         return self.info is not None and self.info.is_velocity
 
     def camera_images(self, world: int, width: int) -> dict[str, np.ndarray]:
-        """Return what a world's cameras see; see `robot_rl.view.viewer.eyes.camera_images`."""
+        """Return the images of a world's cameras; see `robot_rl.view.viewer.eyes.camera_images`."""
         return camera_images(self.env, self._obs, world, width)
 
     @property
@@ -81,7 +81,7 @@ class Driver:
 
     @torch.no_grad()
     def step(self) -> np.ndarray:
-        """Run one control step and return the worlds (N,) bool where the episode ended."""
+        """Run one control step and return the worlds (N,) bool whose episode ended."""
         self._obs, reward, done, extras = self.env.step(self._act())
         done, timed_out = done.bool().cpu(), extras["time_outs"].bool().cpu()
         self.episode_return = torch.where(done, 0.0, self.episode_return + reward.float().cpu())
@@ -143,7 +143,7 @@ def world_qpos(env: Any) -> np.ndarray:
 
 
 def goal(env: Any, world: int) -> np.ndarray | None:
-    """Return the position (3,) [m] of the goal that a world's robots share; None where there is none."""
+    """Return the position (3,) [m] of the goal that a world's robots share; None without one."""
     found = getattr(env.state, "goal_pos_w", None)
     rows = env.num_envs // num_worlds(env)
     return None if found is None else found[world * rows].detach().cpu().numpy().astype(np.float64)

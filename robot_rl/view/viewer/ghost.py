@@ -28,7 +28,7 @@ class Motions:
 
     @classmethod
     def of(cls, env: Any) -> Motions | None:
-        """Return the motions of an environment; None where its task follows none."""
+        """Return the motions of an environment; None if its task follows none."""
         clips = getattr(getattr(env, "scene", None), "clips", None)
         return cls(env, clips.names) if clips is not None and clips.names else None
 
@@ -36,7 +36,7 @@ class Motions:
         """Follow one motion only, from its first frame on, from the next reset on; "" for all, anywhere.
 
         Raises:
-            UserError: there is no such motion.
+            UserError: the motion does not exist.
         """
         if name and name not in self.names:
             raise UserError(f"motion={name}: the task has no motion of that name; {suggest(name, self.names)}")

@@ -45,7 +45,7 @@ def draw_ground(terrain: Terrain, robot: Robot | None, view: GroundView) -> Any:
     """Return a `PIL.Image.Image` of a terrain, with the robot if there is one on the tile in the centre of the view.
 
     Raises:
-        NoGLError: there is no OpenGL to render with.
+        NoGLError: OpenGL is not available.
     """
     from PIL import Image
 
@@ -184,7 +184,7 @@ def _draw_section(
 
 
 def _section_row(tile: np.ndarray, resolution: float) -> int:
-    """Return the row within a metre of a tile's middle where the ground changes most often."""
+    """Return the row, within a metre of a tile's middle, in which the ground changes most often."""
     middle, reach = len(tile) // 2, round(1.0 / resolution)
     rows = sorted(range(max(0, middle - reach), min(len(tile), middle + reach)), key=lambda row: abs(row - middle))
     changes = [np.count_nonzero(np.abs(np.diff(tile[row])) > 1e-3) for row in rows]

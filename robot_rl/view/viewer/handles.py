@@ -14,7 +14,7 @@ SAME = 1e-5
 
 
 class Handles:
-    """The gizmos; an object that is held stays where its gizmo is, at rest, until it is released."""
+    """The gizmos; an object that is held stays at its gizmo, at rest, until it is released."""
 
     def __init__(self, server: viser.ViserServer, parent: str, names: list[str]) -> None:
         """Add one for each object below the node of the world."""
@@ -30,7 +30,7 @@ class Handles:
 
     def _follow(self, name: str) -> Any:
         async def drag(event: viser.TransformControlsEvent) -> None:
-            # Not in a thread of its own: the end of a drag would overtake its last move.
+            # Not in a separate thread: the end of a drag would overtake its last move.
             self._held[name] = np.concatenate([event.target.position, event.target.wxyz])
             if event.phase == "end":
                 self._ended.add(name)

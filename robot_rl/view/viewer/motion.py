@@ -21,7 +21,7 @@ IMAGES, WIDTH, HEIGHT = 8, 200, 260
 
 
 class Stage:
-    """A robot on a floor that is put where a motion has it.
+    """A robot on a floor, placed in the poses of a motion.
 
     Attributes:
         model: the model to draw.
@@ -45,7 +45,7 @@ class Stage:
         return self._clips.qpos(self._fine, round(time_s * self._fine.rate_hz) % max(last, 1))
 
     def facts(self, robot: Robot) -> list[str]:
-        """Return what the motion is, one fact a line."""
+        """Return facts about the motion, one per line."""
         motion, fine = self.motion, self._fine
         limits = np.array([joint.velocity_limit for joint in robot.joints])
         speed = np.abs(np.diff(fine.joint_pos, axis=0)).max(0) * fine.rate_hz / limits
@@ -65,7 +65,7 @@ def draw_strip(stage: Stage) -> Image:
     """Draw images of a motion at equal steps in time, side by side.
 
     Raises:
-        NoGLError: there is no OpenGL here.
+        NoGLError: OpenGL is not available.
     """
     from PIL import Image as Pillow
     from robot_rl_envs.render import Renderer
@@ -86,7 +86,7 @@ def show(
     """Play a motion in the browser, over and over, until Ctrl-C.
 
     Args:
-        stage: what is shown.
+        stage: the robot and the motion to show.
         host: address to listen on.
         port: TCP port; 0 takes a free one.
         ready: called with the page's address once it can be opened.

@@ -164,7 +164,7 @@ class Panel:
         return self._follow is not None and bool(self._follow.value)
 
     def show_images(self, images: Mapping[str, np.ndarray]) -> None:
-        """Show what cameras see, (H, W, 3) uint8 by the camera's name."""
+        """Show the images of cameras, (H, W, 3) uint8 by the camera's name."""
         for name, image in images.items():
             if name in self._images:
                 self._images[name].image = image
@@ -172,7 +172,7 @@ class Panel:
                 self._images[name] = self._gui.add_image(image, label=f"camera {name}", format="png")
 
     def write(self, rows: list[tuple[str, float, float | None]], facts: dict[str, str]) -> None:
-        """Show rows of (name, command, measured), measured None where nothing is, and other figures by name."""
+        """Show rows of (name, command, measured), measured None without a measurement, and other figures by name."""
         right = 'style="text-align: right"'
         html, errors = "", [command - measured for _, command, measured in rows if measured is not None]
         if rows:

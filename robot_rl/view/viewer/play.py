@@ -21,7 +21,7 @@ from robot_rl.view.viewer.ghost import Motions
 DRAW_HZ, READ_HZ, PLOT_HZ = 100.0, 5.0, 5.0
 HISTORY_S = 10.0
 IMAGE_PX = 240
-"""Width of what a camera sees, about [px]."""
+"""Width of a camera's image, about [px]."""
 
 
 def play(
@@ -205,7 +205,7 @@ class Player:
             self.panel.plot([point for point in self._history if point[0] > self.driver.time_s - HISTORY_S])
 
     def _rows(self, command: np.ndarray, measured: np.ndarray) -> list[tuple[str, float, float | None]]:
-        """Return name, value and what was measured of each component of the command."""
+        """Return name, value and measured value of each component of the command."""
         if self._info is None:
             return []
         got = [*measured.tolist()] if self.driver.tracks else []
@@ -214,12 +214,12 @@ class Player:
 
 
 def by_hand(info: CommandInfo | None) -> CommandInfo | None:
-    """Return what the command is where the user gives it; None for none, and for a motion's frames."""
+    """Return the description of a command that the user gives; None for none, and for a motion's frames."""
     return None if info is not None and info.is_motion else info
 
 
 def first_command(info: CommandInfo, drawn: np.ndarray) -> np.ndarray:
-    """Return the command (width,) that the page begins with: half of the forward speed, or what the task drew."""
+    """Return the first command (width,) of the page: half of the forward speed, or the command that the task drew."""
     if not info.is_velocity:
         return info.clip(drawn)
     start = np.zeros(len(info.names))
@@ -231,7 +231,7 @@ def checked_port(host: str, port: int) -> int:
     """Return a port that is available at a host; a free one for port 0.
 
     Raises:
-        UserError: there is no such port or address, or another program listens there.
+        UserError: the port or address does not exist, or another program listens there.
     """
     if not isinstance(port, int) or not 0 <= port <= 65535:
         raise UserError(f"port={port}: must be a TCP port from 0 (any free one) to 65535")

@@ -69,7 +69,7 @@ class RobotScene:
         return nodes
 
     def show_ghost(self, qpos: np.ndarray) -> None:
-        """Show the robot once more, transparent, at generalized positions (nq,): what it should do."""
+        """Show the robot once more, transparent, at generalized positions (nq,): the reference to follow."""
         if not self._ghost:
             moving = np.flatnonzero(self._model.body_weldid > 0)
             self._ghost = self._add_bodies(moving.tolist(), f"{WORLD}/ghost", ghost=True)
@@ -121,7 +121,7 @@ class RobotScene:
             body = self._model.jnt_bodyid[self._free[0]]
             offset = reach * np.array([1.0, -1.3, 0.6])
             offset[:2] = heading(self._data.xquat[body]) @ offset[:2]
-        # In this order: a new position moves the point of view, too.
+        # In this order: a new position also moves the point that the camera looks at.
         client.camera.position = tuple(centre + offset)
         client.camera.look_at = tuple(centre)
 

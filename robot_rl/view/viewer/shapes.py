@@ -166,7 +166,7 @@ def height_above_base(model: mujoco.MjModel) -> float:
 
 
 def geom_colour(model: mujoco.MjModel, geom: int) -> np.ndarray:
-    """Return the colour (4,) of a geom in [0, 1]: its material's if it has one and no colour of its own."""
+    """Return the colour (4,) of a geom in [0, 1]: its material's if it has one and does not have its own colour."""
     own, material = model.geom_rgba[geom], int(model.geom_matid[geom])
     grey = np.array([0.5, 0.5, 0.5, 1.0])
     return model.mat_rgba[material] if material >= 0 and np.allclose(own, grey) else own

@@ -37,12 +37,12 @@ class Target:
         self._gizmo.on_update(self._drag)
 
     async def _drag(self, event: viser.TransformControlsEvent) -> None:
-        # Not in a thread of its own: the end of a drag would overtake its last move.
+        # Not in a separate thread: the end of a drag would overtake its last move.
         parts = (event.target.position, event.target.wxyz) if self._turns else (event.target.position,)
         self._dragged, self._is_held = np.concatenate(parts), event.phase != "end"
 
     def take(self) -> np.ndarray | None:
-        """Return what the first components were dragged to since the last call; None if they were not."""
+        """Return the values that the first components were dragged to since the last call; None if they were not."""
         dragged, self._dragged = self._dragged, None
         return dragged
 

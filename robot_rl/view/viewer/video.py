@@ -125,11 +125,11 @@ def _frames(env: Any, policy: Any | None, cfg: VideoCfg) -> Generator[np.ndarray
     if motions is not None:
         motions.choose(cfg.motion)
     elif cfg.motion:
-        raise UserError(f"motion={cfg.motion}: task {env.cfg.name} follows no motion; leave it out")
+        raise UserError(f"motion={cfg.motion}: task {env.cfg.name} follows no motion; omit it")
     env.reset()
     driver, shown = Driver(env, policy), cfg.num_robots
     info = driver.info
-    # A team goes where its own command leads it, as a rule to a goal that it has in common.
+    # A team follows its own command, as a rule to a common goal.
     script = make_script(info, cfg.seconds) if info is not None and driver.tracks and not is_team(env) else []
     if script:
         env.set_command(script[0].command)  # the first frame is drawn before the first step
@@ -154,7 +154,7 @@ def _frames(env: Any, policy: Any | None, cfg: VideoCfg) -> Generator[np.ndarray
 def _strip(
     size: tuple[int, int], driver: Driver, script: list[Segment], shown: int, motions: Motions | None
 ) -> np.ndarray:
-    """Draw what is written below the images of the first worlds."""
+    """Draw the strip of text below the images of the first worlds."""
     info, name = driver.info, str(driver.env.cfg.name)
     if motions is not None:
         return draw_progress(size, name, driver.time_s, "   ".join(" ".join(fact) for fact in motions.facts().items()))
@@ -186,7 +186,7 @@ def _draw(renderers: Sequence[Renderer], driver: Driver, motions: Motions | None
 
 
 def _markers(driver: Driver, world: int) -> tuple[list[Arrow], list[Sphere]]:
-    """Return what shows the command of a world: two arrows of velocities, a point's sphere, a pose's axes as well."""
+    """Return the markers of a world's command: two arrows of velocities, a point's sphere, a pose's axes as well."""
     from robot_rl_envs.render import Arrow, Sphere
 
     info, env = driver.info, driver.env
@@ -289,7 +289,7 @@ def draw_tracking(
 
 
 def draw_numbers(size: tuple[int, int], label: str, time_s: float, values: dict[str, float]) -> np.ndarray:
-    """Draw the strip of a command that is no velocity, (height, width, 3) uint8: a label, the time [s] and numbers."""
+    """Draw the strip of a command that is not a velocity, (height, width, 3) uint8: label, time [s] and numbers."""
     canvas = _Strip(size)
     left = canvas.head(label, time_s)
     rows = -(-len(values) // NUMBERS_IN_A_ROW)
@@ -342,7 +342,7 @@ class _Strip:
         )
 
     def head(self, label: str, time_s: float) -> float:
-        """Draw the label with the time under it and return where the rest may begin [px]."""
+        """Draw the label with the time under it and return the position at which the rest may begin [px]."""
         margin = 0.25 * self._height
         self.text(margin, 0.36, label, 0.32, INK)
         self.text(margin, 0.72, f"{time_s:.1f} s", 0.23, FAINT)

@@ -19,7 +19,7 @@ def render(job: ClusterJob) -> str:
 
     A pod that stopped and saved, or was evicted, is replaced. After any other failure the Job fails at once and the
     JobSet starts all its pods again, which counts one incident however many processes saw it; a code for which
-    the pods' policy fails the Job fails the JobSet, too.
+    the pods' policy fails the Job also fails the JobSet.
     """
     address = f"{job.name}-{REPLICATED}-0-0.{job.name}"
     exclusive = {EXCLUSIVE: job.topology} if job.topology and not job.queue else {}

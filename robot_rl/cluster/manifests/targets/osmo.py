@@ -57,7 +57,7 @@ def workflow(name: str, limit: int, resources: dict[str, Any], tasks: dict[str, 
 
 
 def resource(cpus: int, gpus: int, memory: str, storage: str, platform: str) -> dict[str, Any]:
-    """Return what a task requests: cores, GPUs, memory and disk such as 8Gi, and a platform; "" for any."""
+    """Return a task's request: cores, GPUs, memory and disk such as 8Gi, and a platform; "" for any."""
     wanted = {"cpu": cpus, "gpu": gpus, "memory": memory, "storage": storage, "platform": platform}
     return {name: value for name, value in wanted.items() if value}
 

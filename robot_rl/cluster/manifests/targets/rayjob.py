@@ -22,7 +22,7 @@ IDLE_S = 300
 def render(job: ClusterJob) -> str:
     """Return the RayJob, its NetworkPolicy, and Kueue's queue where requested."""
     limit = read_seconds(job.time)
-    is_scaled = not job.queue  # Kueue reserves what the cluster has at its start, and refuses one that grows.
+    is_scaled = not job.queue  # Kueue reserves a cluster's resources at its start, and refuses one that grows.
     cluster = {
         "rayVersion": RAY_VERSION,
         **_scaling(is_scaled),
@@ -44,11 +44,11 @@ def render(job: ClusterJob) -> str:
 
 
 def entrypoint(job: ClusterJob) -> str:
-    """Return the driver's command: the run of that directory goes on, or begins where it has no checkpoint.
+    """Return the driver's command: the run of that directory resumes, or begins if it does not have a checkpoint.
 
     It runs the settings that were resolved, not the command that run.yaml says the run was made by.
     """
-    least = 1 if job.spot and job.nodes > 1 else 0  # With fewer machines the run goes on with those.
+    least = 1 if job.spot and job.nodes > 1 else 0  # With fewer machines the run continues with those.
     launcher = {"nodes": job.nodes, "min_nodes": least, "ranks": job.ranks, "gpus": job.gpus, "cpus": job.cpus}
     words = ["launcher=ray", *(f"launcher.{name}={value}" for name, value in launcher.items() if value)]
     trust = ["trust=true"] if job.trust else []

@@ -1,4 +1,4 @@
-"""A batch script of Slurm, requeued where its processes stopped and saved."""
+"""A batch script of Slurm, requeued if its processes stopped and saved."""
 
 import re
 import shlex
@@ -22,7 +22,7 @@ MOST_RETRIES = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SbatchJob:
-    """What a batch script starts, and what it requests of Slurm.
+    """The runs that a batch script starts, and its request to Slurm.
 
     Attributes:
         runs: The absolute directory of the run; of an array, a file with those of its runs, one a line, which the jobs
@@ -62,7 +62,7 @@ class SbatchJob:
     made_by: str = ""
 
     def __post_init__(self) -> None:
-        """Raise UserError for what sbatch, which runs elsewhere and reads options line by line, would misread."""
+        """Raise UserError for values that sbatch would misread: it runs elsewhere, and reads options line by line."""
         if not self.runs.is_absolute() or not str(self.runs).isprintable() or '"' in str(self.runs):
             what = "file" if self.count else "run"
             raise UserError(f"{what}={self.runs}: must be an absolute path without quotes and control characters")
@@ -92,7 +92,7 @@ def script(job: SbatchJob) -> str:
 
 
 def _options(job: SbatchJob) -> list[str]:
-    """Return what is requested of Slurm, an option each."""
+    """Return the request to Slurm, one option each."""
     memory = read_mebibytes(job.memory) * job.ranks
     most = f"%{job.at_once}" if job.at_once else ""
     wanted = {
@@ -145,7 +145,7 @@ def _processes(job: SbatchJob) -> list[str]:
 def _end(job: SbatchJob) -> list[str]:
     """Return the lines that requeue the job by the exit code of its training, and end with that.
 
-    A process that was lost ends the others with a fault. The processes of a job that scancel ends save, too, but Slurm
+    A process that was lost ends the others with a fault. The processes of a job that scancel ends also save, but Slurm
     would start it again, if it was requeued.
     """
     this = "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}" if job.count else "$SLURM_JOB_ID"

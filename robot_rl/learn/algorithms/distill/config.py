@@ -20,7 +20,7 @@ class TeacherCfg:
         mix: share of the worlds that follow the teacher's actions at the start; falls linearly to zero.
         mix_until: share of the training after which none does.
         takeover: difference of an action from the teacher's, in its units, from which on the teacher acts in that step
-            (SafeDAgger, Zhang and Cho 2017), so that a student stays where the teacher knows what to do; 0: never.
+            (SafeDAgger, Zhang and Cho 2017), so that a student stays in states that the teacher knows; 0: never.
     """
 
     run: str = ""

@@ -1,11 +1,11 @@
 """A student learns a teacher's actions in the states that the student visits (DAgger, Ross et al. 2011).
 
-The teacher sees what no robot can measure, the student what it can. Cloning the teacher from its own states fails where
-errors add up: the student soon reaches states that the teacher never visited. Here the student acts, and the teacher is
-evaluated at every state. Departures from the paper: the states are those of the current rollout, used several times,
-and not of all rollouts so far; a share of the worlds, drawn again for each rollout, follows the teacher at first,
-instead of a share of the steps; the critic also learns, from the student's returns, so that reinforcement learning can
-follow the imitation.
+The teacher sees quantities that no robot can measure, the student only those that a robot can. Cloning the teacher from
+its own states fails when errors add up: the student soon reaches states that the teacher never visited. Here the
+student acts, and the teacher is evaluated at every state. Departures from the paper: the states are those of the
+current rollout, used several times, and not of all rollouts so far; a share of the worlds, drawn again for each
+rollout, follows the teacher at first, instead of a share of the steps; the critic also learns, from the student's
+returns, so that reinforcement learning can follow the imitation.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from robot_rl.learn.rollout import Batch, Rollout, mean_over
 SEED_OFFSET = 200
 """Added to the run's seed, so that no other stream has the same numbers."""
 ACTED = "teacher_acted"
-"""What is recorded of each step: 1 where the teacher acted."""
+"""Recorded of each step: 1 if the teacher acted."""
 
 
 class Teacher(FrozenObjective):
     """Evaluates a teacher in every state; the loss is the distance of the student's policy from it.
 
-    Where it acts in rollouts, it is evaluated there, and its labels are recorded; where it never does, it is evaluated
+    If it acts in rollouts, it is evaluated there, and its labels are recorded; if it never does, it is evaluated
     here, once a rollout.
 
-    The distance is KL(teacher || student), which also teaches the student's deviation: where it cannot know the
-    teacher's action, it grows. Between distributions of different kinds it is the squared error of the actions without
+    The distance is KL(teacher || student), which also teaches the student's deviation: that grows if the student cannot
+    know the teacher's action. Between distributions of different kinds it is the squared error of the actions without
     noise, in units of the teacher's deviation (`FrozenPolicy.error`). `distribution` is of the student's kind; every
     process has its own `seed` of the choice of worlds.
 
     Attributes:
-        hook: acts and records where rollouts are collected; None where the teacher never acts.
+        hook: acts and records while rollouts are collected; None if the teacher never acts.
         share: share of the worlds that follow the teacher in the next rollout.
         carried: () the same, which the student's policy carries along.
     """

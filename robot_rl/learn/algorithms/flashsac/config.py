@@ -14,7 +14,7 @@ from robot_rl.settings.checks import check_range
 
 @dataclass(kw_only=True, slots=True)
 class FlashSACCfg:
-    """FlashSAC (arXiv 2604.04539); the defaults are the paper's where a CPU bears them.
+    """FlashSAC (arXiv 2604.04539); the defaults are the paper's as far as a CPU bears them.
 
     Attributes:
         gamma: discount a step.
@@ -112,7 +112,7 @@ class FlashSACLearnerCfg(LearnerCfg):
     flashsac: FlashSACCfg = field(default_factory=FlashSACCfg)
 
     def __post_init__(self) -> None:
-        """Check the ranges, and what this learner has no counterpart of."""
+        """Check the ranges, and refuse settings without a counterpart in this learner."""
         LearnerCfg.__post_init__(self)
         if self.symmetry == "network":
             raise UserError("symmetry=network: learner=flashsac has no symmetric networks; use augment or none")

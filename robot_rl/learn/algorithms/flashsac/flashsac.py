@@ -2,8 +2,8 @@
 
 Weights, features and gradients are bounded (`layers`), the critics learn distributions of returns, rewards are divided
 by the deviation of their discounted sum, exploration noise is held for several steps, and the temperature steers the
-entropy of actions in (-1, 1). Where this departs from the paper: observations are normalized by their running mean
-and deviation before the first layer, mirrored transitions take the place of every other one where the task is
+entropy of actions in (-1, 1). Departures from the paper: observations are normalized by their running mean
+and deviation before the first layer, mirrored transitions take the place of every other one if the task is
 symmetric, and the defaults are smaller networks and batches, for a CPU.
 """
 
@@ -67,7 +67,7 @@ class HeldNoise:
         self._bounds = (share.cumsum(0) / share.sum())[:-1].to(device, torch.float32)
 
     def hold(self, fresh: Tensor) -> None:
-        """Replace fresh noise (T, N, A) in place by what is kept."""
+        """Replace fresh noise (T, N, A) in place by the noise that is kept."""
         drawn = torch.rand(fresh.shape[:2], generator=self.generator, device=fresh.device)
         steps = torch.bucketize(drawn, self._bounds) + 1
         for t in range(len(fresh)):
@@ -77,7 +77,7 @@ class HeldNoise:
             fresh[t].copy_(self.noise)
 
     def forget(self, ended: Tensor) -> None:
-        """Hold no noise in worlds (N,) bool where the episode ended."""
+        """Hold no noise in worlds (N,) bool whose episode ended."""
         self.noise.masked_fill_(ended[:, None], 0.0)
         self.left.masked_fill_(ended, 0)
 
@@ -85,7 +85,7 @@ class HeldNoise:
 class HeldSnapshot(Snapshot):
     """The policy with exploration noise that is held; random actions while nothing was learned.
 
-    The noise, and for how long it is held, belong to the worlds: they go on where the weights are replaced.
+    The noise, and for how long it is held, belong to the worlds: they continue when the weights are replaced.
     """
 
     def __init__(self, actor: Actor, version: int, held: HeldNoise, *, is_random: bool) -> None:
@@ -187,7 +187,7 @@ class FlashSAC(Algorithm):
         target: their slow copies.
         temperature: weight of the entropy.
         replay: the transitions.
-        max_age: versions by which rollouts may be older, each with a statistic of its own.
+        max_age: versions by which rollouts may be older, each with its own statistic.
     """
 
     actor: FlashActor
@@ -198,7 +198,7 @@ class FlashSAC(Algorithm):
 
         Args:
             cfg: the settings.
-            context: what it is built for.
+            context: its environment and processes.
 
         Raises:
             UserError: discrete actions, an action without a range, or a rollout larger than the replay memory.
@@ -231,7 +231,7 @@ class FlashSAC(Algorithm):
         carry(self.actor, "is_random", torch.tensor(float(not self._is_warm), device=device))
 
     def modules(self) -> dict[str, nn.Module]:
-        """Return policy, critics, their targets, temperature, and what observations and rewards are scaled by."""
+        """Return policy, critics, their targets, temperature, and the scales of observations and rewards."""
         return {
             "actor": self.actor,
             "critic": self.critics,
@@ -288,7 +288,7 @@ class FlashSAC(Algorithm):
             progress: share of the training that is done, in [0, 1].
 
         Returns:
-            Means of STATISTICS over the gradient steps, and by how much the rollout is older than what learns.
+            Means of STATISTICS over the gradient steps, and by how much the rollout is older than the learning policy.
         """
         cfg = self.cfg
         keep_transitions(self.replay, rollout, torch.tanh(rollout.action))
@@ -377,7 +377,7 @@ class FlashSAC(Algorithm):
         return torch.stack((loss.detach(), temperature_loss.detach(), entropy, temperature))
 
     def _bound_actions(self, env: Any) -> None:
-        """Set the ranges of the actions to what the environment bounds them to, within `max_action`."""
+        """Set the ranges of the actions to the environment's bounds, within `max_action`."""
         if not hasattr(type(env), "action_bounds") or env.action_bounds is None:
             return
         limit = self.cfg.max_action
@@ -447,7 +447,7 @@ def keep_transitions(replay: Replay, rollout: Rollout, action: Tensor) -> None:
 
 
 def _moved(context: Context) -> dict[str, Mirror] | None:
-    """Return the mirrors on the learner's device; None where there are none."""
+    """Return the mirrors on the learner's device; None if there are none."""
     if context.mirrors is None:
         return None
     return {name: (perm.to(context.device), sign.to(context.device)) for name, (perm, sign) in context.mirrors.items()}

@@ -25,7 +25,7 @@ class UnitLinear(nn.Module):
 
     Attributes:
         weight: (E, out, in).
-        bias: (E, out); None where there is none.
+        bias: (E, out); None without one.
     """
 
     def __init__(

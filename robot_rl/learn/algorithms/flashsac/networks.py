@@ -67,7 +67,7 @@ class BoundedTanh(Distribution):
         return -(0.5 * scaled.square() + log_std + HALF_LOG_2PI + slope).sum(-1)
 
     def mode(self, params: Params) -> Tensor:
-        """Return what the mean becomes."""
+        """Return the action (B, A) of the mean."""
         return self.to_env(params[0])
 
     def to_env(self, raw: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ class BoundedTanh(Distribution):
         return None if out is None else self.params(out)[1].detach().exp().mean()
 
     def mirror_out(self, action: Mirror) -> Mirror:
-        """Raise UserError: the policy has no symmetric form."""
+        """Raise UserError: the policy does not have a symmetric form."""
         raise UserError("symmetry=network: learner=flashsac has no symmetric networks; use augment or none")
 
     def mode_of_out(self) -> nn.Module:
@@ -213,11 +213,11 @@ def project_target(probs: Tensor, values: Tensor, shift: Tensor, gamma: Tensor) 
     Args:
         probs: (B, K) distribution of the value.
         values: (K,) bins, evenly spaced.
-        shift: (B,) what is added.
-        gamma: (B,) what the value is multiplied by.
+        shift: (B,) the addend.
+        gamma: (B,) the factor of the value.
 
     Returns:
-        (B, K) probabilities; what is outside the bins goes to the first or the last.
+        (B, K) probabilities; the share outside the bins goes to the first or the last.
     """
     low, high = values[0], values[-1]
     place = (shift[:, None] + gamma[:, None] * values).clamp(low, high)

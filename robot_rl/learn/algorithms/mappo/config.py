@@ -23,7 +23,7 @@ class MAPPOLearnerCfg(PPOLearnerCfg):
     Samples of robots that take no part have no weight.
 
     Attributes:
-        view: what the critic sees for the value of a robot: "world" (what is known of each robot, in one pass for all),
+        view: the critic's input for a robot's value: "world" (the observations of each robot, in one pass for all),
             "attention" (the same, with weights that do not depend on the number of robots), "others" (a pass for each
             robot, feature-pruned: its own part, that of each other robot in turn, and who it is), or "own" (only its
             robot: independent PPO, de Witt et al. 2020, arXiv 2011.09533). Of the groups of `critic_groups`, "team"

@@ -23,7 +23,7 @@ __all__ = ["make_actor", "make_algorithm", "make_critic"]
 def make_actor(
     cfg: MAPPOLearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None
 ) -> Actor | TeamActor:
-    """Build the policies on the CPU: an `Actor` where there is one, else a `TeamActor`.
+    """Build the policies on the CPU: an `Actor` if there is one policy, else a `TeamActor`.
 
     Arguments and errors are those of `build.make_actor` and of `MAPPOLearnerCfg.policies`.
     """

@@ -30,7 +30,7 @@ class CorrectionCfg:
         advantages: "gae", as without staleness, or "vtrace" (targets for the policy before the update).
         min_effective: least effective sample size of the weights, as a share.
         max_divergence: greatest divergence of the policy before the update from the one that acted [nat]. Beyond these
-            two, samples with weights outside [1 / weight_max, weight_max] are left out of the policy's loss.
+            two, samples with weights outside [1 / weight_max, weight_max] are omitted from the policy's loss.
     """
 
     objective: str = "decoupled"

@@ -18,7 +18,7 @@ def advantages(
     Args:
         rewards: (T, N) rewards, (T, N, K) with several critics; they include the bonus of time-outs.
         values: (T + 1, N) or (T + 1, N, K) values of the states, the last row of the state after the rollout.
-        dones: (T, N) or (T, N, 1) true where the episode ended with the step.
+        dones: (T, N) or (T, N, 1) true if the episode ended with the step.
         gamma: discount a step.
         lam: decay of the estimate.
         trace: (T, N) or (T, N, 1) the probability of each action under the policy whose values are sought, over that
@@ -57,7 +57,7 @@ def policy_advantages(
 
 
 def timeout_bonus(final_values: Tensor, time_outs: Tensor, gamma: float) -> Tensor:
-    """Return the discounted value of the final observations (T, N) where an episode was cut short (Pardo et al. 2018).
+    """Return the discounted value of the final observations (T, N) when an episode was cut short (Pardo et al. 2018).
 
     Such an episode has not ended, so its last state keeps its value. Rows without a time-out are ignored, even NaN.
     """

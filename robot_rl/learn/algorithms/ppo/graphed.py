@@ -38,8 +38,8 @@ class Recording:
     """The memory and the graphs of one shape of batch.
 
     Attributes:
-        batch: the samples, in memory of their own.
-        frozen: the policy that acted, in memory of its own.
+        batch: the samples, in their own memory.
+        frozen: the policy that acted, in its own memory.
         index: (b,) indices of the minibatch.
         statistics: the step's output, in memory of the graph's.
         steps: minibatches so far.

@@ -54,7 +54,7 @@ class PPO(Algorithm):
         symmetry: adds mirrored samples to every batch.
         generator: source of the minibatches, on the device of the networks.
         reward_weights: (K,) weight of each critic's advantages; all 1 by default.
-        max_age: versions by which rollouts may be older, each with a statistic of its own.
+        max_age: versions by which rollouts may be older, each with its own statistic.
         optimizer: steps both networks.
         is_quantized: whether a network computes in less than float32.
         graphed: replays the steps from CUDA graphs; None if there are none.
@@ -166,7 +166,7 @@ class PPO(Algorithm):
         return statistics
 
     def make_proximal(self, rollout: Rollout) -> Proximal | None:
-        """Return the policy as it is at a rollout's samples, where an older one acted; None where this one did."""
+        """Return the policy as it is at a rollout's samples, if an older one acted; None if this one did."""
         if rollout.learner_version is None:
             return None
         actor_in = self.actor.encode(rollout.flat(rollout.actor_obs))
@@ -193,9 +193,9 @@ class PPO(Algorithm):
 
     @torch.no_grad()
     def calibrate_quantizers(self, rollout: Rollout) -> None:
-        """Fit the grids of quantized layers to what the networks compute at a rollout, as they are now.
+        """Fit the grids of quantized layers to the values that the networks, as they are now, compute at a rollout.
 
-        Nothing changes where no layer has a grid. A recurrent network computes its first sequence of every world,
+        Nothing changes if no layer has a grid. A recurrent network computes its first sequence of every world,
         others the steps of a part of the rollout.
         """
         if not self.is_quantized:
@@ -301,13 +301,13 @@ class PPO(Algorithm):
             if (added := auxiliary.reward(rollout)) is not None:
                 added = added if reward.ndim == 2 else added[..., None] / reward.shape[-1]
                 reward = auxiliary.reward_weight * reward + added
-        if values.ndim == 3:  # Each critic has a value of its own; episodes end for all of them.
+        if values.ndim == 3:  # Each critic has its own value; episodes end for all of them.
             done, time_out = done[..., None], time_out[..., None]
             valid = None if valid is None else valid[..., None]
         reward = reward + timeout_bonus(self._timeout_values(rollout, values, states), time_out, self.cfg.gamma)
         if valid is not None:
-            # A quarantined sample passes nothing on to the samples before it, not even a value of what it was seen in:
-            # the one before it continues with its own.
+            # A quarantined sample passes nothing on to the samples before it, not even a value of its state: the one
+            # before it continues with its own.
             before = torch.cat((values[:1], values[:-2]))
             values = torch.cat((torch.where(valid, values[:-1], before), values[-1:]))
             reward, done = torch.where(valid, reward, values[:-1]), done | ~valid
@@ -469,7 +469,7 @@ def policy_loss(actor: Actor, batch: Batch, frozen: Tensor | None, clip: float) 
 def probability_ratio(log_prob: Tensor, old_log_prob: Tensor) -> Tensor:
     """Return the ratio (B,) of the probability of an action under two policies, at most exp(MAX_LOG_RATIO).
 
-    A mirrored sample that the policy would hardly have drawn is many deviations from its mean, where a small step
+    A mirrored sample that the policy would hardly have drawn is many deviations from its mean, and there a small step
     changes the log-probability by a hundred. Its weight is 0, but 0 times infinity is not. Beyond the bound the ratio
     has the gradient of the bound, so that an action that was too bad still becomes less probable. Below it nothing
     changes.
@@ -509,7 +509,7 @@ def make_algorithm(cfg: PPOLearnerCfg, context: Context) -> PPO:
 
 
 def make_ppo(cfg: PPOLearnerCfg, context: Context, kind: type[P] = PPO, first: tuple[Auxiliary, ...] = ()) -> P:
-    """Build the algorithm, of class `kind`, for an environment; `first` are auxiliary objectives of its own.
+    """Build the algorithm, of class `kind`, for an environment; `first` are its own auxiliary objectives.
 
     Raises UserError for an unknown observation group, recorded motion or a policy that does not fit, or an auxiliary
     objective that cannot be built.
@@ -535,7 +535,7 @@ def make_auxiliaries(cfg: PPOLearnerCfg, context: Context, own: tuple[Auxiliary,
     """Return the auxiliary objectives of a configuration, on their device; `own` are those of the algorithm itself."""
     env, device, seed, ranks = context.env, context.device, context.seed, context.ranks
     found: list[Auxiliary] = []
-    if cfg.amp.weight > 0:  # Before what adds rewards: only the task's reward gives way to it.
+    if cfg.amp.weight > 0:  # Before those that add rewards: only the task's reward gives way to it.
         found.append(make_amp(cfg.amp, env, device, seed, ranks))
     if cfg.rnd.weight > 0:
         found.append(make_rnd(cfg.rnd, env, device, seed, ranks))

@@ -1,7 +1,7 @@
 """Learning from rollouts of an older policy: the decoupled objective, with gates.
 
 Three policies take part: the one that acted (b), the one before the update (p) and the one that learns (pi). Plain PPO
-clips pi / b, so that where p has moved away from b, samples are clipped before anything is learned, and the trust
+clips pi / b, so that if p has moved away from b, samples are clipped before anything is learned, and the trust
 region lies around a policy that is gone. The decoupled objective (Hilton et al. 2021; AReaL, arXiv 2505.24298, equation
 6) clips pi / p, and weights each sample by p / b.
 """

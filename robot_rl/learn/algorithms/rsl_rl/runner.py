@@ -98,7 +98,7 @@ class RslRlRunner(BaseTrainer):
                 group["lr"] = algorithm.learning_rate
 
     def track(self, reward: Tensor, done: Tensor, log: Mapping[str, Any]) -> None:
-        """Count a step of an environment without statistics of its own; called by rsl_rl's logger."""
+        """Count a step of an environment without its own statistics; called by rsl_rl's logger."""
         if self._tracker is not None:
             self._tracker.add(reward, done > 0, log)
 
@@ -232,7 +232,7 @@ class _EnoughError(Exception):
 
 
 class _Log(Logger):
-    """rsl_rl's logger, which passes everything to the session; it writes no files of its own and prints nothing."""
+    """rsl_rl's logger, which passes everything to the session; it writes no files itself and prints nothing."""
 
     def __init__(self, session: RslRlRunner) -> None:
         self.session = session

@@ -20,7 +20,7 @@ class WorldModelCfg:
         gamma: discount a step.
         lam: weight of longer sums in the critic's targets.
         horizon: the most steps that are imagined on end.
-        least_horizon: the fewest, whatever the gap.
+        least_horizon: the fewest, for any gap.
         max_gap: model gap up to which steps are imagined: the difference between imagined and real sums of rewards,
             over the real ones.
         rows: states that imagination begins at, for one step of the policy.
@@ -112,7 +112,7 @@ class WorldModelLearnerCfg(LearnerCfg):
     world_model: WorldModelCfg = field(default_factory=WorldModelCfg)
 
     def __post_init__(self) -> None:
-        """Check the ranges, and what this learner has no counterpart of."""
+        """Check the ranges, and refuse settings without a counterpart in this learner."""
         LearnerCfg.__post_init__(self)
         if self.symmetry == "augment":
             raise UserError("symmetry=augment: learner=world_model mirrors no samples; use network or none")

@@ -1,4 +1,4 @@
-"""The model of a world: what a control step changes, from the privileged observation and the action."""
+"""The model of a world: the changes of a control step, from the privileged observation and the action."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from robot_rl.learn.ranks import Ranks
 from robot_rl.settings import NetworkCfg
 
 MARGIN = 1.0
-"""By how many ranges of what was seen an imagined step may go beyond it."""
+"""By how many ranges of the values seen an imagined step may go beyond them."""
 CHANGE_MARGIN = 0.1
 """Likewise for a predicted change."""
 RARE = 0.1
@@ -26,11 +26,11 @@ RARE = 0.1
 CONTACTS, CONTACT_FORCES = "contacts", "contact forces"
 """Parts of a change that are a probability, and at least zero."""
 ENDS = "ends"
-"""The last column of what a model predicts: whether the step ends the episode. Its probability has a gradient."""
+"""The last column of a model's prediction: whether the step ends the episode. Its probability has a gradient."""
 STILL = 1e-3
 """A change of gated columns up to this magnitude, in their own units, is none."""
 WATCHED = "engine_"
-"""What the names of parts begin with that are MuJoCo's own fields."""
+"""Prefix of the names of parts that are MuJoCo's own fields."""
 
 
 class Range(nn.Module):
@@ -40,7 +40,7 @@ class Range(nn.Module):
         low: (D,) the least; above `high` as long as nothing was seen.
         high: (D,) the greatest.
         margin: how many ranges beyond them still count as known.
-        least: the least range that counts as one: of what hardly varied any prediction would be beyond.
+        least: the least range that counts; without it any prediction of a component that hardly varied is beyond.
     """
 
     low: Tensor
@@ -69,12 +69,12 @@ class Range(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What a model maps.
+    """The sizes of a model's inputs and outputs.
 
     Attributes:
         obs: components of an observation, with the speeds that it does not tell.
         action: of an action.
-        parts: columns of a change by what they are.
+        parts: columns of a change by their meaning.
         context: how many numbers there are that no step changes.
         gates: groups of columns of a change that are zero in many steps, such as those of an object that nothing moves.
     """
@@ -90,7 +90,7 @@ class Dynamics(nn.Module):
     """A perceptron that predicts changes in their own deviations.
 
     Attributes:
-        parts: columns of a change by what they are, and of the episode's end.
+        parts: columns of a change by their meaning, and of the episode's end.
         gates: the probabilities, after the other columns, that groups of columns change at all.
         gated: (G, P) 1 for the columns of each.
         inputs: normalizes the observation and the context after it.
@@ -140,15 +140,15 @@ class Dynamics(nn.Module):
             self.body = SymmetricMlp(join_mirrors([mirrors["seen"], mirrors["action"]]), changed, cfg, generator)
 
     def refresh(self) -> None:
-        """Recompute what is not part of the state, after its tensors were replaced."""
+        """Recompute the tensors that are not part of the state, after those of the state were replaced."""
         self.inputs.refresh()
         self.outputs.refresh()
 
     def leaves(self, obs: Tensor) -> Tensor:
-        """Return (...) whether observations (..., D) are beyond what is known.
+        """Return (...) whether observations (..., D) are beyond the known range.
 
-        What hardly anything but an end has, such as a force on the head, is known from the ends: without them each
-        prediction that is not exactly zero would be beyond.
+        Components that hardly vary before an end, such as a force on the head, are known from the ends: without them
+        each prediction that is not exactly zero would be beyond.
         """
         low, high = self.known.bounds()
         end_low, end_high = self.reached.bounds()
@@ -205,8 +205,8 @@ class Prediction:
     """Changes that a model predicts in step after step, with the weights that it has at their beginning.
 
     Contacts are 0 or 1, as in the simulator; their gradient is that of the probability. Without one there is no force.
-    So are gates: what one closes does not change, and its gradient is that of the change it would have let through.
-    No change is beyond the range of those that were seen; a gradient goes on through the bound.
+    So are gates: columns that one closes do not change; their gradient is that of the change it would have let through.
+    No change is beyond the range of those that were seen; a gradient passes through the bound.
     """
 
     def __init__(self, model: Dynamics, context: Tensor) -> None:

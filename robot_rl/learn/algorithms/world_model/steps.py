@@ -1,4 +1,4 @@
-"""Steps of a policy in an imagined world, and the gradient of their rewards by what the policy learns."""
+"""Steps of a policy in an imagined world, and the gradient of their rewards with respect to its parameters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Views:
         """Lay out the groups.
 
         Args:
-            cfg: Names what actor and critic see.
+            cfg: Names the groups that actor and critic see.
             widths: Components of each group that steps have.
 
         Raises:
@@ -69,7 +69,7 @@ class Steps:
     """One sequence of T imagined steps in B rows.
 
     Attributes:
-        seen: what the model sees before each step and after the last one, (B, D + S) each: the critic's observations,
+        seen: the model's input before each step and after the last one, (B, D + S) each: the critic's observations,
             and the speeds that they do not tell.
         rewards: (T, B), and `ended` whether an episode ends there, 1.0 or 0.0.
     """

@@ -1,6 +1,6 @@
 """Learning through a learned world: backpropagation through imagined steps, with a critic at their end.
 
-A model learns from transitions what a control step changes (`dynamics`). From states of the replay memory the policy
+A model learns the changes of a control step from transitions (`dynamics`). From states of the replay memory the policy
 acts in imagined steps, with the observations and rewards of the task itself (`Env.imagine`), and follows the gradient
 of their discounted sum and of the critic's value after the last one (SVG, Heess et al. 2015; SHAC, arXiv 2204.07137).
 The critic learns from the same steps, by TD(lambda).
@@ -57,7 +57,7 @@ class WorldModel(Algorithm):
 
         Args:
             cfg: the settings.
-            context: what it is built for.
+            context: its environment and processes.
 
         Raises:
             UserError: discrete actions, a task with steps that cannot be imagined, or a rollout larger than memory.
@@ -98,7 +98,7 @@ class WorldModel(Algorithm):
         self.replay = make_replay("world_model.replay", own.replay, cfg.num_steps, context, sizes)
 
     def _mirrors(self, known: Mapping[str, Mirror] | None) -> dict[str, Mirror] | None:
-        """Return the mirrors for the model; None where a part of it has none."""
+        """Return the mirrors for the model; None if a part of it has none."""
         change, context = self.imagination.mirror, self.imagination.context_mirror
         if known is None or change is None or context is None:
             return None
@@ -106,7 +106,7 @@ class WorldModel(Algorithm):
         return {**known, "change": change, "seen": seen}
 
     def _see(self, critic_obs: Tensor, worlds: Tensor) -> Tensor:
-        """Return what the model sees (..., D + S + C) of observations (..., D) in worlds (..., width)."""
+        """Return the model's input (..., D + S + C) for observations (..., D) in worlds (..., width)."""
         imagination = self.imagination
         speeds = worlds[..., imagination.carried["qvel"]][..., self._speeds]
         return torch.cat((critic_obs, speeds, worlds[..., imagination.context]), -1)
@@ -168,7 +168,7 @@ class WorldModel(Algorithm):
         return torch.stack([self.improve_model() for _ in range(self.cfg.model_steps)]).mean()
 
     def _keep(self, rollout: Rollout) -> None:
-        """Put a rollout into the memory, with what each of its steps changed, and let the normalizers see it."""
+        """Put a rollout into the memory, with the changes of each step, and let the normalizers see it."""
         worlds, (after, useful) = rollout.groups[WORLD], rollout.following(WORLD)
         change = self._measure(worlds[:-1].flatten(0, 1), after.flatten(0, 1)).view(*useful.shape, -1)
         useful = useful & torch.isfinite(change).all(-1)
@@ -196,7 +196,7 @@ class WorldModel(Algorithm):
 
     @torch.no_grad()
     def measure_gap(self) -> dict[str, Tensor]:
-        """Imagine what worlds in the memory did, and return by how much the sum of rewards differs from the real one.
+        """Imagine the steps of worlds in the memory, and return how much the sum of rewards differs from the real one.
 
         "model/gap" is the mean magnitude of the difference over that of the sum, "model/bias" the mean difference over
         it: above 0 the model promises too much. A world counts until its episode ends.
@@ -250,7 +250,7 @@ class WorldModel(Algorithm):
         return loss.detach()
 
     def _lose_ahead(self, imagination: Any) -> Tensor:
-        """Return the loss () of what the model sees after several of its own steps, in deviations; until an end."""
+        """Return the loss () of the model's input after several of its own steps, in deviations; until an end."""
         cfg, size = self.cfg, self.model.size
         windows = self.replay.draw_windows(cfg.rows, cfg.model_horizon + 1, self.model_draws)
         real, goes_on, actions = self._see(windows["critic"], windows[WORLD]), windows["goes_on"], windows["action"]
@@ -288,7 +288,7 @@ class WorldModel(Algorithm):
             before = self.target.value(seen[:-1].flatten(0, 1)).view(rewards.shape)
         values = torch.cat((before, value.detach()[None]))
         total = (worth[:-1] * rewards).sum() + (worth[-1] * values[-1]).sum()
-        # An end costs the value of what would follow: that of the state after it, or before where there is none.
+        # An end costs the value of what would follow: that of the state after it, or before if there is none.
         lost = cfg.gamma * torch.where(steps.ended > 0.0, values[:-1], values[1:])
         entropy = steps.back(-worth[:-1] * known, worth[:-1] * known * lost, at_last, cfg.entropy_coef)
         norm = optimizer.grads.norm()
@@ -309,7 +309,7 @@ class WorldModel(Algorithm):
             values: (T + 1, B) the target's of them.
             rewards: (T, B).
             alive: (T + 1, B) the weight of each observation.
-            known: (T, B) 0 where a step leaves what the model knows: the value before it stays as it is.
+            known: (T, B) 0 if a step leaves the model's known range: the value before it stays as it is.
         """
         cfg, loss, mean = self.cfg, rewards.new_zeros(()), rewards.new_zeros(())
         with torch.no_grad():

@@ -421,7 +421,7 @@ def test_a_run_exports_the_same_bundle(tmp_path, monkeypatch):
         ("panda_lift_vision", (), "task=panda_lift_vision: observes images; use learner=ppo"),
         ("go2_team", (), "task=go2_team is for several robots; use learner=mappo"),
         ("cartpole", ("world_model.hidden=[0]",), "world_model.hidden=0: must be in [1, 65536]"),
-        ("cartpole", ("world_model.hidden=[]",), "must name at least one layer such as [256, 256]"),
+        ("cartpole", ("world_model.hidden=[]",), "must name at least one layer; such as [256, 256]"),
         ("cartpole", ("world_model.replay=8",), "world_model.replay=8: is less than a rollout of 4 steps of 4 worlds"),
         ("cartpole", ("world_model.replay=2000000000",), "GB, cpu has "),
         ("cartpole", ("actor.memory.kind=gru",), "learner=world_model has no memory; use learner=ppo"),
