@@ -30,7 +30,7 @@ PENDULUM = "task=isaac/Isaac-Pendulum-MARL-Direct"
         ((CARTPOLE, "presets=nothing"), "Unknown preset(s): nothing"),
         ((CARTPOLE, "assets=/no/such/folder"), "assets=/no/such/folder: is no folder"),
         ((CARTPOLE, "env.action_scal=1"), "unknown key 'env.action_scal': env has no 'action_scal'; did you mean"),
-        ((CARTPOLE, "env.action_scale=word"), "env.action_scale='word': must be a number"),
+        ((CARTPOLE, "env.action_scale=word"), "env.action_scale=word: must be a number"),
         ((CARTPOLE, "env.scene=3"), "env.scene=3: is a group; set one of"),
         ((CARTPOLE, "env.scene.num_envs=8"), "env.scene.num_envs: is set by num_envs="),
         ((CARTPOLE, "env.sim.device=cuda:0"), "env.sim.device: is set by device="),
