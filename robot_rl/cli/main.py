@@ -85,7 +85,10 @@ def _module(command: str) -> Any:
         return importlib.import_module(f"robot_rl.cli.{command.replace('-', '_')}")
     from robot_rl import plugins
 
-    return plugins.load(plugins.COMMANDS, command, "command")
+    found = plugins.load(plugins.COMMANDS, command, "command")
+    if not callable(getattr(found, "run", None)):
+        raise UserError("command", command, f"is {found!r}", "must be a module with run(arguments)")
+    return found
 
 
 def _others() -> "dict[str, Plugin]":

@@ -64,7 +64,7 @@ class Options:
 
 def run(arguments: Sequence[str]) -> int:
     """Write or validate a manifest."""
-    from robot_rl.cluster.manifests.targets import REGISTRY
+    from robot_rl.cluster.manifests.targets import REGISTRY, get_target
     from robot_rl.files import write_atomic
     from robot_rl.runs.outputs import MANIFEST, check_optional
     from robot_rl.runs.run_dir import RunDir
@@ -76,7 +76,7 @@ def run(arguments: Sequence[str]) -> int:
         return _check(Path(options.check))
     if not options.target:
         raise UserError(f"target: is missing; known: {', '.join(REGISTRY.names())}")
-    target = REGISTRY.get(options.target)
+    target = get_target(options.target)
     out = check_optional("out", options.out, MANIFEST)
     run_dir = RunDir.find(options.run, options.root)
     made_by = shlex.join(["robot-rl", "manifest", *arguments])

@@ -81,7 +81,7 @@ GROUPS = {
     "robot_rl.tasks": {"their_swing": "theirs.task:make_task"},
     "robot_rl.algorithms": {"counting": "theirs.algorithm:Counting"},
     "robot_rl.launchers": {"in_turn": "theirs.launcher:InTurn"},
-    "robot_rl.commands": {"count-runs": "theirs.command"},
+    "robot_rl.commands": {"count-runs": "theirs.command", "no-runs": "theirs.command:Path"},
 }
 SMALL = (
     "num_envs=4",
@@ -111,5 +111,7 @@ def test_a_run_with_all_of_them(install, monkeypatch, tmp_path, capsys):
     help_text = capsys.readouterr().out
     assert "count-runs   of theirs" in help_text
     assert "usage: robot-rl count-runs TASK" in help_text
+    assert main(["no-runs"]) == main(["no-runs", "--help"]) == 2
+    assert "command=no-runs: is <class 'pathlib.Path'>; must be a module with run" in capsys.readouterr().err
     assert main(["count-run"]) == 2
     assert "did you mean 'count-runs'?" in capsys.readouterr().err

@@ -5,10 +5,20 @@
 """
 
 from pathlib import Path
+from typing import Any
 
+from robot_rl.errors import UserError
 from robot_rl.plugins import Registry
 
 REGISTRY = Registry("", "target", __name__, Path(__file__).parent, "*.py", lambda module: module)
+
+
+def get_target(name: str) -> Any:
+    """Return a target by name; raise UserError if there is none, or the name leads to something else."""
+    found = REGISTRY.get(name)
+    if not (callable(getattr(found, "render", None)) and isinstance(getattr(found, "USED", None), frozenset)):
+        raise UserError("target", name, f"is {found!r}", "must have USED, a frozenset of options, and render(job)")
+    return found
 
 
 def describe_targets() -> str:

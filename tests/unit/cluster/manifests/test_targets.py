@@ -5,7 +5,7 @@ import shlex
 import pytest
 import yaml
 
-from robot_rl.cluster.manifests.targets import REGISTRY
+from robot_rl.cluster.manifests.targets import REGISTRY, get_target
 from robot_rl.cluster.manifests.validate import validate
 from robot_rl.errors import ExitCode, UserError
 from tests.unit.cluster.manifests.cases import JOBS, QUEUED, TARGETS, documents, make, of_kind, render
@@ -36,6 +36,8 @@ def test_the_targets_are_the_files():
     assert tuple(REGISTRY.names()) == TARGETS
     with pytest.raises(UserError, match="target=jobsets: must be one of .*; did you mean 'jobset'"):
         REGISTRY.get("jobsets")
+    with pytest.raises(UserError, match="target=os:getcwd: is <built-in function getcwd>; must have USED"):
+        get_target("os:getcwd")
 
 
 @pytest.mark.parametrize("case", JOBS)
