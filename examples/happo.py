@@ -25,7 +25,7 @@ from robot_rl.learn.checkpoints.worlds import under
 from robot_rl.learn.networks.team import TeamActor
 from robot_rl.learn.optim import FlatAdam
 from robot_rl.learn.rollout import Batch, Rollout
-from robot_rl.settings.checks import check_choice
+from robot_rl.settings.schema import setting
 
 ORDERS = ("random", "fixed")
 
@@ -42,12 +42,11 @@ class HAPPOLearnerCfg(MAPPOLearnerCfg):
 
     name: str = "happo"
     sharing: str = "separate"
-    order: str = "random"
+    order: str = setting("random", choices=ORDERS)
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         MAPPOLearnerCfg.__post_init__(self)
-        check_choice("order", self.order, ORDERS)
 
 
 def make_algorithm(cfg: HAPPOLearnerCfg, context: Context) -> HAPPO:

@@ -147,7 +147,8 @@ def dispatch(command: str, arguments: Sequence[str]) -> int:
         if any(unicodedata.category(sign) in ("Cc", "Cs") for sign in word):
             raise UserError(f"{word}: contains a control character or bytes that are no UTF-8; write it without them")
     if any(word in ("-h", "--help") for word in arguments):
-        print(help_text(command), end="")
+        details = getattr(_module(command), "details", None)
+        print((details and details(arguments)) or help_text(command), end="")
         return 0
     return _module(command).run(arguments) or 0
 

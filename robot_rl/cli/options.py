@@ -1,14 +1,14 @@
 """Parse the arguments of a command: options of its dataclass, and changes of settings."""
 
 import dataclasses
+import textwrap
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.settings.checks import check_between
-from robot_rl.settings.schema import from_text
+from robot_rl.settings.schema import check_rule, from_text, help_of, rules_of
 from robot_rl.settings.schema import setting as option
 from robot_rl.settings.words import MAX_COUNT, MAX_ENVS, MAX_SEED, parse_value, read_changes, refuse_twice
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from robot_rl.runs.policies import PolicySource
     from robot_rl.runs.run_dir import RunDir
 
-__all__ = ["MAX_COUNT", "MAX_ENVS", "MAX_SEED", "check_between", "option", "parse_value"]
+__all__ = ["MAX_COUNT", "MAX_ENVS", "MAX_SEED", "option", "parse_value"]
 
 T = TypeVar("T")
 CHANGES_HELP = """\
@@ -86,13 +86,33 @@ def _key(field: dataclasses.Field[Any]) -> str:
     return field.name.rstrip("_")
 
 
-def describe(cls: type) -> str:
-    """Return the options of a dataclass as lines of help: name=default and its description."""
-    rows = [
-        (f"{_key(field)}={_shown(field.default)}", field.metadata.get("help", "")) for field in dataclasses.fields(cls)
-    ]
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"  {name:<{width}}  {text}" for name, text in rows)
+def describe(cls: type, prefix: str = "") -> str:
+    """Return the settings of a dataclass, and of those in it, as lines of help: name=default and its description."""
+    rows = list(_rows(cls(), prefix))
+    width = min(30, max(len(name) for name, _ in rows))
+    return "\n".join(
+        textwrap.fill(
+            text,
+            120,
+            initial_indent=f"  {name:<{width}}  ",
+            subsequent_indent=" " * (width + 4),
+            break_on_hyphens=False,
+        ).rstrip()
+        for name, text in rows
+    )
+
+
+def _rows(cfg: Any, prefix: str) -> Iterator[tuple[str, str]]:
+    """Yield name=default and the description of each setting of `cfg` and of the groups in it."""
+    texts, rules = help_of(type(cfg)), rules_of(type(cfg))
+    for field in dataclasses.fields(cfg):
+        name, value = field.metadata.get("called") or f"{prefix}{_key(field)}", getattr(cfg, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from _rows(value, f"{name}.")
+        elif field.name != "name":  # A learner's, which is how it was found.
+            text, choices = texts.get(field.name, "").rstrip("."), rules[field.name].get("choices", ())
+            unnamed = [choice for choice in choices if choice not in text]
+            yield f"{name}={_shown(value)}", f"{text} ({', '.join(choices)})" if unnamed else text
 
 
 def split_bare(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -148,11 +168,13 @@ def _convert(hint: Any, text: str, field: dataclasses.Field[Any]) -> Any:
     if not text:
         raise UserError(f"{name}= is empty; give a value, or leave {name}= out for the default")
     value = from_text(hint, text, name)
-    check_between(name, value, field.metadata.get("least"), field.metadata.get("most"))
+    check_rule(name, value, field.metadata)
     return value
 
 
 def _shown(value: Any) -> str:
     if value is None:
         return ""
+    if isinstance(value, tuple):
+        return f"[{','.join(map(_shown, value))}]"
     return str(value).lower() if isinstance(value, bool) else str(value)

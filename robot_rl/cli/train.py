@@ -7,34 +7,11 @@ tasks:
 {patterns}
 
 settings:
-  seed=1               seed of every random stream; the same seed gives the same bits on a CPU
-  num_envs=            worlds in parallel; the task specifies how many suit a CPU or a GPU
-  max_iterations=      iterations in all
-  device=auto          auto, cpu, cuda or cuda:<index>
-  engine=auto          mujoco (CPU, all cores), mujoco_warp (GPU), isaac, or auto: as suits the device
-  learner=ppo          ppo, distill (imitate teacher.run), flashsac, world_model (through imagined steps), rsl_rl (its
-                       runner on the same environment), or your own, <module>:<Class> (docs/algorithms.md)
-  init_from=           a run to copy the initial weights from (fine-tuning)
-  run_id=              a name for the run; an existing run of that name is continued (for clusters that requeue)
-  root=runs            where runs are written
-  num_threads=0        threads of the CPU engine; 0 takes all cores
-  learner_threads=0    threads of the learner on a CPU; 0 takes OMP_NUM_THREADS, or half of the cores
-  kernels=             folder of compiled kernels for a GPU, from robot-rl compile
-  metrics.wandb=off    off, offline or online; JSON lines and TensorBoard are always written
+{RunCfg}
+  metrics.wandb=off  off, offline or online; JSON lines and TensorBoard are always written
 
-anything of the learner and of the task, by name:
-  num_steps=24  symmetry=none|augment|network
-  save_interval=100  save_interval_s=60              iterations, and seconds, between checkpoints: whichever is first
-  keep_checkpoints=5                                 how many checkpoints stay; 0: all
-  max_quarantined=0.5                                share of broken samples, iteration after iteration, that ends it
-  notice_s=1.2                                       how long a signal waits for the current iteration; 0: to its end
-  overlap=false                                      simulate the next rollout while learning (docs/async.md)
-  precision=fp32|bf16|int8|fp8                       rounding of the networks, everywhere (docs/precision.md)
-  normalize_obs=true  normalize_values=false         the critic in units of the returns' deviation (docs/learner.md)
-  actor.hidden=[128,128]  actor.init_std=0.5  critic.hidden=[256,128]
-  actor.conv.groups=[actor.scan]                     a height scan or a camera's group through an encoder
-  actor.distribution=gaussian|squashed  actor.bound=1  actor.state_std=false
-  ppo.learning_rate=1e-3  ppo.schedule=adaptive|fixed|linear  ppo.entropy_coef=0.005  ppo.gamma=0.99
+Anything of the learner and of the task is set by name:
+  ppo.learning_rate=1e-3  num_steps=24  symmetry=augment  actor.hidden=[128,128]
   rewards.track.weight=2  rewards.track.std=0.4      a term's weight and its parameters
   ~rewards.action_rate                               without that term
   observations.actor.terms.joint_pos.noise=0         noise, scale, clip, history of an observation
@@ -44,8 +21,9 @@ anything of the learner and of the task, by name:
   sim.timestep=0.004  sim.decimation=5  episode_length_s=10
   learner=distill teacher.run=<run>                  imitate a run's policy, which may see more (docs/learner.md)
   learner=distill teacher.policy=panda_lift          imitate a shipped policy, or the bundle in a directory
-  reference.run=<run>  reference.weight=0.1          stay near a run's policy
   robot-rl train task=<name> --cfg job               prints every setting there is, with its value
+  robot-rl train learner=<name> --help               describes every setting of a learner
+  robot-rl train launcher=<name> --help              describes every setting of a launcher
 
 {source_settings}
 sweeps, one run after another, or as the launcher starts them:
@@ -58,15 +36,6 @@ searches by Optuna, which ends runs that are worse than others; the same command
 
 launchers, which start the processes of a run, or of each run of a sweep (docs/launchers.md):
 {launchers}
-  launcher.nodes=1  launcher.ranks=0                 machines, and processes on each; the worlds are divided evenly
-  launcher.gpus=0  launcher.cpus=0                   GPUs of each machine, cores of each process
-  roles.sim.count=4  staleness.max=1                 with launcher=ray: simulators apart, at most a version behind
-  roles.sim.least=2                                  begin with two of them; the others join when there is room
-  roles.sim.engines=[mujoco,mujoco_warp]             their engines, in turn
-  roles.sim.cpus=0  roles.sim.gpus=0                 of each simulator; roles.learner.cpus= and gpus= of the learner
-  roles.eval.every=50  roles.eval.episodes=100       with launcher=ray: evaluations while it trains (docs/async.md)
-  roles.reference=apart  roles.teacher=apart         with launcher=ray: frozen policies, each in its own process
-  launcher.time='04:00:00'  launcher.partition=      time limit and queue, if there are any
   robot-rl train task=go2_flat num_envs=8192 launcher=torchrun launcher.ranks=2
 
 Ctrl-C finishes the iteration, saves, and prints how to continue; SIGTERM, SIGUSR1 and SIGUSR2 (a scheduler's notices)
@@ -83,11 +52,29 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.cli.list import task_rows
 from robot_rl.cli.table import two_columns
 from robot_rl.errors import UserError
+from robot_rl.settings.run import RunCfg
 from robot_rl.sources.protocol import TaskSource
 from robot_rl.sources.registry import list_sources
 
+__all__ = ["RunCfg", "run"]
+
 if TYPE_CHECKING:
     from robot_rl.cluster.search import SearchCfg, Space
+
+
+def details(arguments: Sequence[str]) -> str:
+    """Return the help of the settings of the learner and of the launcher that are given beside --help."""
+    from robot_rl.cli.options import describe
+    from robot_rl.cluster.launchers import REGISTRY
+    from robot_rl.learn.algorithms import get_learner
+
+    given = dict(word.split("=", 1) for word in arguments if "=" in word)
+    parts = []
+    if "learner" in given:
+        parts.append((f"learner={given['learner']}", get_learner(given["learner"]), ""))
+    if "launcher" in given:
+        parts.append((f"launcher={given['launcher']}", REGISTRY.get(given["launcher"]), "launcher."))
+    return "\n".join(f"settings of {name}:\n{describe(cls, prefix)}\n" for name, cls, prefix in parts)
 
 
 def tasks() -> str:

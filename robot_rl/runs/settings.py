@@ -18,19 +18,20 @@ from robot_rl.metrics.writers import WANDB_MODES
 from robot_rl.runs.agreement import check_settings
 from robot_rl.runs.run_dir import RunDir, check_run_id
 from robot_rl.runs.trust import require_trust
-from robot_rl.settings import LearnerCfg, to_dict
+from robot_rl.settings import LearnerCfg, from_dict, to_dict
 from robot_rl.settings import tree as trees
-from robot_rl.settings.words import MAX_ENVS, MAX_SEED, REMOVED
+from robot_rl.settings.checks import check_choice
+from robot_rl.settings.run import RunCfg
+from robot_rl.settings.words import REMOVED
 from robot_rl.sources.protocol import TaskSource, Worlds, require_keys
 from robot_rl.sources.registry import source_of
 
 if TYPE_CHECKING:
     from robot_rl.learn.ranks import Ranks
 
-FRONT = ("task", "seed", "num_envs", "device", "engine", "learner", "init_from", "root", "num_threads")
-OPTIONAL = {"run_id": None, "learner_threads": 0, "kernels": ""}
-"""Further front keys, which runs of earlier versions do not have, and their values there."""
-MAX_THREADS = 4096
+OPTIONAL = {key: to_dict(RunCfg())[key] for key in ("run_id", "learner_threads", "kernels")}
+"""Front keys that runs of earlier versions do not have, and their values there."""
+FRONT = ("task", *(key for key in to_dict(RunCfg()) if key not in OPTIONAL))
 
 
 @dataclass(kw_only=True, slots=True)
@@ -124,19 +125,8 @@ def _tree(name: str, device: str, resolved: str, learner: str) -> dict[str, Any]
     found = source_of(name).defaults(name, resolved)
     learner = learner or found.learner
     own, parts = to_dict(preset_learner(learner, found.presets)), dict(found.settings)
-    front = {
-        "task": name,
-        "seed": 1,
-        "num_envs": found.num_envs,
-        "max_iterations": own.pop("max_iterations"),
-        "device": device,
-        "engine": "auto",
-        "learner": own.pop("name"),
-        "init_from": None,
-        "root": "runs",
-        "num_threads": 0,
-        **OPTIONAL,
-    }
+    front: dict[str, Any] = {"task": name, "seed": 1, "num_envs": 1, "max_iterations": own.pop("max_iterations")}
+    front |= to_dict(RunCfg(num_envs=found.num_envs, device=device, learner=own.pop("name")))
     metrics = {"wandb": "off", **parts.pop("metrics", {})}
     twice = (set(front) & set(parts)) | (set(front) & set(own)) | (set(parts) & set(own))
     if twice:
@@ -178,21 +168,24 @@ def resolve(tree: Mapping[str, Any], gpus: int | None = None) -> TrainCfg:
     found = source.resolve(tree, device)
     wandb = tree["metrics"].get("wandb", "off")
     wandb = "off" if wandb is False else str(wandb)  # YAML and Hydra read a bare off as the flag false.
-    if wandb not in WANDB_MODES:
-        raise UserError(f"metrics.wandb={wandb}: must be one of {', '.join(WANDB_MODES)}")
+    check_choice("metrics.wandb", wandb, WANDB_MODES)
     known = (*FRONT, *OPTIONAL, *found.keys, "metrics")
     learner = {key: value for key, value in tree.items() if key not in known}
     root = _root(tree["root"])
+    words = {key: str(tree[key]) for key in ("device", "engine", "learner", "root")}
+    run = from_dict(RunCfg, {**{key: tree[key] for key in to_dict(RunCfg())}, **words})
+    if run.num_envs is None:
+        raise UserError("num_envs", None, "must be a whole number")
     return TrainCfg(
         source=source,
         task=found.task,
         learner=read_learner({"name": str(tree["learner"]), **learner}),
-        seed=_whole("seed", tree["seed"], 0, MAX_SEED),
-        num_envs=_whole("num_envs", tree["num_envs"], 1, MAX_ENVS),
+        seed=run.seed,
+        num_envs=run.num_envs,
         device=device,
         engine=found.engine,
-        num_threads=_whole("num_threads", tree["num_threads"], 0, MAX_THREADS),
-        learner_threads=_whole("learner_threads", tree["learner_threads"], 0, MAX_THREADS),
+        num_threads=run.num_threads,
+        learner_threads=run.learner_threads,
         kernels=_kernels(tree["kernels"], source),
         init_from=RunDir.find(str(tree["init_from"]), root, key="init_from") if tree["init_from"] is not None else None,
         run_id=None if tree["run_id"] is None else check_run_id(tree["run_id"]),
@@ -318,9 +311,3 @@ def _kernels(value: Any, source: TaskSource) -> Path | None:
     if source.name != "robot-rl":
         raise UserError(f"kernels={value}: is for robot-rl's own tasks; leave it out")
     return Path(str(value))
-
-
-def _whole(name: str, value: Any, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise UserError(f"{name}={value}: must be a whole number of at least {least} and at most {most}")
-    return value

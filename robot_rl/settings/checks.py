@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from robot_rl.errors import UserError, suggest
 
 
-def check_range(name: str, value: float, low: float, high: float, *, open_low: bool = False) -> None:
-    """Raise UserError unless low <= value <= high (low < value where `open_low`); infinite bounds are allowed."""
-    if math.isnan(value) or value > high or value < low or (open_low and value == low):
-        raise UserError(name, value, f"must be in {'(' if open_low else '['}{low:g}, {high:g}]")
+def check_range(
+    name: str, value: float, low: float | None, high: float | None = None, *, open_low: bool = False
+) -> None:
+    """Raise UserError unless low <= value <= high (low < value if `open_low`); None means that there is no bound."""
+    least, most = -math.inf if low is None else low, math.inf if high is None else high
+    if math.isnan(value) or value > most or value < least or (open_low and value == least):
+        first, last = (f"{bound:g}" if isinstance(bound, float) else str(bound) for bound in (least, most))
+        if high is None:
+            raise UserError(name, value, f"must be {'above' if open_low else 'at least'} {first}")
+        raise UserError(name, value, f"must be in {'(' if open_low else '['}{first}, {last}]")
 
 
 def to_float(value: object) -> float | None:
@@ -32,21 +37,3 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         hint = suggest(value, choices)
         raise UserError(name, value, f"must be one of {', '.join(choices)}", hint if hint.startswith("did") else "")
-
-
-def check_hidden(hidden: Sequence[int]) -> None:
-    """Raise UserError unless `hidden` names the width of at least one layer."""
-    if not hidden:
-        raise UserError("hidden", hidden, "must name at least one layer", "such as [128, 128]")
-    for width in hidden:
-        check_range("hidden", width, 1, 65536)
-
-
-def check_between(name: str, value: Any, least: float | None, most: float | None = None) -> None:
-    """Raise UserError if a number is out of its range; None means that there is no bound."""
-    if isinstance(value, str | bool | None):
-        return
-    if (least is not None and value < least) or (most is not None and value > most):
-        low = "" if least is None else f"at least {least:g}" if isinstance(least, float) else f"at least {least}"
-        high = "" if most is None else f"at most {most:g}" if isinstance(most, float) else f"at most {most}"
-        raise UserError(f"{name}={value}: must be {' and '.join(filter(None, (low, high)))}")

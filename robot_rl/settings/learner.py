@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from robot_rl.errors import UserError
-from robot_rl.settings.checks import check_choice, check_range
 from robot_rl.settings.networks import NetworkCfg
 from robot_rl.settings.precision import PrecisionCfg
+from robot_rl.settings.schema import check_fields, setting
 
 SYMMETRIES = ("none", "augment", "network")
 GRAPHS = ("auto", "on", "off")
@@ -23,11 +23,11 @@ class StalenessCfg:
         max: iterations by which the policy that acted may be behind the one that learns; 0: none, which is synchronous.
     """
 
-    max: int = 0
+    max: int = setting(0, least=0, most=10_000)
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        check_range("max", self.max, 0, 10_000)
+        check_fields(self)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -75,43 +75,30 @@ class LearnerCfg:
     """Whether it may learn from rollouts of an older policy than the one that learns."""
 
     name: str = ""
-    num_steps: int = 24
-    max_iterations: int = 1000
-    save_interval: int = 100
-    save_interval_s: float = 60.0
-    keep_checkpoints: int = 5
-    notice_s: float = 1.2
-    max_quarantined: float = 0.5
+    num_steps: int = setting(24, least=1, most=100_000)
+    max_iterations: int = setting(1000, least=1, most=100_000_000)
+    save_interval: int = setting(100, least=1, most=100_000_000)
+    save_interval_s: float = setting(60.0, least=0.0, most=1e9)
+    keep_checkpoints: int = setting(5, least=0, most=100_000_000)
+    notice_s: float = setting(1.2, least=0.0, most=1e6)
+    max_quarantined: float = setting(0.5, least=0.0, most=1.0)
     actor: NetworkCfg = field(default_factory=NetworkCfg)
     critic: NetworkCfg = field(default_factory=lambda: NetworkCfg(output_gain=1.0))
     converter: str = ""
     precision: PrecisionCfg = field(default_factory=PrecisionCfg)
-    symmetry: str = "none"
+    symmetry: str = setting("none", choices=SYMMETRIES)
     normalize_obs: bool = True
-    graph: str = "auto"
+    graph: str = setting("auto", choices=GRAPHS)
     overlap: bool = False
     staleness: StalenessCfg = field(default_factory=StalenessCfg)
     stagger_episodes: bool = True
-    actor_groups: tuple[str, ...] = ("actor",)
-    critic_groups: tuple[str, ...] = ("critic",)
+    actor_groups: tuple[str, ...] = setting(("actor",), at_least_one="observation group")
+    critic_groups: tuple[str, ...] = setting(("critic",), at_least_one="observation group")
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        check_range("num_steps", self.num_steps, 1, 100_000)
-        check_range("max_iterations", self.max_iterations, 1, 100_000_000)
-        check_range("save_interval", self.save_interval, 1, 100_000_000)
-        check_range("save_interval_s", self.save_interval_s, 0.0, 1e9)
-        check_range("keep_checkpoints", self.keep_checkpoints, 0, 100_000_000)
-        check_range("notice_s", self.notice_s, 0.0, 1e6)
-        check_range("max_quarantined", self.max_quarantined, 0.0, 1.0)
-        check_choice("symmetry", self.symmetry, SYMMETRIES)
-        check_choice("graph", self.graph, GRAPHS)
+        check_fields(self)
         self._check_precision()
-        for name in ("actor_groups", "critic_groups"):
-            groups = tuple(getattr(self, name))
-            setattr(self, name, groups)
-            if not groups:
-                raise UserError(name, groups, "must name at least one observation group")
         for name, value in (("overlap", self.overlap), ("staleness.max", self.staleness.max)):
             if value and not self.uses_stale:
                 shown = str(value).lower()

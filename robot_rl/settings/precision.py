@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from robot_rl.errors import UserError
 from robot_rl.settings.checks import check_choice
+from robot_rl.settings.schema import check_fields, setting
 
 PRECISIONS = ("fp32", "bf16", "fp8", "int8")
 NETWORKS = ("actor", "critic")
@@ -17,7 +18,7 @@ class PrecisionCfg:
     """The precision of actor and critic; `precision=int8` is short for `precision.mode=int8`.
 
     Attributes:
-        mode: one of PRECISIONS: of the weights and of the inputs of every layer, in rollouts, update, evaluation and
+        mode: number format of the weights and of the inputs of every layer, in rollouts, update, evaluation and
             export alike. "fp8" is e4m3; the parameters that the optimizer steps stay in float32.
         first: the layers that see the observations also have it; false: they compute in float32.
         last: the layers that give actions and values also have it.
@@ -28,7 +29,7 @@ class PrecisionCfg:
     SHORT: ClassVar[str] = "mode"
     """The setting that is meant where the group itself is given a value."""
 
-    mode: str = "fp32"
+    mode: str = setting("fp32", choices=PRECISIONS)
     first: bool = True
     last: bool = True
     keep: tuple[str, ...] = ()
@@ -36,8 +37,7 @@ class PrecisionCfg:
 
     def __post_init__(self) -> None:
         """Check the choices, and that settings without an effect are not given."""
-        self.keep = tuple(self.keep)
-        check_choice("mode", self.mode, PRECISIONS)
+        check_fields(self)
         check_choice("rollout", self.rollout or self.mode, PRECISIONS)
         if self.rollout == self.mode:
             self.rollout = ""

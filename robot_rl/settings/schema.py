@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import inspect
 import math
+import re
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from robot_rl.errors import UserError, shown, suggest
-from robot_rl.settings.checks import check_between, to_float
+from robot_rl.settings.checks import check_choice, check_range, to_float
 
 T = TypeVar("T")
 FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -21,25 +24,88 @@ SAMPLES = {int: "[128, 128]", float: "[0.5, 1.0]", str: "[actor]"}
 
 
 def setting(
-    default: Any, text: str = "", *, least: float | None = None, most: float | None = None, called: str = ""
+    default: Any,
+    text: str = "",
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    choices: Sequence[str] = (),
+    at_least_one: str = "",
+    called: str = "",
 ) -> Any:
     """Return a field of a dataclass of settings.
 
     Args:
         default: Its default.
-        text: Its line of help.
-        least: The least value of a number.
-        most: The largest value of a number.
+        text: Its line of help; empty: the one of its name in the class's docstring, under "Attributes:".
+        least: The least value of a number, or of each in a list.
+        above: The value that a number must be above, instead of `least`.
+        most: The largest value of a number, or of each in a list.
+        choices: The valid words.
+        at_least_one: What an item of a list is, which may not be empty.
         called: Its name for users, if it is not the field's.
     """
-    return dataclasses.field(default=default, metadata={"help": text, "least": least, "most": most, "called": called})
+    rules = {"help": text, "least": least, "above": above, "most": most, "choices": tuple(choices), "called": called}
+    if at_least_one:
+        rules |= {"at_least_one": at_least_one, "example": list(default)}
+    return dataclasses.field(default=default, metadata=rules)
 
 
-def check_bounds(cfg: Any, prefix: str = "") -> None:
-    """Raise UserError for a field of a dataclass that is out of the range given by `setting`."""
+@functools.cache
+def rules_of(cls: type) -> dict[str, Mapping[str, Any]]:
+    """Return what `setting` says of each field of a dataclass; a subclass may give a field another default only."""
+    rules: dict[str, Mapping[str, Any]] = {}
+    for base in reversed(cls.__mro__):
+        for field in getattr(base, "__dataclass_fields__", {}).values():
+            rules[field.name] = field.metadata or rules.get(field.name, {})
+    return rules
+
+
+@functools.cache
+def help_of(cls: type) -> dict[str, str]:
+    """Return a line of help for each field of a dataclass, from `setting` or from "Attributes:" in its docstring."""
+    texts: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        _, _, part = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")
+        for name, text in re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", part, flags=re.MULTILINE):
+            texts[name] = " ".join(text.split())
+    return texts | {name: rule["help"] for name, rule in rules_of(cls).items() if rule.get("help")}
+
+
+def check_fields(cfg: Any, prefix: str = "") -> None:
+    """Make each list of a dataclass of settings a tuple, and check what `setting` says of its fields.
+
+    Raises:
+        UserError: A value is out of its range, not one of the choices, or a list without an item.
+    """
+    rules = rules_of(type(cfg))
     for field in dataclasses.fields(cfg):
-        name = field.metadata.get("called") or f"{prefix}{field.name}"
-        check_between(name, getattr(cfg, field.name), field.metadata.get("least"), field.metadata.get("most"))
+        value = getattr(cfg, field.name)
+        if isinstance(value, list) and isinstance(field.default, tuple):
+            setattr(cfg, field.name, value := _as_tuple(value))
+        rule = rules[field.name]
+        check_rule(rule.get("called") or f"{prefix}{field.name}", value, rule)
+
+
+def check_rule(name: str, value: Any, rule: Mapping[str, Any]) -> None:
+    """Raise UserError if a value is not what `setting` says of its field."""
+    if rule.get("at_least_one") and not value:
+        raise UserError(
+            name, value, f"must name at least one {rule['at_least_one']}", f"such as {shown(rule['example'])}"
+        )
+    if rule.get("choices"):
+        check_choice(name, value, rule["choices"])
+    least, most, above = rule.get("least"), rule.get("most"), rule.get("above")
+    if least is most is above is None:
+        return
+    for number in value if isinstance(value, tuple) else (value,):
+        if isinstance(number, int | float) and not isinstance(number, bool):
+            check_range(name, number, above if least is None else least, most, open_low=above is not None)
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(_as_tuple(item) for item in value) if isinstance(value, list) else value
 
 
 def to_dict(cfg: Any) -> dict[str, Any]:
@@ -54,11 +120,12 @@ def from_dict(cls: type[T], values: Mapping[str, Any], *, prefix: str = "") -> T
     """
     hints = typing.get_type_hints(cls)
     require_known(values, [field.name for field in dataclasses.fields(cls) if field.init], prefix)  # type: ignore[arg-type]
-    checked = {key: convert(hints[key], value, f"{prefix}{key}") for key, value in values.items()}
+    called = {key: rule["called"] for key, rule in rules_of(cls).items() if rule.get("called")}
+    checked = {key: convert(hints[key], value, called.get(key, f"{prefix}{key}")) for key, value in values.items()}
     try:
         return cls(**checked)
     except UserError as error:
-        raise error if str(error).startswith(prefix) else UserError(f"{prefix}{error}") from None
+        raise error if str(error).startswith((prefix, *called.values())) else UserError(f"{prefix}{error}") from None
 
 
 def require_known(names: Iterable[Any], known: Iterable[str], prefix: str = "") -> None:

@@ -21,7 +21,7 @@ from robot_rl.cluster.manifests.quantities import read_seconds
 from robot_rl.errors import UserError
 from robot_rl.files import read_plain, write_atomic
 from robot_rl.runs.run_dir import RunDir
-from robot_rl.settings.schema import check_bounds, setting
+from robot_rl.settings.schema import check_fields, setting
 
 PARTITION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,:@+/-]{0,199}")
 NAME = re.compile(r"[A-Za-z0-9][\w.:-]{0,99}")
@@ -82,7 +82,7 @@ class Launcher(ABC):
 
     def __post_init__(self) -> None:
         """Raise UserError if a setting is out of its range."""
-        check_bounds(self, "launcher.")
+        check_fields(self, "launcher.")
         read_seconds(self.time, "launcher.time")
         if self.partition and not PARTITION.fullmatch(self.partition):
             raise UserError(f"launcher.partition={self.partition}: must be of letters, digits and _ . , : @ + / -")

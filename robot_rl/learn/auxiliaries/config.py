@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from robot_rl.errors import UserError
-from robot_rl.settings.checks import check_hidden, check_range
+from robot_rl.settings.schema import check_fields, setting
 
 
 @dataclass(kw_only=True, slots=True)
@@ -23,27 +23,20 @@ class RndCfg:
         decay: share of the training after which the weight has fallen linearly to zero; 0: it stays.
     """
 
-    weight: float = 0.0
+    weight: float = setting(0.0, least=0.0, most=1e6)
     groups: tuple[str, ...] = ("critic",)
-    hidden: tuple[int, ...] = (128, 128)
-    features: int = 32
-    learning_rate: float = 1e-3
-    epochs: int = 1
-    minibatches: int = 4
-    decay: float = 0.0
+    hidden: tuple[int, ...] = setting((128, 128), least=1, most=65536, at_least_one="layer")
+    features: int = setting(32, least=1, most=65536)
+    learning_rate: float = setting(1e-3, above=0.0, most=1.0)
+    epochs: int = setting(1, least=1, most=1000)
+    minibatches: int = setting(4, least=1, most=65536)
+    decay: float = setting(0.0, least=0.0, most=1.0)
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        self.groups, self.hidden = tuple(self.groups), tuple(self.hidden)
-        check_range("weight", self.weight, 0.0, 1e6)
-        check_hidden(self.hidden)
+        check_fields(self)
         if self.weight > 0 and not self.groups:
             raise UserError("groups", self.groups, "must name at least one observation group")
-        check_range("features", self.features, 1, 65536)
-        check_range("learning_rate", self.learning_rate, 0.0, 1.0, open_low=True)
-        check_range("epochs", self.epochs, 1, 1000)
-        check_range("minibatches", self.minibatches, 1, 65536)
-        check_range("decay", self.decay, 0.0, 1.0)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -64,30 +57,22 @@ class AmpCfg:
         replay: pairs of the policy that are kept.
     """
 
-    weight: float = 0.0
-    scale: float = 1.0
+    weight: float = setting(0.0, least=0.0, most=1.0)
+    scale: float = setting(1.0, above=0.0, most=1e6)
     group: str = "motion"
     motions: str = ""
-    hidden: tuple[int, ...] = (256, 128)
-    learning_rate: float = 5e-5
-    gradient_penalty: float = 10.0
-    steps: int = 5
-    batch: int = 1024
-    replay: int = 100_000
+    hidden: tuple[int, ...] = setting((256, 128), least=1, most=65536, at_least_one="layer")
+    learning_rate: float = setting(5e-5, above=0.0, most=1.0)
+    gradient_penalty: float = setting(10.0, least=0.0, most=1e6)
+    steps: int = setting(5, least=1, most=100_000)
+    batch: int = setting(1024, least=1, most=10**9)
+    replay: int = setting(100_000, least=1, most=10**9)
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        self.hidden = tuple(self.hidden)
-        check_range("weight", self.weight, 0.0, 1.0)
-        check_range("scale", self.scale, 0.0, 1e6, open_low=True)
+        check_fields(self)
         if self.weight > 0 and not self.motions:
             raise UserError("motions: '' is no file, must name recorded motion (robot-rl record writes some)")
-        check_hidden(self.hidden)
-        check_range("learning_rate", self.learning_rate, 0.0, 1.0, open_low=True)
-        check_range("steps", self.steps, 1, 100_000)
-        check_range("gradient_penalty", self.gradient_penalty, 0.0, 1e6)
-        check_range("batch", self.batch, 1, 10**9)
-        check_range("replay", self.replay, 1, 10**9)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -103,11 +88,9 @@ class ReferenceCfg:
 
     run: str = ""
     groups: tuple[str, ...] = ()
-    weight: float = 0.1
-    decay: float = 0.0
+    weight: float = setting(0.1, least=0.0, most=1e6)
+    decay: float = setting(0.0, least=0.0, most=1.0)
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        self.groups = tuple(self.groups)
-        check_range("weight", self.weight, 0.0, 1e6)
-        check_range("decay", self.decay, 0.0, 1.0)
+        check_fields(self)

@@ -47,7 +47,7 @@ def test_a_robot_adapts_while_it_walks(adapted, capsys):
         (["plant=heavyer"], "plant=heavyer: no such plant; did you mean 'heavier'?"),
         (["payload_at=1,2"], "payload_at=1,2: must be three numbers, such as 0.15,0,0.05"),
         (["segment=60", "window=5"], "minutes=1: is less than window=5 segments of segment=60 s; give more minutes"),
-        (["explore=0"], "explore=0.0: must be at least 0.01 and at most 2"),
+        (["explore=0"], "explore=0.0: must be in [0.01, 2]"),
         (["policy=go2_team"], "task=go2_team: a team does not adapt; name a policy of one robot"),
         (["policy=panda_reach"], "task=panda_reach: has no velocity command, by which policies are compared"),
         (["ppo.gama=0.9"], "ppo.gama"),

@@ -83,7 +83,7 @@ def test_learners_in_turn_and_again_from_the_file(tmp_path, capsys):
         ("until=never", "until=never: must be first or end"),
         ("learners=ppo+symmetry", "+symmetry: must be a setting, such as +symmetry=none"),
         ("learners=,", "learners: names none"),
-        ("failures=2", "failures=2.0: must be at least 0 and at most 1"),
+        ("failures=2", "failures=2.0: must be in [0, 1]"),
         ("bound=1", "bound=1: of what? Add metric=, such as metric=return"),
         ("learners=ppq", "learner=ppq"),
     ],

@@ -262,7 +262,7 @@ def test_a_port_that_is_taken(run, root):
     ("words", "line"),
     [
         (["root=nowhere"], "root=nowhere: is no directory; robot-rl train makes it"),
-        (["port=70000"], "port=70000: must be at least 0 and at most 65535"),
+        (["port=70000"], "port=70000: must be in [0, 65535]"),
         (["ports=1"], "unknown key 'ports': did you mean 'port'?"),
     ],
 )

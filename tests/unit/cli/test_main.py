@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from robot_rl_deploy.contract import ContractError
 from robot_rl.cli import main as main_module
 from robot_rl.cli.main import COMMANDS, guarded, main
 from robot_rl.errors import ExitCode, Interrupted, NotRetryableError, PeerError, UserError
+from robot_rl.learn.algorithms import REGISTRY
 
 
 def test_help_names_every_command(run):
@@ -41,6 +43,21 @@ def test_help_of_train_names_tasks_engines_and_overrides(run):
     _, out, _ = run("train", "--help")
     for word in ("cartpole", "go2_flat", "mujoco_warp", "rewards.track.weight", "-m", "init_from"):
         assert word in out
+
+
+@pytest.mark.parametrize("learner", sorted(REGISTRY.names()))
+def test_help_of_a_learner_describes_every_setting(run, learner):
+    code, out, _ = run("train", f"learner={learner}", "--help")
+    rows = [line for line in out.splitlines() if re.match(r"  [a-z_.]+=", line)]
+    assert code == 0
+    assert [row for row in rows if len(row.split()) < 2] == []
+    assert len(rows) > 40
+
+
+def test_help_of_a_launcher_uses_the_words_of_the_command_line(run):
+    _, out, _ = run("train", "launcher=ray", "--help")
+    assert re.search(r"^  roles\.sim\.count=0 +Simulators apart", out, flags=re.MULTILINE)
+    assert "  launcher.nodes=1 " in out
 
 
 def test_help_imports_nothing_heavy():

@@ -59,7 +59,7 @@ def test_advice_without_stages():
     [
         ((), "task: is missing; write task=<name>, task=gym:<id>, task=isaac/<id>, task=mamujoco:"),
         (("task=cartpol",), "did you mean 'cartpole'"),
-        (("task=cartpole", "iterations=0"), "iterations=0: must be at least 1"),
+        (("task=cartpole", "iterations=0"), "iterations=0: must be in [1, 100000]"),
         (("task=cartpole", "iterations=many"), "iterations=many: must be a whole number"),
         (("task=cartpole", "num_env=3"), "unknown key 'num_env': did you mean 'num_envs'"),
         (("task=cartpole", "trace=trace.txt"), "trace=trace.txt: must end in .json or .json.gz"),

@@ -146,7 +146,7 @@ def test_what_differs(run, root):
         (["sort=xyzzy"], "sort=xyzzy: no run here has it; give created, changed, goal, iteration, state, a metric or"),
         (["by=ppo.gama"], "by=ppo.gama: no run here has it; did you mean 'ppo.gamma'?"),
         (["columns=seed,ppo.gama"], "columns=ppo.gama: no run here has it; did you mean 'ppo.gamma'?"),
-        (["most=-1"], "most=-1: must be at least 0"),
+        (["most=-1"], "most=-1: must be in [0, 1000000]"),
         (["diff", "a"], "runs diff: name two runs; given: a"),
         (["diff", "a", "x"], "run=x"),
     ],

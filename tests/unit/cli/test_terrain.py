@@ -66,10 +66,10 @@ def test_numbers_are_set_by_name(run, in_tmp, gl):
         (("stairs", "robot=go2"), "robot"),
         (("stairs", "robot=cartpole"), "terrain: robot 'cartpole' has a fixed base"),
         (("stairs", "rows=-2"), "rows=-2: must be at least 1"),
-        (("stairs", "size=10"), "size=10: must be at least 200 and at most 8192"),
+        (("stairs", "size=10"), "size=10: must be in [200, 8192]"),
         (("stairs", "level=9"), "level=9: must be in [0, 4]"),
         (("stairs", "column=-2"), "column=-2: must be at least 0"),
-        (("stairs", "distance=-1"), "distance=-1.0: must be at least 0 and at most 1000"),
+        (("stairs", "distance=-1"), "distance=-1.0: must be in [0, 1000]"),
         (("stairs", "form=mesh"), "terrain.form='mesh': must be one of hfield, boxes"),
         (
             ("waves", "form=boxes"),

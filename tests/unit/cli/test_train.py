@@ -78,7 +78,7 @@ BAD = [
     (["cartpole"], "'cartpole': write settings as key=value, such as task=cartpole"),
     (["task=cartpole", "rewards.uprihgt.weight=2"], "did you mean 'rewards.upright.weight'?"),
     (["task=cartpole", "num_env=4"], "did you mean 'num_envs'?"),
-    (["task=cartpole", "num_envs=0"], "num_envs=0: must be a whole number of at least 1"),
+    (["task=cartpole", "num_envs=0"], "num_envs=0: must be in [1, 1048576]"),
     (["task=cartpole", "num_envs=-3"], "num_envs=-3: must be"),
     (["task=cartpole", "num_envs=four"], "num_envs=four: must be"),
     (["task=cartpole", "max_iterations=0"], "max_iterations=0: must be in [1, "),

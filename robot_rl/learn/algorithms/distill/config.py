@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
-from robot_rl.settings.checks import check_range
+from robot_rl.settings.schema import check_fields, setting
 
 
 @dataclass(kw_only=True, slots=True)
@@ -26,16 +26,13 @@ class TeacherCfg:
     run: str = ""
     policy: str = ""
     groups: tuple[str, ...] = ()
-    mix: float = 0.5
-    mix_until: float = 0.3
-    takeover: float = 0.0
+    mix: float = setting(0.5, least=0.0, most=1.0)
+    mix_until: float = setting(0.3, least=0.0, most=1.0)
+    takeover: float = setting(0.0, least=0.0, most=1e6)
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        self.groups = tuple(self.groups)
-        check_range("mix", self.mix, 0.0, 1.0)
-        check_range("mix_until", self.mix_until, 0.0, 1.0)
-        check_range("takeover", self.takeover, 0.0, 1e6)
+        check_fields(self)
 
 
 @dataclass(kw_only=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from robot_rl.errors import UserError
 from robot_rl.settings import LearnerCfg
-from robot_rl.settings.checks import check_range
+from robot_rl.settings.schema import check_fields, setting
 
 
 @dataclass(kw_only=True, slots=True)
@@ -41,53 +41,32 @@ class FlashSACCfg:
         noise_repeat: most steps for which exploration noise is held; held for k steps with a probability of 1 / k^2.
     """
 
-    gamma: float = 0.97
-    horizon: int = 1
-    updates: float = 1.0
-    policy_period: int = 2
-    batch: int = 1024
-    learning_rate: float = 3e-4
-    final_learning_rate: float = 1.5e-4
-    max_grad_norm: float = 10.0
-    tau: float = 0.01
-    replay: int = 500_000
-    warm_up: int = 10_000
-    policy_width: int = 128
-    policy_blocks: int = 1
-    critic_width: int = 128
-    critic_blocks: int = 1
-    expansion: int = 2
-    bins: int = 101
-    value_bound: float = 5.0
-    target_std: float = 0.15
-    temperature: float = 0.01
-    max_action: float = math.inf
-    noise_repeat: int = 16
+    gamma: float = setting(0.97, least=0.0, most=1.0)
+    horizon: int = setting(1, least=1, most=1000)
+    updates: float = setting(1.0, above=0.0, most=1000.0)
+    policy_period: int = setting(2, least=1, most=1000)
+    batch: int = setting(1024, least=2, most=2**24)
+    learning_rate: float = setting(3e-4, above=0.0, most=1.0)
+    final_learning_rate: float = setting(1.5e-4, least=0.0, most=1.0)
+    max_grad_norm: float = setting(10.0, above=0.0, most=math.inf)
+    tau: float = setting(0.01, above=0.0, most=1.0)
+    replay: int = setting(500_000, least=1, most=2**31)
+    warm_up: int = setting(10_000, least=0, most=2**31)
+    policy_width: int = setting(128, least=1, most=65536)
+    policy_blocks: int = setting(1, least=0, most=100)
+    critic_width: int = setting(128, least=1, most=65536)
+    critic_blocks: int = setting(1, least=0, most=100)
+    expansion: int = setting(2, least=1, most=64)
+    bins: int = setting(101, least=2, most=65536)
+    value_bound: float = setting(5.0, above=0.0, most=1e6)
+    target_std: float = setting(0.15, above=0.0, most=10.0)
+    temperature: float = setting(0.01, above=0.0, most=1e6)
+    max_action: float = setting(math.inf, above=0.0, most=math.inf)
+    noise_repeat: int = setting(16, least=1, most=100_000)
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        check_range("gamma", self.gamma, 0.0, 1.0)
-        check_range("horizon", self.horizon, 1, 1000)
-        check_range("updates", self.updates, 0.0, 1000.0, open_low=True)
-        check_range("policy_period", self.policy_period, 1, 1000)
-        check_range("batch", self.batch, 2, 2**24)
-        check_range("learning_rate", self.learning_rate, 0.0, 1.0, open_low=True)
-        check_range("final_learning_rate", self.final_learning_rate, 0.0, 1.0)
-        check_range("max_grad_norm", self.max_grad_norm, 0.0, math.inf, open_low=True)
-        check_range("tau", self.tau, 0.0, 1.0, open_low=True)
-        check_range("replay", self.replay, 1, 2**31)
-        check_range("warm_up", self.warm_up, 0, 2**31)
-        for name in ("policy_width", "critic_width"):
-            check_range(name, getattr(self, name), 1, 65536)
-        for name in ("policy_blocks", "critic_blocks"):
-            check_range(name, getattr(self, name), 0, 100)
-        check_range("expansion", self.expansion, 1, 64)
-        check_range("bins", self.bins, 2, 65536)
-        check_range("value_bound", self.value_bound, 0.0, 1e6, open_low=True)
-        check_range("target_std", self.target_std, 0.0, 10.0, open_low=True)
-        check_range("temperature", self.temperature, 0.0, 1e6, open_low=True)
-        check_range("max_action", self.max_action, 0.0, math.inf, open_low=True)
-        check_range("noise_repeat", self.noise_repeat, 1, 100_000)
+        check_fields(self)
 
 
 @dataclass(kw_only=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
-from robot_rl.settings.checks import check_choice
+from robot_rl.settings.schema import setting
 
 SHARINGS = ("role", "separate")
 VIEWS = ("world", "attention", "others", "own")
@@ -37,19 +37,16 @@ class MAPPOLearnerCfg(PPOLearnerCfg):
     is_team: ClassVar[bool] = True
 
     name: str = "mappo"
-    view: str = "world"
-    sharing: str = "role"
+    view: str = setting("world", choices=VIEWS)
+    sharing: str = setting("role", choices=SHARINGS)
     groups: tuple[tuple[str, ...], ...] = ()
     normalize_values: bool = True
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         PPOLearnerCfg.__post_init__(self)
-        check_choice("sharing", self.sharing, SHARINGS)
-        check_choice("view", self.view, VIEWS)
         own = tuple(group for group in self.critic_groups if group != OTHERS)
         self.critic_groups = (*own, OTHERS) if self.view == "others" else own
-        self.groups = tuple(tuple(group) for group in self.groups)
 
     def policies(self, dims: Any) -> dict[str, list[int]]:
         """Return the policies by name, each with the places of its robots in the team.

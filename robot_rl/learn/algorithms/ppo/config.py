@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from robot_rl.errors import UserError
 from robot_rl.learn.auxiliaries.config import AmpCfg, ReferenceCfg, RndCfg
 from robot_rl.settings import LearnerCfg
-from robot_rl.settings.checks import check_choice, check_range
+from robot_rl.settings.checks import check_range
+from robot_rl.settings.schema import check_fields, setting
 
 SCHEDULES = ("adaptive", "fixed", "linear")
 BOOTSTRAPS = ("final", "state")
@@ -33,19 +34,15 @@ class CorrectionCfg:
             two, samples with weights outside [1 / weight_max, weight_max] are omitted from the policy's loss.
     """
 
-    objective: str = "decoupled"
-    weight_max: float = 2.0
-    advantages: str = "gae"
-    min_effective: float = 0.5
-    max_divergence: float = 0.2
+    objective: str = setting("decoupled", choices=OBJECTIVES)
+    weight_max: float = setting(2.0, least=1.0, most=1000.0)
+    advantages: str = setting("gae", choices=ADVANTAGES)
+    min_effective: float = setting(0.5, least=0.0, most=1.0)
+    max_divergence: float = setting(0.2, above=0.0, most=math.inf)
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        check_choice("objective", self.objective, OBJECTIVES)
-        check_range("weight_max", self.weight_max, 1.0, 1000.0)
-        check_choice("advantages", self.advantages, ADVANTAGES)
-        check_range("min_effective", self.min_effective, 0.0, 1.0)
-        check_range("max_divergence", self.max_divergence, 0.0, math.inf, open_low=True)
+        check_fields(self)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -72,42 +69,30 @@ class PPOCfg:
         correction: how it learns from an older policy's rollouts, such as those of `overlap`.
     """
 
-    gamma: float = 0.99
-    lam: float = 0.95
-    clip: float = 0.2
-    epochs: int = 5
-    minibatches: int = 4
-    learning_rate: float = 1e-3
-    schedule: str = "adaptive"
-    desired_kl: float = 0.01
-    min_learning_rate: float = 1e-5
+    gamma: float = setting(0.99, least=0.0, most=1.0)
+    lam: float = setting(0.95, least=0.0, most=1.0)
+    clip: float = setting(0.2, above=0.0, most=10.0)
+    epochs: int = setting(5, least=1, most=1000)
+    minibatches: int = setting(4, least=1, most=65536)
+    learning_rate: float = setting(1e-3, above=0.0, most=1.0)
+    schedule: str = setting("adaptive", choices=SCHEDULES)
+    desired_kl: float = setting(0.01, above=0.0, most=10.0)
+    min_learning_rate: float = setting(1e-5, above=0.0, most=1.0)
     max_learning_rate: float = 1e-2
-    entropy_coef: float = 0.005
-    value_coef: float = 1.0
-    max_grad_norm: float = 1.0
+    entropy_coef: float = setting(0.005, least=0.0, most=10.0)
+    value_coef: float = setting(1.0, least=0.0, most=1000.0)
+    max_grad_norm: float = setting(1.0, above=0.0, most=math.inf)
     clip_value_loss: bool = True
-    bootstrap: str = "final"
+    bootstrap: str = setting("final", choices=BOOTSTRAPS)
     cuda_graph: bool = True
     correction: CorrectionCfg = field(default_factory=CorrectionCfg)
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        check_range("gamma", self.gamma, 0.0, 1.0)
-        check_range("lam", self.lam, 0.0, 1.0)
-        check_range("clip", self.clip, 0.0, 10.0, open_low=True)
-        check_range("epochs", self.epochs, 1, 1000)
-        check_range("minibatches", self.minibatches, 1, 65536)
-        check_range("learning_rate", self.learning_rate, 0.0, 1.0, open_low=True)
-        check_choice("schedule", self.schedule, SCHEDULES)
-        check_range("desired_kl", self.desired_kl, 0.0, 10.0, open_low=True)
-        check_range("min_learning_rate", self.min_learning_rate, 0.0, 1.0, open_low=True)
+        check_fields(self)
         check_range("max_learning_rate", self.max_learning_rate, self.min_learning_rate, 1.0)
         if self.schedule == "adaptive":
             check_range("learning_rate", self.learning_rate, self.min_learning_rate, self.max_learning_rate)
-        check_range("entropy_coef", self.entropy_coef, 0.0, 10.0)
-        check_range("value_coef", self.value_coef, 0.0, 1000.0)
-        check_range("max_grad_norm", self.max_grad_norm, 0.0, math.inf, open_low=True)
-        check_choice("bootstrap", self.bootstrap, BOOTSTRAPS)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -146,7 +131,6 @@ class PPOLearnerCfg(LearnerCfg):
     def __post_init__(self) -> None:
         """Check the ranges."""
         LearnerCfg.__post_init__(self)  # Dataclasses with slots are made twice, which a bare super() does not survive.
-        self.reward_weights, self.auxiliaries = tuple(self.reward_weights), tuple(self.auxiliaries)
         for weight in self.reward_weights:
             check_range("reward_weights", weight, 0.0, 1e6)
         if self.reward_weights and not any(self.reward_weights):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from robot_rl.errors import UserError
 from robot_rl.settings import LearnerCfg, NetworkCfg
-from robot_rl.settings.checks import check_range
+from robot_rl.settings.schema import check_fields, setting
 
 
 @dataclass(kw_only=True, slots=True)
@@ -41,52 +41,31 @@ class WorldModelCfg:
         warm_up: transitions before the policy is learned.
     """
 
-    gamma: float = 0.98
-    lam: float = 0.95
-    horizon: int = 48
-    least_horizon: int = 8
-    max_gap: float = 0.5
-    rows: int = 48
-    policy_steps: int = 8
-    critic_steps: int = 1
-    model_steps: int = 24
-    model_horizon: int = 1
-    batch: int = 2048
-    hidden: tuple[int, ...] = (256, 256)
-    learning_rate: float = 2e-3
-    critic_learning_rate: float = 1e-3
-    model_learning_rate: float = 2e-3
-    final_share: float = 0.1
-    max_grad_norm: float = 1.0
-    tau: float = 0.02
-    entropy_coef: float = 1e-3
-    replay: int = 100_000
-    warm_up: int = 8_000
+    gamma: float = setting(0.98, least=0.0, most=1.0)
+    lam: float = setting(0.95, least=0.0, most=1.0)
+    horizon: int = setting(48, least=1, most=1000)
+    least_horizon: int = setting(8, least=1, most=1000)
+    max_gap: float = setting(0.5, least=0.0, most=math.inf)
+    rows: int = setting(48, least=1, most=65536)
+    policy_steps: int = setting(8, least=1, most=65536)
+    critic_steps: int = setting(1, least=1, most=65536)
+    model_steps: int = setting(24, least=1, most=65536)
+    model_horizon: int = setting(1, least=1, most=1000)
+    batch: int = setting(2048, least=2, most=2**24)
+    hidden: tuple[int, ...] = setting((256, 256), least=1, most=65536, at_least_one="layer")
+    learning_rate: float = setting(2e-3, above=0.0, most=1.0)
+    critic_learning_rate: float = setting(1e-3, above=0.0, most=1.0)
+    model_learning_rate: float = setting(2e-3, above=0.0, most=1.0)
+    final_share: float = setting(0.1, least=0.0, most=1.0)
+    max_grad_norm: float = setting(1.0, above=0.0, most=math.inf)
+    tau: float = setting(0.02, above=0.0, most=1.0)
+    entropy_coef: float = setting(1e-3, least=0.0, most=10.0)
+    replay: int = setting(100_000, least=1, most=2**31)
+    warm_up: int = setting(8_000, least=0, most=2**31)
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        for name in ("gamma", "lam"):
-            check_range(name, getattr(self, name), 0.0, 1.0)
-        check_range("horizon", self.horizon, 1, 1000)
-        check_range("least_horizon", self.least_horizon, 1, 1000)
-        check_range("model_horizon", self.model_horizon, 1, 1000)
-        check_range("max_gap", self.max_gap, 0.0, math.inf)
-        for name in ("rows", "policy_steps", "critic_steps", "model_steps"):
-            check_range(name, getattr(self, name), 1, 65536)
-        check_range("batch", self.batch, 2, 2**24)
-        self.hidden = tuple(self.hidden)
-        for width in self.hidden:
-            check_range("hidden", width, 1, 65536)
-        if not self.hidden:
-            raise UserError("hidden", self.hidden, "must name at least one layer", "such as [256, 256]")
-        for name in ("learning_rate", "critic_learning_rate", "model_learning_rate"):
-            check_range(name, getattr(self, name), 0.0, 1.0, open_low=True)
-        check_range("max_grad_norm", self.max_grad_norm, 0.0, math.inf, open_low=True)
-        check_range("final_share", self.final_share, 0.0, 1.0)
-        check_range("tau", self.tau, 0.0, 1.0, open_low=True)
-        check_range("entropy_coef", self.entropy_coef, 0.0, 10.0)
-        check_range("replay", self.replay, 1, 2**31)
-        check_range("warm_up", self.warm_up, 0, 2**31)
+        check_fields(self)
 
 
 @dataclass(kw_only=True, slots=True)
