@@ -10,8 +10,8 @@ step in its target with a lag of about 0.1 s, so the target offset of an action 
 slowest joints' speed limit.
 
 Gravity: the real controller adds the torques that carry arm and hand to every command, and so does the model
-(`gravcomp`), as passive forces. A joint's torque is therefore that of its PD law only, in Franka's interface
-its desired torque; the motors give the arm's weight on top of it (up to 57 N m, at joint 2 of the outstretched arm).
+(`gravcomp`), as passive forces. A joint's torque is therefore that of its PD law only, the desired torque of
+Franka's interface; the motors give the arm's weight on top of it (up to 57 N m, at joint 2 of the outstretched arm).
 What the hand holds is not compensated.
 
 Hand: one action opens and closes it. `finger_joint1` is driven, and `finger_joint2` follows it by an equality
