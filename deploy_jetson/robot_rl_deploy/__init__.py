@@ -1,4 +1,4 @@
-"""Policy bundles: what a trained policy needs to know about its robot, written, checked and run.
+"""Policy bundles: a trained policy and the facts of its robot that it needs, written, checked and run.
 
 `contract` is the schema, `export` writes a bundle, `verify` checks one, `policy` runs one with NumPy and ONNX Runtime.
 """

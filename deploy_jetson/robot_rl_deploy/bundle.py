@@ -31,7 +31,7 @@ class Bundle:
         golden: The golden sequence.
         model: The ONNX file.
         digest: SHA-256 of SHA256SUMS in hexadecimal: it identifies the bundle.
-        contract_digest: SHA-256 of contract.json; the network's file contains it, too.
+        contract_digest: SHA-256 of contract.json; the network's file also contains it.
     """
 
     contract: Contract
@@ -52,7 +52,7 @@ def read_bundle(directory: Path, *, signed_by: Path | None = None) -> Bundle:
         Its content.
 
     Raises:
-        FileNotFoundError: There is no such directory.
+        FileNotFoundError: The directory does not exist.
         ContractError: The bundle is damaged, or the directory contains other files.
     """
     directory = Path(directory)
@@ -99,7 +99,7 @@ def foreign_content(directory: Path) -> str:
 
     Returns:
         A description such as "holds 'notes.txt', which is not a file of a bundle"; empty if a bundle can be written:
-        there is no such directory, or it is empty, or a bundle.
+        the directory does not exist, is empty, or is a bundle.
     """
     directory = Path(directory)
     if directory.is_symlink():
@@ -131,7 +131,7 @@ def _bears_our_mark(directory: Path) -> bool:
 
 
 def write_sums(directory: Path) -> None:
-    """Write SHA256SUMS for the files of a bundle; `sha256sum -c` reads it, too."""
+    """Write SHA256SUMS for the files of a bundle; `sha256sum -c` also reads it."""
     lines = [f"{hashlib.sha256((directory / name).read_bytes()).hexdigest()}  {name}\n" for name in FILES]
     (directory / SUMS).write_text("".join(lines))
 
@@ -193,7 +193,7 @@ def _read(path: Path) -> bytes:
 
 def _parse_sums(data: bytes) -> dict[str, str]:
     sums: dict[str, str] = {}
-    # Lines end only in "\n": readers must not disagree about where a line ends.
+    # Lines end only in "\n": readers must not disagree about the end of a line.
     for line in data.decode(errors="replace").removesuffix("\n").split("\n"):
         digest, separator, name = line.partition("  ")
         if name not in FILES:

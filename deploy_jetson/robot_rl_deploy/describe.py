@@ -26,7 +26,7 @@ def make_contract(description: Mapping[str, Any], training: TrainingSpec) -> Con
         The contract, checked.
 
     Raises:
-        ContractError: Something is missing or wrong, or the policy reads what no robot can measure.
+        ContractError: Something is missing or wrong, or the policy reads values that no robot can measure.
     """
     for field in ("robot", "joints", "actions", "observations", "control_period_s", "physics_timestep_s"):
         if field not in description:
@@ -88,7 +88,7 @@ def _observation(term: Mapping[str, Any], joint_names: Sequence[str], commanded:
         own = ", ".join(name for name in SIGNALS if name != MEASURED)
         raise ContractError(
             f"actor observation '{name}' reads {source}, which no robot can measure; give it only to the critic, "
-            f"declare what measures it (measured=<name>), or build it from {own}"
+            f"declare its sensor (measured=<name>), or build it from {own}"
         )
     params = dict(term.get("params") or {})
     if "joint" in params and "joints" not in params:
@@ -106,7 +106,7 @@ def _observation(term: Mapping[str, Any], joint_names: Sequence[str], commanded:
         params.setdefault("gate_norm", DEFAULT_GATE_NORM if params["gate"] == "command" else 0.0)
     unit = term.get("unit") or "1"
     if signal == "command" and ", " in unit and unit not in TRANSFORMS[transform][signal]:
-        unit = "1"  # components of several units, for which the contract has no other word
+        unit = "1"  # components of several units, for which the contract lacks another word
     return {
         "name": name,
         "signal": signal,

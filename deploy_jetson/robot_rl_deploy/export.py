@@ -56,8 +56,8 @@ def export_bundle(
         The report of the check.
 
     Raises:
-        ContractError: The policy reads what no robot can measure, `opset` is too old for its precision, or the bundle
-            fails its own check.
+        ContractError: The policy reads values that no robot can measure, `opset` is too old for its precision, or the
+            bundle fails its own check.
         OSError: It cannot be written; the content of `out` is unchanged.
     """
     module: Any = actor.export_module()
@@ -93,17 +93,17 @@ def checked_opset(module: "torch.nn.Module", opset: int | None) -> int:
     mode = (getattr(module, "precision", None) or {"mode": PLAIN})["mode"]
     least = minimum_opset(mode)
     if opset is not None and opset < least:
-        raise ContractError(f"opset={opset}: {mode} needs {least} or newer; leave it out")
+        raise ContractError(f"opset={opset}: {mode} needs {least} or newer; omit it")
     if opset is not None and opset > (newest := onnx.defs.onnx_opset_version()):
-        raise ContractError(f"opset={opset}: onnx {onnx.__version__} has {newest} at most; leave it out")
+        raise ContractError(f"opset={opset}: onnx {onnx.__version__} has {newest} at most; omit it")
     return default_opset(mode) if opset is None else opset
 
 
 def _action_bounds(module: Any, golden: Golden) -> "NDArray[np.float32] | None":
     """How far rounding in another order may move an action of each step (steps,), by the module's own arithmetic.
 
-    None without a precision. With a memory the states that a program computes are off, too, so that each step has the
-    greatest bound. What the arithmetic allows beyond `MAX_BOUND` is left out: nothing of that size is a rounding.
+    None without a precision. With a memory the states that a program computes are also off, so that each step has the
+    greatest bound. Larger values than `MAX_BOUND` are omitted: nothing of that size is a rounding.
     """
     import torch
 
@@ -170,7 +170,7 @@ def write_bundle(out: Path, contract: bytes, golden: Golden, model: bytes) -> Bu
 
 def _check_free(out: Path) -> None:
     if found := foreign_content(out):
-        raise ContractError(f"policy bundle '{out}': {found}; name another directory, or remove what is there")
+        raise ContractError(f"policy bundle '{out}': {found}; name another directory, or empty this one")
 
 
 def export_policy(
@@ -196,8 +196,8 @@ def export_policy(
         The report of the check.
 
     Raises:
-        ContractError: The policy reads what no robot can measure, `opset` is too old for its precision, or the bundle
-            fails its own check.
+        ContractError: The policy reads values that no robot can measure, `opset` is too old for its precision, or the
+            bundle fails its own check.
         OSError: It cannot be written.
     """
     golden = record_golden(env, actor, steps)
@@ -270,7 +270,7 @@ def _simplify(model: Any) -> None:
 
 
 def _separate(graph: Any) -> None:
-    """Give each use of a weight a node and arrays of its own: ONNX Runtime replaces them with those of another type."""
+    """Give each use of a weight its own node and arrays: ONNX Runtime replaces them with those of another type."""
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     reads = {n.output[0]: n for n in graph.node if n.op_type == "DequantizeLinear" and n.input[0] in tensors}
     if not reads:

@@ -79,7 +79,7 @@ def check_coverage(contract: Contract, signals: Mapping[str, Array]) -> None:
         signals: Signal -> values (steps, size).
 
     Raises:
-        ContractError: The line names what is missing.
+        ContractError: The line names the missing parts.
     """
     again = "export the bundle again"
     if "command" in signals:

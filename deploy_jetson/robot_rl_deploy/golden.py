@@ -55,7 +55,7 @@ class Golden:
 
         Raises:
             ContractError: An array is missing, extra, of another type, shape or length, or not finite; the sequence is
-                too short, has no reset inside, or does not contain what `robot_rl_deploy.forced` adds.
+                too short, is without a reset inside, or does not contain what `robot_rl_deploy.forced` adds.
         """
         steps = len(self.reset) if np.ndim(self.reset) == 1 else 0
         sizes = contract.signal_sizes()
@@ -98,7 +98,7 @@ class Golden:
                 f"golden.npz: action_bound is {given.dtype} {given.shape}; it must be float32 ({steps},)"
             )
         most = np.float32(contract.precision.action_bound)
-        if not ((given > 0) & (given <= most)).all():  # a NaN is wrong, too
+        if not ((given > 0) & (given <= most)).all():  # a NaN is also wrong
             raise ContractError(f"golden.npz: action_bound must be in (0, {most:g}], the contract's; export it again")
 
     def dumps(self) -> bytes:

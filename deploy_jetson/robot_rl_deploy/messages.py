@@ -1,7 +1,7 @@
 """The messages between the robots of a team, as a contract declares them.
 
 A robot sends the values of a message's terms, one after the other, in every control step. It receives from each other
-robot the newest values that arrived, and 1; or zeros, and 0, where none did within `max_age_s`. This module needs the
+robot the newest values that arrived, and 1; or zeros, and 0, if none did within `max_age_s`. This module needs the
 standard library only.
 """
 
@@ -14,7 +14,7 @@ from robot_rl_deploy.terms import DECLARED_SIGNALS, MEASURED, ObservationSpec, k
 MAX_TEAM, MAX_MESSAGES, MAX_WIDTH = 16, 16, 64
 MAX_AGE_S = 2.0
 SENDABLE = ("joint_pos", "joint_vel", "imu_gyro", "imu_quat_wxyz", "imu_acc", "foot_contact", "foot_force", MEASURED)
-"""Signals that a robot may send: what it senses itself."""
+"""Signals that a robot may send: those of its own sensors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class ReceivedSpec:
     """A signal that is a message of another robot.
 
     Attributes:
-        signal: "measured/<name>", which an observation reads: the values of the message, and 1 where there is one.
+        signal: "measured/<name>", which an observation reads: the values of the message, and 1 if one arrived.
         sender: The sender, counted from this robot on in the order of the team: 0 is the next one.
     """
 

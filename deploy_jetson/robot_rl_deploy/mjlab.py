@@ -169,7 +169,7 @@ def make_contract(metadata: Metadata, facts: RobotFacts) -> Contract:
         facts: Facts that the metadata does not contain.
 
     Raises:
-        ContractError: The two do not fit together, or the policy reads what no robot can measure.
+        ContractError: The two do not fit together, or the policy reads values that no robot can measure.
     """
     names = metadata.joint_names
     if facts.joints.keys() != set(names):
@@ -215,7 +215,7 @@ def make_contract(metadata: Metadata, facts: RobotFacts) -> Contract:
 def _observations(metadata: Metadata, facts: RobotFacts) -> list[dict[str, Any]]:
     aliases = facts.observations or {}
     for name in sorted(aliases.keys() - {term[0] for term in metadata.terms}):
-        refuse(f"facts.observations.{name}", aliases[name], "the policy has no such term")
+        refuse(f"facts.observations.{name}", aliases[name], "the policy lacks this term")
     scales = _exact(metadata, facts, "observation_terms_scale")
     if len(scales) != len(metadata.terms):
         refuse("facts.exact.observation_terms_scale", len(scales), f"values; there are {len(metadata.terms)} terms")
@@ -270,7 +270,7 @@ def _terms(texts: Mapping[str, str]) -> tuple[tuple[str, float, int, tuple[float
         where = f"observation term '{name}':"
         factors = {_number(f"{where} scale", factor) for factor in scale.split(";")}
         if len(factors) != 1:
-            refuse(f"{where} scale", scale, "components with scales of their own cannot be imported")
+            refuse(f"{where} scale", scale, "components with different scales cannot be imported")
         length = _number(f"{where} history", history)
         if not length.is_integer() or length < 0:
             refuse(f"{where} history", history, "a whole number is needed")

@@ -27,7 +27,7 @@ Array = NDArray[np.float32]
 def import_bundle(model: bytes, facts: RobotFacts, out: Path, *, seed: int = 0) -> BundleReport:
     """Write the bundle of a policy of mjlab's and check it.
 
-    There is no simulation to record a golden sequence in, so its states are drawn at random within the limits; the
+    A golden sequence cannot be recorded without a simulation, so its states are drawn at random within the limits; the
     actions are those of the network as mjlab wrote it.
 
     Args:
@@ -75,7 +75,7 @@ def convert(model: bytes, contract: Contract, metadata: Mapping[str, str]) -> by
         node.output[:] = [names.get(name, name) for name in node.output]
     bound = [LARGEST if spec.clip is None else spec.clip for spec in contract.actions]
     tables = {
-        "low": [-value for value in bound],  # the largest float if there is no clip
+        "low": [-value for value in bound],  # the largest float without a clip
         "high": bound,
         "scale": [spec.scale for spec in contract.actions],
         "offset": [spec.offset for spec in contract.actions],

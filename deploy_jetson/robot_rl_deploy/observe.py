@@ -74,7 +74,7 @@ class Observer:
         """Build the next observation and advance clock and history by one control step.
 
         Args:
-            robot_state: Signals by name (num_envs, size); the first axis may be left out for one robot. Signals
+            robot_state: Signals by name (num_envs, size); the first axis may be omitted for one robot. Signals
                 that are not needed are ignored.
 
         Returns:

@@ -68,7 +68,7 @@ class JointSpec:
 class ActionSpec:
     """One policy output: `target = offset + scale * action` for a joint, with `|action| <= clip`.
 
-    With a `command` its value is added: the action is then around what is commanded.
+    With a `command` its value is added: the action is then around the command.
 
     Attributes:
         joint: Name of the joint.

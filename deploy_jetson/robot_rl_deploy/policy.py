@@ -49,7 +49,7 @@ class BundlePolicy:
             signed_by: File of an Ed25519 public key; a bundle without that key's signature is refused.
 
         Raises:
-            FileNotFoundError: There is no such directory.
+            FileNotFoundError: The directory does not exist.
             ContractError: The bundle is damaged, the joints do not fit, or the replay differs.
         """
         bundle = read_bundle(directory, signed_by=signed_by)

@@ -1,6 +1,6 @@
 """The precision of a bundle: which layers of the network compute in int8, fp8 or bf16, and on which grids.
 
-A contract has this part only where the policy was trained with the rounding in its network; without it the network is
+A contract has this part only if the policy was trained with the rounding in its network; without it the network is
 in fp32. This module needs the standard library only.
 """
 
@@ -10,7 +10,7 @@ from robot_rl_deploy.strict import at_least, refuse, unique
 
 MODES = ("bf16", "fp8", "int8")
 GRIDS = ("fp8", "int8")
-"""Modes that round the input of a layer on a grid of its own."""
+"""Modes that round the input of a layer on a separate grid."""
 PLAIN = "fp32"
 MIN_OPSET, MAX_OPSET = 19, 99
 MAX_BOUND = 1.0

@@ -1,6 +1,6 @@
 """Test of a network with extreme observations: actions stay within the contract's clip, and targets follow from them.
 
-A golden sequence contains what a robot did. A network could clip its actions at another bound than the contract, or
+A golden sequence contains a robot's actions. A network could clip its actions at another bound than the contract, or
 compute other targets, without a recorded step that shows it.
 """
 

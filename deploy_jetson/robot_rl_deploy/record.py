@@ -45,7 +45,7 @@ def record_golden(env: Any, actor: ExportableActor, steps: int = 256) -> Golden:
         The sequence.
 
     Raises:
-        ContractError: The description is wrong, or the policy reads what no robot can measure.
+        ContractError: The description is wrong, or the policy reads values that no robot can measure.
         ValueError: Too few steps.
     """
     import torch

@@ -96,7 +96,7 @@ def target_tolerances(contract: Contract, golden: Golden) -> NDArray[np.float64]
 
 
 def apply_actions(contract: Contract, action: Array, observation: Array) -> Array:
-    """Compute the control targets of the contract: offset + scale * clip(action), and what is commanded.
+    """Compute the control targets of the contract: offset + scale * clip(action), and the commanded value.
 
     Args:
         contract: The contract.
@@ -162,7 +162,7 @@ def _check_rows(contract: Contract, session: Session, observed: Array, tolerance
 def _compare(labels: list[str], what: str, most: float | NDArray[np.float64], arrays: tuple[NDArray[Any], ...]) -> None:
     error, found, right = arrays
     tolerances = np.broadcast_to(most, len(error))
-    wrong = np.argwhere(~(error <= tolerances[:, None]))  # a NaN is wrong, too
+    wrong = np.argwhere(~(error <= tolerances[:, None]))  # a NaN is also wrong
     if len(wrong):
         step, column = wrong[0]
         tolerance = tolerances[step]

@@ -164,7 +164,7 @@ def _line(error: Exception) -> str:
 def refuse_foreign_parts(model: bytes, precision: PrecisionSpec | None = None) -> Any:
     """Refuse a network that uses other files, or other operators than a policy.
 
-    These are weights in other files (ONNX Runtime would read them from any path), operators or functions of its own,
+    These are weights in other files (ONNX Runtime would read them from any path), its own operators or functions,
     and everything that `robot_rl_deploy.network` does not allow.
 
     Args:

@@ -1,6 +1,6 @@
 """A tarball with everything that a robot's computer needs: sources, bundle, settings, service, scripts.
 
-The same inputs give the same bytes: files are sorted, and times, owners and the compressor's header are left out.
+The same inputs give the same bytes: files are sorted, and times, owners and the compressor's header are omitted.
 """
 
 import gzip
@@ -52,7 +52,7 @@ class Packing:
 
 
 def _policy_of(bundle: Path) -> list[str]:
-    """Return the name of a team's policy, which is its folder's, where the team has several; else nothing."""
+    """Return the name of a team's policy, which is its folder's, if the team has several; else nothing."""
     several = len(list(bundle.resolve().parent.glob("*/contract.json"))) > 1
     return [bundle.resolve().name] if several else []
 
@@ -66,7 +66,7 @@ def write_tarball(bundle: Path, to: Path, packing: Packing | None = None) -> tup
         packing: Options.
 
     Returns:
-        The tarball, `<robot>-<run id>.tar.gz`, with `-<policy>` where a team has several, and the report of the
+        The tarball, `<robot>-<run id>.tar.gz`, with `-<policy>` if a team has several, and the report of the
         bundle's check.
 
     Raises:

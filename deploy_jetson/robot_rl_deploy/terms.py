@@ -13,7 +13,7 @@ MAX_SIGNAL = {"foot_contact": 8, "foot_force": 8, "height_scan": 1024}
 MAX_MEASURED = 1024
 """The largest number of values of all measured signals together, images among them."""
 MEASURED = "measured/<name>"
-"""The entry in `SIGNALS` and `TRANSFORMS` of what something on or around the robot measures, such as a camera."""
+"""The entry in `SIGNALS` and `TRANSFORMS` of values measured by something on or around the robot, such as a camera."""
 
 # Signal -> its possible frames. Other signals cannot be measured on a robot. "imu" is the frame of the unit itself as
 # it is mounted, "heading" one at the base that is level and turns with it.
@@ -54,7 +54,7 @@ TRANSFORMS: dict[str, dict[str, tuple[str, ...]]] = {
 GATES = ("none", "command")
 JOINT_SIGNALS = ("joint_pos", "joint_vel")
 FIXED_SIZES = {"imu_gyro": 3, "imu_quat_wxyz": 4, "imu_acc": 3}
-# Signals with the width of the first term that reads them: one value a foot, a point of the grid, or what is measured.
+# Signals with the width of the first term that reads them: one value a foot, a point of the grid, or a measured value.
 DECLARED_SIGNALS = ("foot_contact", "foot_force", "height_scan", MEASURED)
 PARAMS = {"sin_cos_phase": {"frequency_hz", "gate", "gate_norm"}, "minus_offset": {"offset", "grid"}}
 IMAGE_KINDS = {"depth": 1, "rgb": 3}
@@ -109,7 +109,7 @@ class ImageSpec:
     """The camera of a measured signal that is an image.
 
     The signal has channels, then rows from the top, then columns from the left. "depth" is the distance along the line
-    of sight [m], `far` where there is nothing or more, 0 where the device has no value; "rgb" is in [0, 1].
+    of sight [m], `far` beyond that or without a hit, 0 without a value of the device; "rgb" is in [0, 1].
 
     Attributes:
         kind: One of `IMAGE_KINDS`.

@@ -49,7 +49,7 @@ def verify_bundle(directory: Path, *, signed_by: Path | None = None) -> BundleRe
         The report.
 
     Raises:
-        FileNotFoundError: There is no such directory.
+        FileNotFoundError: The directory does not exist.
         ContractError: Something is wrong; the line names it.
     """
     bundle = read_bundle(Path(directory), signed_by=signed_by)

@@ -1,4 +1,4 @@
-"""Several robots in one world: which there are, what they do, how they come and go. Plain data, read by a task."""
+"""Several robots in one world: names, roles, messages, and how they join and drop out. Plain data, read by a task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from robot_rl_assets.robot import Robot
 from robot_rl_envs.terms.checks import are_numbers, is_number, is_whole, require
 
 MAX_AGENTS = 16
-"""Robots of a world at most: each has a bit of its own among MuJoCo's contact bits."""
+"""Robots of a world at most: each has its own bit among MuJoCo's contact bits."""
 
 CREDITS = ("robot", "role", "team")
 """To which robots a reward is credited: to the robot itself, or as a mean to all of its role or of the whole team."""
@@ -29,7 +29,7 @@ class Agent:
 
     Attributes:
         robot: the facts of its model.
-        pos: where it starts, from the world's origin [m]; of a robot that is bolted down, where it is mounted.
+        pos: its start, from the world's origin [m]; of a robot that is bolted down, the place of its mount.
         yaw: its heading there [rad].
         role: robots of one role have the same model and terms, and share a policy; "": the name of the model.
     """
@@ -116,8 +116,8 @@ class Message:
     """What each robot sends the others in every control step; a term with a parameter ``message`` receives it.
 
     Attributes:
-        terms: observations of the sender, by name, of what a robot measures; their values are sent as they are, since
-            noise, scale and clip belong to the term that receives them.
+        terms: observations of the sender, by name, of signals that a robot measures; their values are sent as they
+            are, since noise, scale and clip belong to the term that receives them.
         width: number of values.
         latency_s: (lo, hi) how old a message is when it arrives, drawn by each receiver at every reset [s].
         loss: the probability that a message does not arrive; the last one that did is repeated.
@@ -152,7 +152,7 @@ class Crew:
         agents: indices of its robots in the team.
         names: all robots of the team.
         index: its place among the crews.
-        pos, yaw: where its robots start [m, rad].
+        pos, yaw: start of each of its robots [m, rad].
         team: how robots come and go.
         messages: width of each message that they send, by name.
     """
@@ -199,7 +199,7 @@ def check_team(robots: Mapping[str, Agent], roles: Mapping[str, Role], team: Tea
     """Check names, models and numbers of a team.
 
     Raises:
-        ValueError: one line that names the field, its value and what would be right.
+        ValueError: one line that names the field, its value and the right ones.
     """
     require(len(robots) <= MAX_AGENTS, "robots", len(robots), f"robots, must be {MAX_AGENTS} or fewer")
     models: dict[str, Robot] = {}
@@ -211,7 +211,7 @@ def check_team(robots: Mapping[str, Agent], roles: Mapping[str, Role], team: Tea
         first = models.setdefault(agent.group, agent.robot)
         line = f"its role {agent.group!r} has robots of model {first.name!r}; robots of one role are alike"
         require(first == agent.robot, f"robots.{name}.robot", agent.robot.name, line)
-        right = "a whole scene of its own, of which there is one in a world"
+        right = "a whole scene, of which a world can contain only one"
         require(not agent.robot.complete, f"robots.{name}.robot", agent.robot.name, right)
     for role in roles:
         require(role in models, "roles", role, f"no robot has that role; there are {', '.join(models)}")

@@ -1,4 +1,4 @@
-"""The arrays of an environment: names, sizes and initial values; and the buffers of what a step returns."""
+"""The arrays of an environment: names, sizes and initial values; and the buffers for the results of a step."""
 
 from __future__ import annotations
 
@@ -125,15 +125,15 @@ def allocate(engine: Engine, scene: Scene, layout: TaskLayout, extra: Extra, fie
 
 
 class StepResults:
-    """Two sets of buffers for what a step returns, filled in turn: the last step's stay valid during the next one.
+    """Two sets of buffers for the results of a step, filled in turn: the last step's stay valid during the next one.
 
-    A group without an array in ``final`` (images) repeats in ``final_obs`` what the step before returned: rendering the
+    A group without an array in ``final`` (images) repeats in ``final_obs`` the images of the step before: rendering the
     state before the reset would cost a second image a step.
 
     Args:
         written: observation group -> the array that a step writes.
         final: observation group -> the array of the last observations of episodes.
-        reward_groups: number of reward groups, 0 where their sums are not returned.
+        reward_groups: number of reward groups, 0 if their sums are not returned.
         device: torch device of the results.
         is_team: whether a row may be of a robot that took no part in the step: it is not valid then, and ``extras``
             have "acted" and "ended".

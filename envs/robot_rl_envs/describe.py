@@ -51,7 +51,7 @@ def describe_command(task: Task) -> dict[str, Any] | None:
 
 
 def _quantity(info: TermInfo, task: Task, scene: Scene) -> dict[str, str]:
-    """Return unit and frame of an observation; where the base does not move, the world's frame is the base's."""
+    """Return unit and frame of an observation; if the base does not move, the world's frame is the base's."""
     command, as_commanded = describe_command(task), {"unit": "1", "frame": "base"}
     if command is not None:
         units = [component["unit"] for component in command["components"].values()]
@@ -175,7 +175,7 @@ def describe_policy(
 
 
 def _describe_messages(task: Task, scene: Scene) -> dict[str, Any]:
-    """Describe the messages between the robots of a team; nothing where there are none."""
+    """Describe the messages between the robots of a team; nothing if it has none."""
     crew = scene.crew
     if crew is None or not task.messages:
         return {}

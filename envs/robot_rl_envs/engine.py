@@ -56,7 +56,7 @@ class EngineData:
         actuator_force: (num_envs, nu) [N, N m], of the last substep.
         overflow: (num_envs,) int32: OVERFLOW_* bits that the engine sets; the environment clears them at each step.
         needed: (num_envs, 2) int32: constraint rows and contacts that a full buffer should have held, the largest
-            so far; 0 where it was large enough or the engine does not report it.
+            so far; 0 if it was large enough or the engine does not report it.
     """
 
     qpos: wp.array
@@ -84,7 +84,7 @@ class Rays(Protocol):
 
     Attributes:
         origins, directions: (num_envs, n) vec3, world frame [m]; written before :meth:`cast`.
-        distances: (num_envs, n) along the direction's length [m], -1 where nothing is hit.
+        distances: (num_envs, n) along the direction's length [m], -1 for a ray without a hit.
     """
 
     origins: wp.array
@@ -118,14 +118,14 @@ class Engine(Protocol):
         """Apply ``data.ctrl`` and advance every world by ``substeps`` physics steps."""
 
     def explain(self, world: int, overflow: int, needed: tuple[int, int]) -> str:
-        """Return one line about what went wrong inside the engine, with the setting to change.
+        """Return one line about the failure inside the engine, with the setting to change.
 
         ``overflow`` are the world's bits, ``needed`` its row of ``data.needed``.
         """
         ...
 
     def write_back(self, dirty: wp.array) -> None:
-        """Copy what events and resets wrote into the engine.
+        """Copy the fields that events and resets wrote into the engine.
 
         ``dirty`` is (num_envs,) int32 of DIRTY_* bits; other worlds keep their full-precision state untouched.
         """
@@ -174,4 +174,4 @@ class Engine(Protocol):
         """Restore what :meth:`get_state` returned."""
 
     def close(self) -> None:
-        """Release what the engine holds in addition to its arrays."""
+        """Release the engine's resources other than its arrays."""

@@ -25,7 +25,7 @@ def named_kind(param: str) -> str | None:
 
 
 def check_terms(section: str, kind: str, terms: dict[str, Any]) -> None:
-    """Raise ValueError where an entry of a section has no good name, or is of another kind."""
+    """Raise ValueError if an entry of a section has an invalid name, or is of another kind."""
     for name, term in terms.items():
         require(str(name).isidentifier(), section, name, "a term's name must be letters, digits and _")
         found = getattr(term, "kind", None)
@@ -96,10 +96,10 @@ class Metric(_Term):
 
     Args:
         fn: the term.
-        over: what an evaluation takes of an episode: the "mean" of its steps, the value in its last one ("end"), the
+        over: the value of an episode in an evaluation: the "mean" of its steps, the value in its last one ("end"), the
             largest ("max") or the smallest ("min").
         after_s: the first seconds of an episode, which do not count in an evaluation.
-        unit: SI unit where it is another than the one that ``fn`` declares, e.g. of a joint that slides.
+        unit: SI unit if it is another than the one that ``fn`` declares, e.g. of a joint that slides.
         params: parameters of ``fn``.
     """
 
@@ -117,8 +117,8 @@ class Metric(_Term):
 class Termination(_Term):
     """A condition that ends an episode; with ``time_out`` it ends it without being the policy's fault.
 
-    In a team ``scope`` is of which episode: "team" ends it for all robots, "robot" only for the one where it holds,
-    which drops out while the others go on.
+    In a team ``scope`` is whose episode ends: "team" of all robots, "robot" only of the one for which it holds,
+    which drops out while the others continue.
     """
 
     kind = "termination"
@@ -145,7 +145,7 @@ class Observation(_Term):
         history: number of values the policy sees, oldest first.
         options: ``noise_kind`` "uniform" or "gaussian"; ``bias``: each element's own offset, drawn in +-bias at every
             reset; ``drift``: its random walk per sqrt(second); ``delay_s`` = (lo, hi) [s]: drawn by each world at
-            every reset and rounded to control steps; ``delay_steps``: control steps kept for it, 0 for what hi needs;
+            every reset and rounded to control steps; ``delay_steps``: control steps kept for it, 0: enough for hi;
             ``dropout``: the probability that a step's value is lost and the last one that arrived is repeated;
             ``measured``: for a value that only a simulator knows, the name under which something on or around the real
             robot measures it, such as a camera's object detector: a robot delivers it as signal ``measured/<name>``.
@@ -170,7 +170,7 @@ class Observation(_Term):
         require(clip > 0, "clip", clip, "must be > 0")
         require(is_whole(history, 1, 100), "history", history, "must be an int in [1, 100]")
         if pipeline["measured"] and self.info.signal is not None:
-            line = f"{self.info.name} already is the robot's own {self.info.signal}; leave it out"
+            line = f"{self.info.name} already is the robot's own {self.info.signal}; omit it"
             raise ValueError(f"measured={pipeline['measured']!r}: {line}")
         self.noise, self.scale, self.clip, self.history = float(noise), float(scale), float(clip), history
         for name, value in pipeline.items():
@@ -211,8 +211,8 @@ class Curriculum(_Term):
 class Event(_Term):
     """Something that happens to a world at "startup", at each "reset", or at "interval"s of (lo, hi) seconds.
 
-    In a team it happens to each robot by itself; with ``team`` to all in the same way, which what is drawn of an object
-    must.
+    In a team it happens to each robot by itself; with ``team`` to all in the same way, as a draw of an
+    object must.
     """
 
     kind = "event"

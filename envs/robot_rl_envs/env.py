@@ -40,7 +40,7 @@ from robot_rl_envs.task import Task
 
 _NOT_MEASURED = (
     "observations.actor: only a simulator knows {}, so the policy cannot be exported; give it to the critic only, or "
-    "declare what measures it on the robot: Observation(..., measured=<name>)"
+    "declare the sensor that measures it on the robot: Observation(..., measured=<name>)"
 )
 
 
@@ -154,7 +154,7 @@ class Env(VecEnv):
         try:
             self.kernels.load(self.device)
             self._record_stages(self._recorder)
-        except Exception as error:  # Warp has a class of its own for each way in which a term cannot be compiled
+        except Exception as error:  # Warp has several classes for terms that it cannot compile
             raise self.blame(error) from None
         self._images = Images(
             self.cfg, self.scene, self.engine, self._arrays, seed=self.seed, world_offset=world_offset
@@ -244,9 +244,9 @@ class Env(VecEnv):
             rewards: (N,).
             dones: (N,) bool.
             extras: ``time_outs`` (N,) bool, ``final_obs`` TensorDict (rows valid where done: the observation of the
-                state the episode ended in, before the reset), ``valid`` (N,) bool (False where a world was
-                quarantined in this step), ``log`` (empty; see :meth:`pop_metrics`), and where the reward terms have
-                several groups ``rewards`` (N, K), the sum of each, never floored.
+                state the episode ended in, before the reset), ``valid`` (N,) bool (False if a world was
+                quarantined in this step), ``log`` (empty; see :meth:`pop_metrics`), and, if the reward terms have
+                several groups, ``rewards`` (N, K), the sum of each, never floored.
         """
         if actions.shape != self._actions_torch.shape:
             raise ValueError(f"actions have shape {tuple(actions.shape)}, wants {tuple(self._actions_torch.shape)}")
@@ -262,7 +262,7 @@ class Env(VecEnv):
         return self._results.fill(self.state)
 
     def _advance(self) -> None:
-        """Queue every launch of a step: one CUDA graph where the engine allows it."""
+        """Queue every launch of a step: one CUDA graph if the engine allows it."""
         self._act.launch()
         if self._actuate:
             for stage in self._actuate:
@@ -332,7 +332,7 @@ class Env(VecEnv):
                 wp.ScopedCapture(stream=stream, external=True, force_module_load=False) as capture,
             ):
                 yield
-            self._recorded.append(capture.graph)  # It keeps alive what the recorded launches use.
+            self._recorded.append(capture.graph)  # It keeps the arrays of the recorded launches alive.
         finally:
             self._is_recording = False
 
@@ -402,7 +402,7 @@ class Env(VecEnv):
         """Put a free object at a pose in the world [m], at rest, in the worlds ``env_ids`` (None: all).
 
         Raises:
-            ValueError: there is no such object, or it is fixed.
+            ValueError: the object does not exist, or it is fixed.
         """
         things = {key: thing for key, thing in self.scene.things.objects.items() if not thing.fixed}
         if name not in things:
@@ -437,7 +437,7 @@ class Env(VecEnv):
         Returns:
             ``episode/return``, ``episode/length_s`` (of episodes that ended; absent when none did), ``reward/<term>``
             (per second), ``termination/<name>`` (share of ended episodes), ``tracking/<metric>``, ``episodes``,
-            ``quarantined`` (worlds), and where there are any ``quarantined/<reason>``.
+            ``quarantined`` (worlds), and, if there are any, ``quarantined/<reason>``.
         """
         self._quarantine.collect()
         log = self._log.numpy().sum(axis=0)
@@ -470,7 +470,7 @@ class Env(VecEnv):
         return lines + self._quarantine.pop_notices()
 
     def operands(self) -> Operands:
-        """Return what the kernels of a step run on, for kernels of others that call the same terms."""
+        """Return the arguments of the kernels of a step, for other kernels that call the same terms."""
         numbers = fuse.Numbers()
         numbers.params, numbers.log = self._params, self._log[0]
         return Operands(self._layout, self._s, self._arrays, self._chain, numbers)
@@ -481,7 +481,7 @@ class Env(VecEnv):
 
         return Imagination(self, rows, steps)
 
-    # -- what others need to know ------------------------------------------------------------------------------------
+    # -- descriptions for others -------------------------------------------------------------------------------------
 
     @property
     def mirror(self) -> dict[str, tuple[torch.Tensor, torch.Tensor]] | None:
@@ -490,7 +490,7 @@ class Env(VecEnv):
 
     @property
     def reward_groups(self) -> tuple[str, ...]:
-        """Groups of the reward terms, in the order of ``extras["rewards"]``; empty where there is only one."""
+        """Groups of the reward terms, in the order of ``extras["rewards"]``; empty if there is only one."""
         return tuple(self._layout.reward_groups)
 
     @property
@@ -518,7 +518,7 @@ class Env(VecEnv):
         return describe_command(self.cfg)
 
     def describe_policy(self) -> dict[str, Any]:
-        """Return a JSON-able description of what a policy reads and drives, for the exported contract.
+        """Return a JSON-able description of a policy's inputs and outputs, for the exported contract.
 
         Raises:
             ValueError: one of `policy_groups` is neither "actor" nor a group of images.
@@ -526,7 +526,7 @@ class Env(VecEnv):
         return describe_policy(self.cfg, self.scene, self._layout, self.policy_groups, self._images.describe())
 
     def describe_metrics(self) -> dict[str, dict[str, Any]]:
-        """Return what the task's metrics are, JSON-able, in the order of ``state.metric_values``.
+        """Return a description of the task's metrics, JSON-able, in the order of ``state.metric_values``.
 
         Returns:
             name -> "unit", "meaning", "over" and "after_s" (see :class:`.task.Metric`), and "better": "smaller",

@@ -1,7 +1,7 @@
 """Start Warp, with one precompiled header for every thread and process that compiles kernels for this CPU.
 
 Warp 1.19 parses its native headers again in each thread: `Runtime._get_or_create_pch_dir` makes a directory per thread.
-That is nine tenths of the time of a kernel of one line, and `Kernels.load` compiles each stage in a thread of its own.
+That is nine tenths of the time of a kernel of one line, and `Kernels.load` compiles each stage in its own thread.
 No header depends on the thread; the directories only keep a thread from a header that another one has half written. A
 header that is written elsewhere and renamed cannot be read half. So a change to Warp itself would be the same as here:
 one directory in the kernel cache, and a build that first makes sure that the header for its options is there.
@@ -34,7 +34,7 @@ class SharedHeaders:
     """Replacement of Warp's per-thread directories by one directory of complete headers.
 
     Attributes:
-        folder: where the headers lie; a kernel cache for one version of Warp and one kind of CPU.
+        folder: folder of the headers, in a kernel cache for one version of Warp and one kind of CPU.
     """
 
     def __init__(self, build: Callable[..., None], folder: Path) -> None:
@@ -80,7 +80,7 @@ class SharedHeaders:
 
 
 def start_warp() -> None:
-    """Initialize Warp without its banner and without a warning that there is no GPU; let threads share its header."""
+    """Initialize Warp without its banner and without a warning about a missing GPU; let threads share its header."""
     level = wp.config.log_level
     wp.config.log_level = wp.LOG_ERROR
     wp.init()

@@ -1,4 +1,4 @@
-"""Build an environment from a task, with clear errors for what does not fit."""
+"""Build an environment from a task, with clear errors for settings that do not fit."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def make_env(
     """Build ``num_envs`` worlds of ``task``; of a task with several robots a team's, with a row for each robot.
 
     Args:
-        task: what to simulate.
+        task: the task to simulate.
         num_envs: at least 1.
         device: "cpu", "cuda" or "cuda:k".
         engine: "auto", "mujoco" (CPU threads), "mujoco_warp" (GPU) or "isaac" (Isaac Lab on Newton).
         seed: seed of all random streams.
         num_threads: threads of the CPU engine; 0 uses all cores.
-        world_offset: global index of the first world, where worlds are spread over processes.
+        world_offset: global index of the first world, if worlds are spread over processes.
 
     Raises:
-        ValueError: one line that names the field, its value and what would be right.
+        ValueError: one line that names the field, its value and the right ones.
     """
     for name, value, least in (("num_envs", num_envs, 1), ("num_threads", num_threads, 0), ("seed", seed, 0)):
         if not isinstance(value, int) or isinstance(value, bool) or value < least:

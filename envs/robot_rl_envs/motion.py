@@ -1,6 +1,6 @@
 """The observation group "motion": a pose and its rates in robot coordinates, for recordings and for a motion prior.
 
-:func:`with_motion` adds it where it is needed; no task lists it and no other run pays for it.
+:func:`with_motion` adds it on demand; no task lists it and no other run pays for it.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def component_names(layout: TaskLayout, group: str, scene: Scene) -> list[str]:
     oldest first ("height[0]").
 
     Raises:
-        ValueError: there is no such group of terms; pixels have no names.
+        ValueError: the group does not exist, or is of pixels, which are not named.
     """
     if group not in layout.groups:
-        raise ValueError(f"group={group!r}: has no names for its components; {', '.join(layout.groups)} have")
+        raise ValueError(f"group={group!r}: is without component names; {', '.join(layout.groups)} have them")
     names = []
     for slot in layout.groups[group]:
         scale = "" if isinstance(slot.term, TorchTerm) or slot.term.scale == 1.0 else f"*{slot.term.scale:g}"

@@ -1,7 +1,7 @@
 """What is in a scene in addition to the robot and its ground: free and fixed things, articulated ones, contact sensors.
 
 Plain data of a task; :mod:`robot_rl_envs.entity.objects` finds them in the compiled model. They touch the robot, the
-ground and each other, and never what is fixed next to them:
+ground and each other, and never the fixed ones next to them:
 
 ==============================  =======  ===========
 geom                            contype  conaffinity
@@ -38,7 +38,7 @@ class Object:
 
     Attributes:
         pos: position of its frame at an episode's start [m], in the world; on a terrain, for a free object, relative
-            to where the robot starts.
+            to the robot's start.
         quat_wxyz: orientation at an episode's start.
         fixed: part of the world, for a table or a wall; else it moves freely.
         mass: [kg], spread evenly over the shape; not used where fixed.
@@ -73,7 +73,7 @@ class Object:
 
     def shape(self, spec: Any, name: str) -> dict[str, Any]:
         """Return the geom's own fields of ``mujoco.MjSpec.add_geom``; may add an asset to ``spec``."""
-        raise NotImplementedError(f"{type(self).__name__} has no shape; use Box, Sphere, Cylinder or Mesh")
+        raise NotImplementedError(f"{type(self).__name__} is without a shape; use Box, Sphere, Cylinder or Mesh")
 
     def add_to(self, spec: Any, name: str, *, visual: bool) -> None:
         """Add the object as a body with one geom of the same name."""
@@ -193,7 +193,7 @@ class Articulated:
         require(Path(self.model).is_file(), "model", str(self.model), "no such file")
 
     def add_to(self, spec: Any, name: str, *, visual: bool) -> None:
-        """Add the object below a body of its name; geoms that touch nothing are left out unless ``visual``."""
+        """Add the object below a body of its name; geoms that touch nothing are omitted unless ``visual``."""
         import mujoco
 
         try:
@@ -248,7 +248,7 @@ def add_contact(spec: Any, name: str, sensor: Contact, roots: dict[str, str]) ->
     """Add a contact sensor to a ``mujoco.MjSpec``; ``roots`` are entity -> its topmost body.
 
     Raises:
-        ValueError: there is no part of a name that it gives.
+        ValueError: it names a part that does not exist.
     """
     import mujoco
 
@@ -267,7 +267,7 @@ def add_contact(spec: Any, name: str, sensor: Contact, roots: dict[str, str]) ->
         kind = next((kind for kind, names in known.items() if part in names), None)
         if kind is None:
             names = [name for group in known.values() for name in group]
-            line = "the scene has no entity, body or geom of that name"
+            line = "the scene lacks an entity, body or geom of that name"
             raise ValueError(f"contacts.{name}.{end}={part!r}: {line}; {nearest(part, names)}")
         ends.append((getattr(mujoco.mjtObj, kinds[kind]), roots.get(part, part) if kind == "SUBTREE" else part))
     sense_contact(spec, f"contact/{name}", *ends)

@@ -28,7 +28,7 @@ PARKED_M = 15.0
 
 
 class NoGLError(RuntimeError):
-    """There is no OpenGL to render with; the message names what to install."""
+    """OpenGL, which renders, is missing; the message names the package to install."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -92,7 +92,7 @@ def choose_backend() -> str:
         return "cgl"
     if not sys.platform.startswith("linux"):
         return "glfw"
-    # PyOpenGL binds to one platform a process: what something else chose before stays.
+    # PyOpenGL binds to one platform a process: an earlier choice by other code stays.
     bound = os.environ.get("PYOPENGL_PLATFORM", "")
     if bound in ("egl", "osmesa"):
         return bound
@@ -125,7 +125,7 @@ def _make_context(width: int, height: int) -> Any:
     """Return an OpenGL context of the chosen backend, current in this thread.
 
     MuJoCo picks its backend when it is first imported, long before an image is needed; its context classes can be used
-    directly, whatever it picked.
+    directly, with any choice.
     """
     backend = choose_backend()
     os.environ.setdefault("MUJOCO_GL", backend)
@@ -163,7 +163,7 @@ class Renderer:
 
         Raises:
             ValueError: a size that is not positive.
-            NoGLError: there is no OpenGL here.
+            NoGLError: OpenGL is missing.
         """
         if width < 1 or height < 1:
             raise ValueError(f"image of {width} x {height}: both must be positive")
@@ -208,7 +208,7 @@ class Renderer:
         self._aimed = True
 
     def _aim(self) -> None:
-        """Bring a robot that stands still, and what it handles, into the image, by the first frame's pose."""
+        """Bring a robot that stands still, and the objects it handles, into the image, by the first frame's pose."""
         self._view.lookat[:], radius = _extent(self._model, floating=False, pose=self._data.qpos.copy())
         self._view.distance = 2.6 * radius
         self._aimed = True
@@ -256,7 +256,7 @@ class Renderer:
         return np.ascontiguousarray(self._pixels[::-1])
 
     def _follow(self) -> None:
-        """Move the line of sight towards a floating base: fast enough to keep it in sight, too slow to shake."""
+        """Move the line of sight towards a floating base: fast enough to keep it in sight, without shaking."""
         if not self._free.size:
             return
         target = self._data.xpos[self._model.jnt_bodyid[self._free[0]]] - np.array([0.0, 0.0, 0.15 * self._reach])
@@ -294,7 +294,7 @@ class Renderer:
                 continue
             light.ambient[:], light.diffuse[:], light.specular[:] = 0.0, 0.42, 0.25
             if light.type == int(self._mj.mjtLightType.mjLIGHT_DIRECTIONAL):
-                # The shadow's map covers a few metres around the light's axis, so that is where the robot has to be.
+                # The shadow's map covers a few metres around the light's axis, so the robot has to be there.
                 light.pos[:] = self._view.lookat - 9.0 * self._reach * light.dir
 
     def _draw_arrow(self, arrow: Arrow) -> None:
@@ -361,7 +361,7 @@ def _prepare(model: mujoco.MjModel, width: int, height: int, reach: float) -> mu
     # A mirroring floor costs a second rendering and looks like water.
     model.mat_reflectance[:] = 0.0
     for plane in np.flatnonzero((model.geom_type == 0) & model.geom_size[:, :2].all(axis=1)):
-        # It has no end in the physics. A pattern that was stretched over it is then counted by the metre.
+        # It is endless in the physics. A pattern that was stretched over it is then counted by the metre.
         material = int(model.geom_matid[plane])
         if material >= 0 and not model.mat_texuniform[material]:
             model.mat_texrepeat[material] /= 2.0 * model.geom_size[plane, :2]
@@ -403,7 +403,7 @@ def _extent(model: mujoco.MjModel, *, floating: bool, pose: np.ndarray | None = 
     """Return centre (3,) [m] and radius [m] of a ball that contains the robot.
 
     A floating robot is taken at rest, a fixed one anywhere in its joints' ranges. With a ``pose`` (nq,) its hinges are
-    near it, within `NEAR` where they have a range, and everything else that moves is in the ball, too, near its place.
+    near it, within `NEAR` if they have a range, and everything else that moves is also in the ball, near its place.
     """
     import mujoco
 
@@ -431,7 +431,7 @@ def _extent(model: mujoco.MjModel, *, floating: bool, pose: np.ndarray | None = 
         points.append(data.geom_xpos[geoms])
     everything = np.concatenate(points)
     centre = (everything.max(0) + everything.min(0)) / 2
-    # Flat workspaces fill the image sideways, where it is wider.
+    # Flat workspaces fill the width of the image.
     size = (everything.max(0) - everything.min(0)) / 2
     radius = np.linalg.norm(size * [0.75, 0.75, 1.0]) + float(np.minimum(model.geom_rbound[geoms], 0.1).mean())
     return centre, max(float(radius), 0.3)

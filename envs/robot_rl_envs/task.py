@@ -56,7 +56,7 @@ MAX_TERMINATIONS = 31
 ON_THE_WAY = ("delay_s", "delay_steps", "dropout", "measured")
 """Options of an observation that are set by the message which it receives."""
 
-TWICE = "given twice; every term, and every group of images, needs a name of its own"
+TWICE = "given twice; every term, and every group of images, needs its own name"
 
 ONE_COMMAND = "all write the one command of a world, so they must declare the same components, frame and draws"
 
@@ -86,7 +86,7 @@ class Sim:
         cone: friction cone, "pyramidal" or "elliptic".
         integrator: "implicitfast", "euler" or "rk4".
         floor_friction: sliding friction of the floor.
-        floor_height: height of the floor where there is no terrain [m].
+        floor_height: height of the floor without a terrain [m].
         nconmax, njmax: largest number of contacts and of constraint rows a world (mujoco_warp); 0: the engine's choice.
         memory: bytes for contacts and constraints (mujoco); 0: the engine's choice.
     """
@@ -132,14 +132,14 @@ class Actions:
         kind: "position" (target = default + scale * action; of a joint with kp=0 and a kd, as of a wheel, it is the
             speed scale * action), "effort" (force = scale * action) or, for a robot with a model that brings its own
             actuators, "direct" (control = scale * action).
-        around: of positions, what an action of 0 asks for: "default", the default pose, or "command", for a command
+        around: the target position of an action of 0: "default", the default pose, or "command", for a command
             that has a component of each driven joint's name.
         clip: bound on the raw action's magnitude.
         scale: multiplies the robot's ``action_scale``; "direct" uses only this one.
         limit_speed: share of a joint's velocity limit that its target may ask for: targets stay as near to the measured
             position as that needs, see :meth:`robot_rl_envs.entity.scene.Scene.max_error`; 0: targets are free, and
             speeds have the velocity limit.
-        actuator: what drives the joints towards the target: see :mod:`robot_rl_envs.actuation.actuators`.
+        actuator: the law that drives the joints towards the target: see :mod:`robot_rl_envs.actuation.actuators`.
     """
 
     kind: str = "position"
@@ -168,7 +168,7 @@ class ObservationGroup:
 
     Attributes:
         terms: the entries.
-        noise: simulate what the sensors do to the values; without, the kernels have no text for it.
+        noise: simulate the errors of the sensors; without, the kernels do not contain code for them.
         muted: with ``noise``, the same kernels with every figure of it 0, which give the same values as without: an
             evaluation takes them so, and compiles nothing that the training has compiled.
     """
@@ -185,10 +185,10 @@ class Task:
     Attributes:
         summary: one line for ``robot-rl list``.
         episode_length_s: an episode's length [s].
-        observations: "actor" (what a robot can sense) and "critic" (anything); further groups may be of images.
+        observations: "actor" (values that a robot can sense) and "critic" (anything); further groups may be of images.
         rewards, terminations, commands, events, curricula, metrics: named terms.
         terrain: the ground; None is an endless plane.
-        objects: what is in the scene in addition, by name: see :mod:`robot_rl_envs.objects`.
+        objects: the other things in the scene, by name: see :mod:`robot_rl_envs.objects`.
         contacts: sensors of the contacts between parts of the scene, by name.
         motions: reference motions by name: one of the robot's library, or a file; see :mod:`robot_rl_envs.motions`.
         tracked: bodies (or sites) of the robot that terms compare with those of the reference motion.
@@ -199,21 +199,21 @@ class Task:
         num_envs: worlds by default (cpu, gpu).
         learner, learner_cpu: dotted learner settings, e.g. ``{"ppo.gamma": 0.99}``; the second, on top, on a CPU.
         presets: the same for learners that do not use PPO's, by their name, e.g. ``{"flashsac": {...}}``.
-        learner_name: the learner that trains it where the user names none.
-        solved: ``("tracking/<metric>", bound)``: what counts as solved, for time-to-threshold figures; the metric
+        learner_name: the learner that trains it unless the user names one.
+        solved: ``("tracking/<metric>", bound)``: the criterion for solved, for time-to-threshold figures; the metric
             declares which values are better.
-        deployable: a robot can measure what the actor sees; the exporter refuses a task that is not.
+        deployable: a robot can measure all that the actor sees; the exporter refuses a task that is not.
         robots: several robots by name, instead of ``robot``; see :mod:`robot_rl_envs.agents`. ``robot`` is then the
             model of the first.
-        roles: what the robots of a role have differently from the task, by the role's name.
+        roles: the settings of a role's robots that differ from the task's, by the role's name.
         team: how the robots of an episode come and go.
-        messages: what each robot of a team sends the others, by name.
+        messages: those that each robot of a team sends the others, by name.
     """
 
     name: str
     rewards: dict[str, Any]
     observations: Mapping[str, ObservationGroup | ImageGroup]
-    robot: Robot = None  # pyright: ignore[reportAssignmentType]  (set from `robots` where it is left out)
+    robot: Robot = None  # pyright: ignore[reportAssignmentType]  (set from `robots` if it is omitted)
     summary: str = ""
     sim: Sim = field(default_factory=Sim)
     episode_length_s: float = 20.0
@@ -275,14 +275,14 @@ class Task:
     def _check_robots(self) -> None:
         if not self.robots:
             require(isinstance(self.robot, Robot), "robot", self.robot, "must be a Robot, or give several as robots=")
-            require(not self.roles, "roles", list(self.roles), "a task of one robot has none; leave them out")
-            require(self.team == Team(), "team", self.team, "a task of one robot has none; leave it out")
+            require(not self.roles, "roles", list(self.roles), "a task of one robot has none; omit them")
+            require(self.team == Team(), "team", self.team, "a task of one robot has none; omit it")
             return
         check_team(self.robots, self.roles, self.team)
         self.robot = next(iter(self.robots.values())).robot
         require(self.terrain is None, "terrain", "...", "a team needs the endless plane; leave the terrain out")
         require(not self.images, "observations", list(self.images), "images are for a task of one robot")
-        require(not self.motions, "motions", list(self.motions), "are for a task of one robot; leave them out")
+        require(not self.motions, "motions", list(self.motions), "are for a task of one robot; omit them")
         for role, crew in ((crew.role, self.of_role(crew)) for crew in self.crews):
             path = f"roles.{role}." if role in self.roles else ""
             for name, contact in crew.contacts.items() if len(self.robots) == 1 else ():
@@ -321,7 +321,7 @@ class Task:
                     require(not given, f"observations.{group}.{name}", ", ".join(given), line)
 
     def delivered(self, term: Any) -> Any:
-        """Return a term of an observation group with what happens to a message that it receives; another as it is."""
+        """Return a term of an observation group, with delay and loss if it receives a message, else as it is."""
         param = getattr(term, "message_param", "")
         if not param or not self.messages:
             return term
@@ -338,7 +338,7 @@ class Task:
 
     @property
     def _sensed(self) -> dict[str, Any]:
-        """The terms of the group "actor", those that receive a message with what happens to it."""
+        """The terms of the group "actor", those that receive a message with its delay and loss."""
         terms = getattr(self.observations["actor"], "terms", {})
         return {name: self.delivered(term) for name, term in terms.items()}
 
@@ -350,7 +350,7 @@ class Task:
     def late_messages(self) -> dict[str, float]:
         """Return the parameters with which every message that the actor receives is as late as it may be [s].
 
-        There are none in a group without noise, where everything is received at once.
+        There are none in a group without noise, which receives everything at once.
         """
         if not getattr(self.observations["actor"], "noise", False):
             return {}
@@ -376,10 +376,10 @@ class Task:
         if self.actions.around == "command":
             driven = (joint.name for joint in self.robot.joints if not joint.passive)
             lacking = next((name for name in driven if name not in self.command_components), "")
-            right = f"the command has no component {lacking!r}; use default"
+            right = f"the command lacks a component {lacking!r}; use default"
             require(not lacking, "actions.around", self.actions.around, right)
             speeds = next((joint.name for joint in self.robot.joints if joint.by_speed), "")
-            right = f"joint {speeds!r} has no position to go to (kp=0); use default"
+            right = f"joint {speeds!r} cannot go to a position (kp=0); use default"
             require(not speeds, "actions.around", self.actions.around, right)
 
     def _check_solved(self) -> None:
@@ -388,8 +388,8 @@ class Task:
         name = str(self.solved[0]).removeprefix("tracking/")
         known = ", ".join(f"tracking/{name}" for name in self.metrics) or "None, since it has none"
         is_known = name in self.metrics and self.solved[0] == f"tracking/{name}"
-        require(is_known, "solved", self.solved[0], f"is no metric that the task declares; must be one of {known}")
-        right = f"has no better values; declare @metric(better='smaller') or 'larger' at {self.metrics[name].info.name}"
+        require(is_known, "solved", self.solved[0], f"is not a metric that the task declares; must be one of {known}")
+        right = f"must declare better values: @metric(better='smaller') or 'larger' at {self.metrics[name].info.name}"
         require(bool(self.metrics[name].info.better), "solved", self.solved[0], right)
 
     def sections(self) -> dict[str, dict[str, Any]]:
@@ -428,12 +428,12 @@ class Task:
 
     @property
     def command_components(self) -> dict[str, str]:
-        """The command's components with their units; empty where there is no command."""
+        """The command's components with their units; empty without a command."""
         return next((self._components(term) for term in self.commands.values()), {})
 
     @property
     def command_width(self) -> int:
-        """Number of components of the command; 3, all zero, where there is no command."""
+        """Number of components of the command; 3, all zero without a command."""
         return len(self.command_components) or 3
 
     @property

@@ -1,4 +1,4 @@
-"""Files that users write, a task's or a robot's: what goes wrong in one is a line that names the file and its line."""
+"""Files that users write, a task's or a robot's: an error in one is a line that names the file and its line."""
 
 import importlib
 import traceback
@@ -12,16 +12,16 @@ def run(what: str, module: str, use: Callable[[ModuleType], Any]) -> Any:
     """Import a module that a user wrote and return what ``use`` makes of it.
 
     Args:
-        what: what the line begins with, such as "task=go2_crouch".
+        what: the beginning of the line, such as "task=go2_crouch".
         module: the module's full name.
-        use: takes what is wanted from the module.
+        use: takes the required object from the module.
 
     Raises:
-        ValueError: the module, or what it calls, raised; the line names the file and the line in it.
+        ValueError: the module, or code that it calls, raised; the line names the file and the line in it.
     """
     try:
         return use(importlib.import_module(module))
-    except Exception as error:  # whatever a file of a user's raises
+    except Exception as error:  # anything that a user's file raises
         folder = "/" + "/".join(module.split(".")[:2]) + "/"
         frames = [
             frame for frame in traceback.extract_tb(error.__traceback__) if folder in Path(frame.filename).as_posix()

@@ -1,7 +1,7 @@
 """The MuJoCo robots of Gymnasium's tasks of version 5, read from the files of the installed package `gymnasium`.
 
-Their models are whole scenes with ground and motors of their own (`Robot.complete`), and no machine was ever built like
-them: they are for comparison with what others report. They are therefore in no robot registry.
+Their models are whole scenes with their own ground and motors (`Robot.complete`), and no machine was ever built like
+them: they are for comparison with published results. They are therefore in no robot registry.
 """
 
 import importlib.util
@@ -37,7 +37,7 @@ MIRRORS: dict[str, dict[str, tuple[str, float]]] = {
         for joint in ("thigh", "leg", "foot")
     },
 }
-"""Partner and sign of the joints that the left-right mirror changes, where a robot has two sides."""
+"""Partner and sign of the joints that the left-right mirror changes, if a robot has two sides."""
 VELOCITY_LIMIT = 100.0  # [rad/s or m/s] no real joint has less
 
 
@@ -48,7 +48,7 @@ def gymnasium_robot(name: str) -> Robot:
         name: A key of `FILES`.
 
     Raises:
-        ValueError: There is no such robot, or the package or its model file is not installed.
+        ValueError: The robot does not exist, or the package or its model file is not installed.
     """
     if name not in FILES:
         raise ValueError(f"robot: unknown name '{name}'; Gymnasium's robots: {', '.join(FILES)}")
@@ -85,7 +85,7 @@ def model_path(name: str) -> Path:
     """The model file of a robot inside the installed package; nothing of the package is imported.
 
     Raises:
-        ValueError: The package is not installed, or has no such file.
+        ValueError: The package is not installed, or lacks the file.
     """
     found = importlib.util.find_spec("gymnasium")
     if found is None or not found.submodule_search_locations:
@@ -97,7 +97,7 @@ def model_path(name: str) -> Path:
 
 
 def _effort(motor: ElementTree.Element, usual: ElementTree.Element | None) -> float:
-    """A motor's effort at full control [N m]; what it does not say itself is as usual in its file."""
+    """A motor's effort at full control [N m]; missing attributes are as usual in its file."""
     defaults = {} if usual is None else usual.attrib
     control = {**defaults, **motor.attrib}["ctrlrange"]
     return float(motor.attrib["gear"]) * float(control.split()[1])

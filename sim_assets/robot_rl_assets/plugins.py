@@ -1,8 +1,8 @@
-"""Registries: what a setting may name, from a folder of a package, from a plug-in of another one, or as `module:name`.
+"""Registries of objects that a setting may name, of a package's folder, of a plug-in, or as `module:name`.
 
-An installed package declares entry points in one of `GROUPS`; what is not installed is named by its module, which is
-looked for in the current directory as well. Nothing is imported before it is used, and a plug-in that cannot be used is
-one line that names its distribution: the others go on working. Standard library only.
+An installed package declares entry points in one of `GROUPS`; code that is not installed is named by its module, also
+looked for in the current directory. Nothing is imported before it is used, and a plug-in that cannot be used is
+one line that names its distribution: the others keep working. Standard library only.
 """
 
 import ast
@@ -53,7 +53,7 @@ class Plugin:
     target: str
 
     def load(self, what: str) -> Any:
-        """Import it and return what it stands for.
+        """Import it and return the named object.
 
         Args:
             what: The setting that names it, for errors.
@@ -73,16 +73,16 @@ class Plugin:
 class Registry:
     """What a setting may name: files of one package, the plug-ins of a group, and `module:name`.
 
-    A file with a line `REQUIRES = "package"` counts only where that package is installed; the extra of that name brings
+    A file with a line `REQUIRES = "package"` counts only if that package is installed; the extra of that name brings
     it.
 
     Attributes:
         group: The group of its plug-ins, one of `GROUPS`; empty for none.
         what: The setting that names one of them, such as "task".
-        package: The package of its own files.
+        package: The package of the own files.
         folder: That package's folder.
         pattern: Its own files, named by the first part: "*/robot.py" or "*.py".
-        use: Returns what an own module is listed for.
+        use: Returns the listed object of an own module.
         shared: Names of files that fit the pattern and are not listed.
     """
 
@@ -103,7 +103,7 @@ class Registry:
         return sorted({*self.files(), *filter(NAME.fullmatch, find_plugins(self.group))})
 
     def get(self, name: str) -> Any:
-        """Return what a name stands for: `use` of an own file, or the object of a plug-in or of `module:name`.
+        """Return the object of a name: `use` of an own file, or the object of a plug-in or of `module:name`.
 
         Raises:
             PluginError: There is none of that name (the line offers the nearest), a package that it requires is not
@@ -146,7 +146,7 @@ def find_plugins(group: str) -> dict[str, Plugin]:
 
 
 def describe_plugins(group: str, what: str, own: Iterable[str] = ()) -> dict[str, str]:
-    """Return a line for each plug-in of a group: what it is, or why it cannot be used; each is loaded.
+    """Return a line for each plug-in of a group: its description, or why it cannot be used; each is loaded.
 
     Args:
         group: The group.
@@ -170,7 +170,7 @@ def describe_plugins(group: str, what: str, own: Iterable[str] = ()) -> dict[str
 
 
 def first_line(path: Path) -> str:
-    """Return the first line of a module's docstring, read without importing it; empty where there is none."""
+    """Return the first line of a module's docstring, read without importing it; empty without one."""
     try:
         text = ast.get_docstring(ast.parse(path.read_text())) or ""
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
@@ -179,7 +179,7 @@ def first_line(path: Path) -> str:
 
 
 def _missing(path: Path) -> str:
-    """Return the package that a file requires and that is not installed; empty where nothing is missing."""
+    """Return the package that a file requires and that is not installed; empty if none is missing."""
     found = _REQUIRES.search(path.read_text(encoding="utf-8", errors="replace"))
     return found[1] if found and importlib.util.find_spec(found[1]) is None else ""
 
@@ -190,7 +190,7 @@ def is_reference(name: str) -> bool:
 
 
 def load(group: str, name: str, what: str, own: Iterable[str] = ()) -> Any:
-    """Return the object that a name stands for: a plug-in, or `module:name` where that is written.
+    """Return the object that a name stands for: a plug-in, or `module:name` if that is written.
 
     Args:
         group: One of `GROUPS`.
@@ -206,7 +206,7 @@ def load(group: str, name: str, what: str, own: Iterable[str] = ()) -> Any:
             raise PluginError(f"{what}={name}: must be written module:name, such as {what}=my_package.{what}s:make")
         if os.getcwd() not in sys.path:  # As with python -m.
             sys.path.append(os.getcwd())
-        return _import(name, f"{what}={name}", "install it, or start where its file is")
+        return _import(name, f"{what}={name}", "install it, or start in the folder of its file")
     found = find_plugins(group)
     if name not in found:
         known = sorted({*own, *found})
@@ -217,7 +217,7 @@ def load(group: str, name: str, what: str, own: Iterable[str] = ()) -> Any:
 
 
 def make(found: Any, kind: type[T], line: str, right: str, *arguments: Any) -> T:
-    """Return what a plug-in's function returns; without arguments, the found object itself if it is of the kind.
+    """Return the result of a plug-in's function; without arguments, the found object itself if it is of the kind.
 
     A function that does not accept the arguments is not called.
 

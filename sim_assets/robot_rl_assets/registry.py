@@ -31,8 +31,8 @@ def get_robot(name: str) -> Robot:
         name: A name from `list_robots`, or `module:name`.
 
     Raises:
-        ValueError: There is no such robot (the line offers the nearest name), its file is wrong (the line names the
-            place), or what the name leads to is no `Robot` of that name.
+        ValueError: The robot does not exist (the line offers the nearest name), its file is wrong (the line names the
+            place), or the name leads to something other than a `Robot` of that name.
     """
     found = REGISTRY.get(name)
     if name in REGISTRY.files():

@@ -16,8 +16,8 @@ floor and terrain    1        0 (or more)
 A robot therefore touches the ground and never itself. Visual geoms are in group 2, collision geoms in group 3. Every
 body has an explicit inertial, so a scene for training may drop the visual geoms without a change of dynamics.
 
-A model that is a whole scene, with ground and actuators of its own, is the exception: its robot has `complete=True`,
-and nothing is added to it or left out.
+A model that is a whole scene, with its own ground and actuators, is the exception: its robot has `complete=True`,
+and nothing is added to it or removed.
 """
 
 import math
@@ -52,7 +52,7 @@ class Joint:
         kd: Derivative gain [N m s/rad or N s/m].
         action_scale: Target offset (or speed, or effort as a share of the limit) for an action of 1.
         mirror: Name of the joint on the other side of the left-right plane; None for a joint in the plane.
-        mirror_sign: -1 where the mirrored position has the opposite sign, else 1.
+        mirror_sign: -1 if the mirrored position has the opposite sign, else 1.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Joint:
         if self.effort_limit == 0 and (self.kp or self.kd):
             raise ValueError(
                 f"joint '{self.name}': effort_limit is 0 but kp is {self.kp} and kd is {self.kd}; "
-                "a passive joint has no gains, an actuated one an effort limit"
+                "a passive joint is without gains, an actuated one needs an effort limit"
             )
         if self.mirror_sign not in (-1.0, 1.0):
             raise ValueError(f"joint '{self.name}': mirror_sign is {self.mirror_sign}; it must be 1 or -1")
@@ -98,7 +98,7 @@ class Joint:
 
     @property
     def by_speed(self) -> bool:
-        """Whether its target is a speed [rad/s or m/s], as of a wheel, where actions are targets."""
+        """Whether its target is a speed [rad/s or m/s], as of a wheel, if actions are targets."""
         return self.kp == 0 and self.kd > 0
 
 
@@ -116,8 +116,8 @@ class Robot:
         foot_radius: Distance of a foot's centre from its sole [m]: radius of a sphere, half the height of a box; 0
             without feet.
         foot_mirror: For each foot the index of the one on the other side.
-        imu_site: Site where the inertial measurement unit sits, None without one.
-        complete: The model file is a whole scene, with ground and actuators of its own.
+        imu_site: Site of the inertial measurement unit, None without one.
+        complete: The model file is a whole scene, with its own ground and actuators.
     """
 
     name: str

@@ -14,7 +14,7 @@ from robot_rl_envs.task import Actions, Event, Metric, Observation, ObservationG
 STEPS = 1000
 """Control steps of an episode."""
 NO_LIMIT = 1.0e30
-"""A bound that nothing reaches, where a finite number is wanted."""
+"""A bound that nothing reaches, if a finite number is required."""
 SAMPLES = 2048
 """Control steps of a rollout, over all worlds."""
 LEARNER = {
@@ -103,10 +103,10 @@ def make_gymnasium_task(
         summary: one line for ``robot-rl list``.
         sim: the model file's own physics options, and Gymnasium's ``frame_skip`` as decimation.
         control: bound of the motors' control.
-        observations: what is observed, in Gymnasium's order.
+        observations: the observed quantities, in Gymnasium's order.
         rewards: name -> term, its weight in a step, its parameters.
         noise: how an episode starts.
-        unhealthy: what ends it.
+        unhealthy: the conditions that end it.
     """
     worlds, share, settings = LEARNERS[name]
     rollout = {"num_steps": SAMPLES // worlds, "actor.init_std": share * control}

@@ -7,7 +7,7 @@ from robot_rl_envs.task import Command, Event, Metric, Observation, ObservationG
 
 
 def proprioception(*, joint_vel_noise: float = 1.0, **others: Observation) -> dict[str, Observation]:
-    """Return what the robot's IMU and encoders tell it, and its last action; ``others`` come before its joints."""
+    """Return the values of the robot's IMU and encoders, and its last action; ``others`` come before its joints."""
     return {
         "gyro": Observation(observations.base_ang_vel, noise=0.2, scale=0.25),
         "gravity": Observation(observations.projected_gravity, noise=0.05),
@@ -19,7 +19,7 @@ def proprioception(*, joint_vel_noise: float = 1.0, **others: Observation) -> di
 
 
 def actor_and_critic(sensed: dict[str, Observation], privileged: dict[str, Observation]) -> dict[str, ObservationGroup]:
-    """Return the two groups: the critic sees what the actor does, without noise, and what no robot measures."""
+    """Return the two groups: the critic sees the actor's values, without noise, and values that no robot measures."""
     return {
         "actor": ObservationGroup(terms=sensed),
         "critic": ObservationGroup(terms=sensed | privileged, noise=False),
@@ -88,7 +88,7 @@ def velocity_errors() -> dict[str, Metric]:
 
 
 def randomization(body: str | int, *, least_friction: float, **resets: Event) -> dict[str, Event]:
-    """Return what differs from world to world, and how an episode starts.
+    """Return the events that vary worlds, and those at an episode's start.
 
     Args:
         body: The body with a random mass and centre of mass.

@@ -1,6 +1,6 @@
 """Find tasks: folders here with a module that has ``make_task()``, plug-ins, and ``module:name`` of any package.
 
-A module with a line ``REQUIRES = "package"`` is a task only where that package is installed; the extra of that name
+A module with a line ``REQUIRES = "package"`` is a task only if that package is installed; the extra of that name
 brings it. An entry point in the group ``robot_rl.tasks`` names a function like ``make_task``.
 """
 
@@ -32,7 +32,7 @@ def get_task(name: str) -> Task:
 
     Raises:
         ValueError: no such task, and the line gives the nearest name; a package that it requires is not installed; its
-            file is wrong, and the line names the place; or what the name leads to returns no task of that name.
+            file is wrong, and the line names the place; or its function does not return a task of that name.
     """
     from robot_rl_envs.task import Task
 

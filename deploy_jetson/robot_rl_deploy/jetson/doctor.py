@@ -1,6 +1,6 @@
 """Check this machine's suitability for real-time control; doctor.sh runs it. Python's standard library is enough.
 
-One line for each check, with what to do. Verdicts: `bad`: do not move a robot with it (exit code 3); `advice`: it
+One line for each check, with its remedy. Verdicts: `bad`: do not move a robot with it (exit code 3); `advice`: it
 works, but could be better; `unknown`: this machine does not report it.
 """
 
@@ -35,7 +35,7 @@ GOOD, ADVICE, BAD, UNKNOWN = "good", "advice", "bad", "unknown"
 
 
 class Check(NamedTuple):
-    """One finding; `remedy` is what to do, empty if there is nothing to do."""
+    """One finding; `remedy` is the action to take, empty if none is needed."""
 
     name: str
     verdict: str
@@ -44,7 +44,7 @@ class Check(NamedTuple):
 
 
 Finding = tuple[str, str, str]
-"""Verdict, what was found, and what to do."""
+"""Verdict, finding, and remedy."""
 
 
 def read_small(path: Path) -> str | None:
@@ -63,7 +63,7 @@ def read_number(path: Path) -> int | None:
 
 
 def entries(folder: Path, prefix: str = "") -> list[Path]:
-    """Return the sorted paths of a folder with names that begin with `prefix`; none if there is no such folder."""
+    """Return the sorted paths of a folder with names that begin with `prefix`; none if the folder does not exist."""
     return sorted(folder.glob(f"{prefix}*")) if folder.is_dir() else []
 
 
@@ -183,7 +183,7 @@ def _heat(_: argparse.Namespace, root: Path) -> Finding:
     found = f"hottest {hottest:.0f} C"
     if not where:
         return GOOD, found, ""
-    found += f"; '{where}' is {margin:.0f} C below where it slows down"
+    found += f"; '{where}' is {margin:.0f} C below its throttling limit"
     if margin <= 0:
         return BAD, found, "it is slowed down by heat: cool it, check the fan and the air flow"
     if margin < HEAT_MARGIN:

@@ -43,7 +43,7 @@ class NetFile:
         error_scale: multiplies position errors [1/rad].
         velocity_scale: multiplies velocities [s/rad].
         output_scale: multiplies the network's output [N m].
-        name: what error lines call it.
+        name: its name in error lines.
     """
 
     layers: list[tuple[np.ndarray, np.ndarray]]
@@ -141,9 +141,9 @@ def load_actuator_net(path: str | Path) -> NetFile:
     try:
         with safe_open(name, framework="numpy") as file:
             metadata = file.metadata() or {}
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (it is no dict)
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{name}: is no safetensors file that can be read ({error})") from error
+        raise ValueError(f"{name}: is not a readable safetensors file ({error})") from error
     fields = _metadata(name, metadata)
     layers = []
     while f"layers.{len(layers)}.weight" in tensors:

@@ -8,7 +8,7 @@ exported contract does not depend on it. The target of a joint with ``kp=0`` and
 class            torque of one joint, before the clip to its effort limit             computed
 ===============  ===================================================================  ==========================
 `PositionPd`     ``kp (target - q) - kd qd``                                          by the engine, implicitly
-`DcMotor`        the same, within what a supply voltage drives against the back-EMF   by the engine, implicitly
+`DcMotor`        the same, within the limits by supply voltage and back-EMF           by the engine, implicitly
 `ExplicitPd`     the same law, optionally with the same curve                         by a kernel, each substep
 `ActuatorNet`    a small network of the last position errors and velocities           by a kernel, each substep
 ===============  ===================================================================  ==========================
@@ -44,9 +44,9 @@ class Actuator:
         delay_history: substeps of targets that are kept; the longest delay must fit in.
         delay_quantiles_s: quantiles at evenly spaced probabilities, ascending [s]: each world also draws from these at
             every reset and adds it. See :mod:`robot_rl_envs.actuation.latency`.
-        jitter_quantiles_s: the same for what every control step adds to its world's delay.
+        jitter_quantiles_s: the same for the amount that every control step adds to its world's delay.
         explicit: whether a kernel computes the torque, in each substep.
-        takes_gains: whether it needs each driven joint's kp, or its kd alone, where an action is a target.
+        takes_gains: whether it needs each driven joint's kp, or only its kd, if actions are targets.
     """
 
     delay_s: tuple[float, float] = (0.0, 0.0)
@@ -88,7 +88,7 @@ class Actuator:
         # A drawn delay between two substeps is one or the other, so the longest may be rounded up.
         steps = math.ceil(longest / timestep - 1e-6) if self.measured else round(longest / timestep)
         if steps > self.delay_history:
-            measured = " with what was measured" if self.measured else ""
+            measured = " with the measured delays" if self.measured else ""
             raise ValueError(
                 f"actions.actuator.delay_s={self.delay_s!r}: {longest:g} s{measured} are {steps} substeps of "
                 f"{timestep:g} s, but actuator.delay_history={self.delay_history} keeps only "

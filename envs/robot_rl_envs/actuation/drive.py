@@ -51,14 +51,14 @@ def pd_torque(s: Any, i: int, j: int, target: float, pos: float, vel: float) -> 
 
 @wp.func
 def pd_torque_or_speed(s: Any, a: Any, i: int, j: int, target: float, pos: float, vel: float) -> float:
-    """The law of :func:`pd_torque`, or kd (target - qd) where the target is a speed [N m]."""
+    """The law of :func:`pd_torque`, or kd (target - qd) if the target is a speed [N m]."""
     speed = a.by_speed[j]
     return s.kp[i, j] * (target - pos) + s.kd[i, j] * (speed * target - vel)
 
 
 @wp.func
 def torque_speed(torque: float, vel: float, stall: float, no_load: float) -> float:
-    """Clip a torque to what a supply voltage drives at this speed: stall (-1 - w / w0) to stall (1 - w / w0)."""
+    """Clip a torque to the range of a supply voltage at this speed: stall (-1 - w / w0) to stall (1 - w / w0)."""
     share = vel / no_load
     return wp.clamp(torque, stall * (-1.0 - share), stall * (1.0 - share))
 

@@ -41,7 +41,7 @@ def read_latency(path: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the quantiles of delay and jitter in a file of ``robot-rl latency`` [s].
 
     Raises:
-        ValueError: no such file, or other content; the line names what is wrong.
+        ValueError: no such file, or other content; the line names the error.
     """
     where = f"randomize.latency_from={path!r}"
     try:
@@ -51,11 +51,11 @@ def read_latency(path: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
             f"{where}: {(error.strerror or 'cannot be read').lower()}; robot-rl latency makes one"
         ) from None
     except (ValueError, RecursionError):
-        raise ValueError(f"{where}: is no JSON; wants a file that robot-rl latency wrote") from None
+        raise ValueError(f"{where}: is not JSON; wants a file that robot-rl latency wrote") from None
     if isinstance(data, dict) and "latencies" in data:
         data = from_report(data, where)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise ValueError(f"{where}: is no file of robot-rl latency; make one with robot-rl latency <report or log>")
+        raise ValueError(f"{where}: is not a file of robot-rl latency; make one with robot-rl latency <report or log>")
     if data.get("version") != VERSION:
         raise ValueError(f"{where}: version={data.get('version')!r}, this program reads {VERSION}")
     delay = _quantiles(f"{where}: delay_s", data.get("delay_s"), 0.0)

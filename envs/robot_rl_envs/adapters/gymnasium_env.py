@@ -52,7 +52,7 @@ class TaskVectorEnv(VectorEnv):
         """Build the worlds.
 
         Args:
-            task: what to simulate.
+            task: the task to simulate.
             num_envs: number of worlds N.
             groups: the observation group that is the observation, a Box; or several in a Dict, "all" for all of them.
             autoreset_mode: how worlds that are done are reset. SAME_STEP is the environment's own way; NEXT_STEP costs
@@ -127,7 +127,7 @@ class TaskVectorEnv(VectorEnv):
         """Apply actions (N, A) for one control period.
 
         Returns:
-            Observations, rewards (N,) float64, terminations (N,) bool, truncations (N,) bool, and an info: where an
+            Observations, rewards (N,) float64, terminations (N,) bool, truncations (N,) bool, and an info: if an
             episode ended "final_obs" with the observation that it ended in (SAME_STEP), and "quarantined", inside of
             "final_info" with SAME_STEP; each with its mask as Gymnasium defines.
 
@@ -162,7 +162,7 @@ class TaskVectorEnv(VectorEnv):
         """Draw every world, (HEIGHT, WIDTH, 3) uint8 each.
 
         Raises:
-            robot_rl_envs.render.NoGLError: there is no OpenGL here; the message names what to install.
+            robot_rl_envs.render.NoGLError: OpenGL is missing; the message names the package to install.
         """
         if self.render_mode is None:
             return None
@@ -204,7 +204,7 @@ class TaskVectorEnv(VectorEnv):
         return copied[self._names[0]] if self._single else copied
 
     def _each(self, arrays: Arrays, mask: np.ndarray) -> np.ndarray:
-        """Return one observation a world in an array of objects, None where the mask is False."""
+        """Return one observation a world in an array of objects, None if the mask is False."""
         listed = np.full(self.num_envs, None, dtype=object)
         for k in np.flatnonzero(mask):
             own = {name: array[k].copy() for name, array in arrays.items()}
@@ -253,7 +253,7 @@ class TaskEnv(gymnasium.Env):
 
 
 def _rows(mask: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return rows of `first` where the mask is True, of `second` elsewhere."""
+    """Return rows of `first` if the mask is True, of `second` elsewhere."""
     return np.where(mask.reshape(-1, *(1,) * (first.ndim - 1)), first, second)
 
 

@@ -45,7 +45,7 @@ def make_cfg(task: Task, num_envs: int | None = None, device: str = "cpu") -> Ro
     ``num_envs`` is by default the task's own, ``device`` "cpu" or "cuda[:k]".
 
     Raises:
-        ValueError: the task needs what Isaac Lab's engine does not do.
+        ValueError: the task needs a feature that Isaac Lab's engine lacks.
     """
     scene = make_scene(task)
     check_scene(scene)
@@ -114,8 +114,8 @@ class RobotEnv(DirectRLEnv):
 
         Returns:
             Observation groups, rewards, and whether each world terminated or reached its time limit, (N,) bool each; in
-            the extras "log" and, with ``cfg.compute_final_obs``, "final_obs": its rows are the last observations where
-            an episode ended.
+            the extras "log" and, with ``cfg.compute_final_obs``, "final_obs": its rows are the last observations of
+            ended episodes.
         """
         assert self.worlds is not None
         obs, self.reward_buf, done, extras = self.worlds.step(action.to(self.device))
@@ -143,7 +143,7 @@ class RobotEnv(DirectRLEnv):
             self.worlds.episode_length_buf = value
 
     def describe_policy(self) -> dict[str, Any]:
-        """Return the task's own description of what a policy reads and drives, for the exported contract."""
+        """Return the task's own description of a policy's inputs and outputs, for the exported contract."""
         assert self.worlds is not None
         return self.worlds.describe_policy()
 

@@ -124,7 +124,7 @@ class TeamParallelEnv(ParallelEnv):
         return seen, rewards, ended, cut, infos
 
     def state(self) -> np.ndarray:
-        """Return what is known of the whole team: the critics' groups side by side."""
+        """Return the state of the whole team: the critics' groups side by side."""
         obs = self._env.get_observations()
         return obs["critic" if "critic" in obs else self._group].cpu().numpy().ravel()
 

@@ -33,7 +33,7 @@ def make_env_of_one(task: Task, **options: Any) -> Env:
 
 
 def group_box(groups: Any, name: str) -> Box:
-    """Return the space of one world's observations of a group; raise a ValueError if there is no such group."""
+    """Return the space of one world's observations of a group; raise a ValueError if the group does not exist."""
     there = [str(group) for group in groups.keys()]  # noqa: SIM118, a TensorDict
     if name not in there:
         raise ValueError(f"group={name!r}: must be one of {', '.join(there)}")
@@ -41,7 +41,7 @@ def group_box(groups: Any, name: str) -> Box:
 
 
 def action_box(env: Env) -> Box:
-    """Return the space of one world's actions, bounded where the task clips them."""
+    """Return the space of one world's actions, bounded if the task clips them."""
     clip = env.cfg.actions.clip
     return Box(-clip, clip, (env.num_actions,), np.float32)
 

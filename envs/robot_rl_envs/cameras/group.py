@@ -58,7 +58,7 @@ class Images:
             sensor.update()
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return what each group's camera and images are."""
+        """Return a description of each group's camera and images."""
         return [sensor.describe() for sensor in self.sensors.values()]
 
     def signals(self) -> dict[str, torch.Tensor]:
@@ -67,7 +67,7 @@ class Images:
         return {name: wp.to_torch(s.out).flatten(1) * units[name] for name, s in self.sensors.items()}
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return delayed images and what each world drew."""
+        """Return delayed images and the draws of each world."""
         return {
             f"image.{group}.{name}": tensor
             for group, sensor in self.sensors.items()

@@ -36,7 +36,7 @@ class Lens:
 
 @wp.struct
 class Shots:
-    """One row a world: what it drew at its reset, and its delayed images, ``slots`` of them (0 without a delay)."""
+    """One row a world: its draws at the reset, and its delayed images, ``slots`` of them (0 without a delay)."""
 
     step_count: wp.array(dtype=wp.int32)  # the environment's: control steps since the reset
     counter: wp.array(dtype=wp.int32)  # the environment's: control steps ever
@@ -47,7 +47,7 @@ class Shots:
     dropout: wp.array(dtype=wp.float32)  # share of images that are lost
     taken: wp.array2d(dtype=wp.int32)  # (N, slots) step in which the image in a slot was taken, -1 empty
     current: wp.array(dtype=wp.int32)  # step in which the image delivered now was taken
-    slot: wp.array(dtype=wp.int32)  # where the image of this step goes; -1: none is taken
+    slot: wp.array(dtype=wp.int32)  # place of this step's image; -1: none is taken
     show: wp.array(dtype=wp.int32)  # which one is delivered from this step on; -1: the one before
 
 
@@ -136,7 +136,7 @@ def aim(
         a.taken[i, free] = step
         a.slot[i] = free
     if fresh:
-        # There is no older image: the first one is delivered at once, until the second is old enough.
+        # Without an older image the first one is delivered at once, until the second is old enough.
         a.show[i] = a.slot[i]
         a.current[i] = 0
     else:
@@ -145,7 +145,7 @@ def aim(
 
 @wp.func
 def depth_value(c: Lens, depth: float, rng: wp.uint32) -> float:
-    """Return the camera's value of a rendered depth [m], 0 where the ray hit nothing."""
+    """Return the camera's value of a rendered depth [m], 0 if the ray hit nothing."""
     if c.missing > 0.0 and wp.randf(rng) < c.missing:
         return 0.0
     if depth <= 0.0:
@@ -165,7 +165,7 @@ def take_depth(
     # outputs
     image: wp.array4d(dtype=wp.float32),
 ):
-    """Read a rendered depth image into ``image`` (worlds, slots, 1, pixels) where one was taken."""
+    """Read a rendered depth image into ``image`` (worlds, slots, 1, pixels) if it was taken."""
     row, pixel = wp.tid()
     i = first + row
     k = a.slot[i]
@@ -187,7 +187,7 @@ def take_rgb(
     # outputs
     image: wp.array4d(dtype=wp.float32),
 ):
-    """Read a rendered colour image into ``image`` (worlds, slots, 3, pixels) where one was taken."""
+    """Read a rendered colour image into ``image`` (worlds, slots, 3, pixels) if it was taken."""
     row, pixel = wp.tid()
     i = first + row
     k = a.slot[i]

@@ -120,7 +120,7 @@ class CameraSensor:
             command.launch()
 
     def describe(self) -> dict[str, Any]:
-        """Return the camera and its images, JSON-able: what a robot's driver has to deliver."""
+        """Return the camera and its images, JSON-able, for a robot's driver."""
         camera, model, k = self.group.camera, self._views.model, self._views.camera
         focal = 0.5 * camera.height / math.tan(math.radians(0.5 * float(model.cam_fovy[k])))
         return {
@@ -141,7 +141,7 @@ class CameraSensor:
         }
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return delayed images and what the worlds drew."""
+        """Return delayed images and the draws of the worlds."""
         return {name: tensor.clone() for name, tensor in self._tensors().items()}
 
     def load_state_dict(self, tensors: dict[str, torch.Tensor]) -> None:

@@ -25,7 +25,7 @@ VISUAL_GROUPS = [0, 1, 2]
 """Geom groups that MuJoCo's viewers show."""
 EVERY_GROUP = list(range(6))
 MOST_BOXES = 32
-"""Boxes that stand still in the world are merged into meshes where there are more."""
+"""Boxes that stand still in the world are merged into meshes if they are more."""
 SHADES = 8
 """Steps of each colour that merged boxes keep apart."""
 _BOX_SIGNS = np.array([[x, y, z] for z in (-1, 1) for y in (-1, 1) for x in (-1, 1)], dtype=float)
@@ -96,7 +96,7 @@ class View:
 
     Attributes:
         data: their poses.
-        image: (count, pixels) the last rendering: depth [m], 0 where nothing is hit, or colours, 0xAARRGGBB.
+        image: (count, pixels) the last rendering: depth [m], 0 without a hit, or colours, 0xAARRGGBB.
     """
 
     def __init__(self, model: Any, data: Any, context: Any, first: int, count: int, *, rgb: bool):
@@ -106,14 +106,14 @@ class View:
         self.image = context.rgb_data if rgb else context.depth_data
 
     def paint_by(self, model: Any, owners: np.ndarray, tint: wp.array) -> None:
-        """Colour geoms from now on by ``tint`` (num_envs, objects, 4), where its last number is not 0.
+        """Colour geoms from now on by ``tint`` (num_envs, objects, 4), if its last number is not 0.
 
         Args:
             model: the compiled scene, with the colours of geoms without a drawn one.
             owners: (ngeom,) index of the object that a geom belongs to, -1 without one.
             tint: red, green, blue, and whether they were drawn.
         """
-        # The renderer reads one row a world; worlds of other parts have arrays of their own.
+        # The renderer reads one row a world; worlds of other parts have separate arrays.
         self._model = copy.copy(self._model)
         own = np.tile(model.geom_rgba.astype(np.float32), (self.count, 1, 1))
         self._model.geom_rgba = wp.array(own, dtype=wp.vec4)

@@ -1,4 +1,4 @@
-"""Constants that derive from masses, inertias and armature, recomputed only in the worlds where these were written.
+"""Constants that derive from masses, inertias and armature, recomputed only in the worlds in which these were written.
 
 MuJoCo Warp's own ``set_const`` computes them for all worlds in some 250 launches, in every step of a CUDA graph.
 Here are five launches, in which a world without changes returns at once.
@@ -10,7 +10,7 @@ J the Jacobian of body b's origin, r its centre of mass from there and I its ine
     dof_invweight0 = mean of diag(M^-1) over a joint's dofs
     body_invweight0 = mean of diag(J M^-1 J') over three translations of the centre of mass, over three rotations
 
-as mj_setConst has them; ``extra`` is what else the model has in M, e.g. armature of actuators.
+as mj_setConst has them; ``extra`` is the rest of the model's M, e.g. armature of actuators.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Isaac Lab's scene and Newton's physics behind the engine protocol, with a task's own terms and events.
 
-Isaac Lab names what MuJoCo numbers: joints, bodies and feet are matched by name once, and what terms read is copied
+Isaac Lab has names, MuJoCo numbers: joints, bodies and feet are matched by name once; the arrays of terms are copied
 after each step into MuJoCo's layout. A world's position is relative to where Isaac Lab put it. Newton solves contacts
 with MuJoCo Warp of an older version, from the USD file that :mod:`robot_rl_assets.usd` writes.
 """
@@ -35,7 +35,7 @@ class IsaacEngine:
         """Open the worlds, or use those of an Isaac Lab environment: a running scene made of `isaac_scene.scene_cfg`.
 
         Raises:
-            ValueError: Isaac Lab is missing, or the task needs what it does not do.
+            ValueError: Isaac Lab is missing, or the task needs a feature that it lacks.
         """
         self.model, self.num_envs, self.device = scene.model, num_envs, device
         self._worlds = worlds or open_worlds(scene, num_envs, device)
@@ -159,7 +159,7 @@ class IsaacEngine:
         """Not implemented for this engine."""
         raise ValueError("events: engine='isaac' applies no forces to bodies; use mujoco or mujoco_warp")
 
-    # -- what this engine does not have ------------------------------------------------------------------------------
+    # -- missing from this engine -----------------------------------------------------------------------------------
 
     def watch(self, field: str) -> wp.array:
         """Refused when the scene is opened."""
@@ -176,7 +176,7 @@ class IsaacEngine:
 
     def history(self) -> wp.array:
         """Refused when the scene is opened."""
-        raise ValueError("engine='isaac' has no delays of MuJoCo's own")
+        raise ValueError("engine='isaac' does not have MuJoCo's own delays")
 
     # -- state -------------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ VERSION = "3.0"
 SPACING = 2.5
 """Distance between worlds [m]; they never touch."""
 CONTACTS, ROWS = 60, 300
-"""Contacts and constraint rows a world at most, where the task does not say."""
+"""Contacts and constraint rows a world at most, unless the task gives them."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -70,7 +70,7 @@ def check_installed() -> None:
 
 
 def check_scene(scene: Scene) -> None:
-    """Refuse what only MuJoCo's own engines do."""
+    """Refuse features of MuJoCo's own engines only."""
     robot, actions = scene.robot, scene.actions
     if robot.complete:
         raise ValueError(f"engine='isaac': robot {robot.name!r} is a whole scene; it runs on mujoco and mujoco_warp")

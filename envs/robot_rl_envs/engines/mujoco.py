@@ -30,10 +30,10 @@ def _zeros(*shape: int) -> wp.array:
 
 
 def _avoid_sparse_newton(model: Any) -> None:
-    """Have Newton's method work on dense matrices where it would on sparse ones.
+    """Have Newton's method work on dense matrices if it would on sparse ones.
 
     From 60 degrees of freedom on MuJoCo takes sparse ones by itself. With these (MuJoCo 4.0) forces of 10 kN come out
-    now and then where several robots touch, whatever the number of iterations; dense Newton, CG and PGS find the right
+    now and then where several robots touch, with any number of iterations; dense Newton, CG and PGS find the right
     ones in the same states.
     """
     if model.opt.solver == mjtSolver.mjSOL_NEWTON and mj_isSparse(model):
@@ -131,7 +131,7 @@ class MujocoEngine:
         self._errors |= {int(world): self.batch.error(int(world)) for world in error.ids}
 
     def explain(self, world: int, overflow: int, needed: tuple[int, int]) -> str:
-        """Return one line about what went wrong in a world; see the protocol."""
+        """Return one line about the failure in a world; see the protocol."""
         arena = self.model.narena
         advice = f"sim.memory={arena} bytes are too few for its contacts and constraints: set sim.memory={2 * arena}"
         if not overflow & engine.OVERFLOW_RAISED:
@@ -214,7 +214,7 @@ class MujocoEngine:
             self.batch.forward(worlds, mjtStage.mjSTAGE_VEL)
         except SimulationError as error:
             self._note(error)
-        # What this stage leaves out holds the forces of some other world.
+        # The fields that this stage skips hold the forces of some other world.
         forces.launch(engine.DIRTY_STATE)
         return True
 

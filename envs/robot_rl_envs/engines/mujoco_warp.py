@@ -205,7 +205,7 @@ class MujocoWarpEngine:
         return "; ".join(lines) or f"a buffer of mujoco_warp was full (its overflow bits: {overflow})"
 
     def write_back(self, dirty: wp.array) -> None:
-        """Clear what a reset world must not inherit: its clock, warm start, activations and sensor values."""
+        """Clear fields that a reset world must not inherit: its clock, warm start, activations and sensor values."""
         d = self.warp_data
         options: dict[str, Any] = {"dim": self.num_envs, "device": self.device}
         cleared = [d.time, d.qacc_warmstart, d.act, d.sensordata]

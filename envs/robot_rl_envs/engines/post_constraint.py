@@ -1,8 +1,8 @@
 """``mj_rnePostConstraint`` after every physics step of a ``mujoco.batch.Batch``.
 
 MuJoCo does not compute ``cfrc_ext`` unless a sensor needs it, and then, with the Runge-Kutta integrator, at the first
-of the step's four stages. Code that steps an ``MjData`` calls the function after ``mj_step``; a batch has no place for
-that. An engine plugin has: its ``advance`` runs at the end of each physics step, when the last stage's contacts are
+of the step's four stages. Code that steps an ``MjData`` calls the function after ``mj_step``; a batch does not allow
+that. An engine plugin does: its ``advance`` runs at the end of each physics step, when the last stage's contacts are
 still valid, on the thread that steps the world, with the arguments of ``mj_rnePostConstraint``. So MuJoCo's own
 function is registered as the ``advance`` of a plugin that does nothing else.
 
@@ -71,7 +71,7 @@ def _register() -> tuple[Any, ...]:
     if not libraries or not header.is_file() or plugin_fields(header.read_text()) != known:
         raise ValueError(
             f"engine='mujoco': the plugin interface of mujoco {mujoco.__version__} is not the one known here, so "
-            "cfrc_ext cannot be had; install mujoco 4.0.0 or leave out the terms that read it"
+            "cfrc_ext cannot be had; install mujoco 4.0.0 or remove the terms that read it"
         )
     library = ctypes.CDLL(str(libraries[0]))
     pointer, integer = ctypes.c_void_p, ctypes.c_int

@@ -89,7 +89,7 @@ class RowWriter:
         return int(np.bitwise_or.reduce(self._bits))
 
     def start(self, bits: int, fresh: np.ndarray, target: np.ndarray) -> None:
-        """Record: where one of ``bits`` is set, a row of ``target`` (num_envs, k) float64 becomes ``fresh`` (k,)."""
+        """Record: if one of ``bits`` is set, a row of ``target`` (num_envs, k) float64 becomes ``fresh`` (k,)."""
         start = wp.array(fresh, dtype=wp.float64, device="cpu")
         self._record(_start_rows, bits, [self._dirty, bits, start, aliased(target)], (start, target))
 

@@ -1,1 +1,1 @@
-"""An entity of a scene: its part of the model, its state, what is derived from it, its sensors."""
+"""An entity of a scene: its part of the model, its state, the values derived from it, its sensors."""

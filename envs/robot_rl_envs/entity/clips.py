@@ -1,6 +1,6 @@
 """The motions of a task as arrays for the kernels: frames at the control rate, one motion after the other.
 
-Velocities are central differences, poses of bodies MuJoCo's kinematics, and a foot of the reference is in contact where
+Velocities are central differences, poses of bodies MuJoCo's kinematics, and a foot of the reference is in contact if
 its sole is within 2 cm of the floor and slower than 0.3 m/s. Motions are cut into bins of up to a second, for which
 failures are counted.
 """
@@ -92,7 +92,7 @@ class Clips:
             self.values |= {name: table[:, k].copy() for k, name in enumerate(names)}
 
     def _frames(self, motion: Motion, dt: float) -> dict[str, np.ndarray]:
-        """Return what terms read of each frame of one motion."""
+        """Return the arrays that terms read of each frame of one motion."""
         poses = [self._pose(motion, k) for k in range(len(motion.joint_pos))]
         body_pos, body_quat, foot_height, foot_pos = (np.array([pose[k] for pose in poses]) for k in range(4))
         joint_vel = rotation.velocity(motion.joint_pos, dt)
@@ -157,7 +157,7 @@ class Clips:
         and the feet's contacts. ``motion_first``, ``motion_frames`` (its period, if it loops) and ``motion_loops`` of
         each motion; ``bin_motion``, ``bin_first``, ``bin_frames`` of each bin. ``motion_id`` and ``motion_start`` (N,)
         are a world's motion and the frame of it that its episode began with. ``bin_failed`` and ``bin_seconds`` are
-        what is known of the bins; ``new_failed`` and ``new_steps`` (chunks of worlds, bins) what the current step adds.
+        counts of the bins; ``new_failed`` and ``new_steps`` (chunks of worlds, bins) those of the current step.
         """
         if not self.names:
             return {}
@@ -184,7 +184,7 @@ class Clips:
             raise ValueError(f"environment state 'motion_start': {int(start.min())}, wants 0 or more")
 
     def fill(self, arrays: dict[str, wp.array]) -> None:
-        """Set what does not change."""
+        """Set the arrays that do not change."""
         if self.names:
             for name, value in self.values.items():
                 arrays[name].assign(value.astype(np.int32 if value.dtype.kind == "i" else np.float32))

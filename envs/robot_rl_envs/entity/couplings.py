@@ -11,7 +11,7 @@ def find_leaders(
     Args:
         pairs: (follower, leader, factor, offset) of each equality, ``follower = offset + factor * leader``; no factor
             is 0, and the order does not matter.
-        driven: joints with a motor; where there is one among joints that are coupled, it leads the others, else the
+        driven: joints with a motor; if there is one among joints that are coupled, it leads the others, else the
             one that follows none.
 
     Raises:
@@ -36,5 +36,5 @@ def find_leaders(
                     found[other] = value
                     waiting.append(other)
                 elif any(abs(a - b) > 1e-6 * (1.0 + abs(b)) for a, b in zip(value[1:], found[other][1:], strict=True)):
-                    raise ValueError(f"joints '{one}' and '{other}' follow each other in a circle; leave one out")
+                    raise ValueError(f"joints '{one}' and '{other}' follow each other in a circle; remove one")
     return {name: value for name, value in found.items() if value[0] != name}

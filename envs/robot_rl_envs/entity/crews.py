@@ -1,7 +1,7 @@
-"""The state of robots in a team: fields of ``s`` beyond those of one robot, and what the stages do with them.
+"""The state of robots in a team: fields of ``s`` beyond those of one robot, and the functions of the stages on them.
 
 Rows are (world, robot): row i is robot ``i % A`` of a crew of A, in world ``i / A``. What a robot shows to the others
-is in arrays of the whole team, one row a world and one column a robot, which are written in stages of their own.
+is in arrays of the whole team, one row a world and one column a robot, which are written in separate stages.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Fields = dict[str, tuple[Any, int, tuple[int, ...]]]
 def crew_fields(crew: Crew | None, rows: int) -> Fields:
     """Return the fields of ``s`` of a crew: name -> dtype, number of dimensions, shape; none without one.
 
-    ``active`` (R,): 1 where the robot takes part; ``acted``: where it did in this step; ``joining``: where it begins to
-    after this step; ``joins_in``: control steps until then, 0 for never; ``restart``: 1 where the world's episode
-    ended; ``ends``: bits of what ends it, 1 a failure, 2 its time; ``blind``: 1 + the index of an observation that was
+    ``active`` (R,): 1 if the robot takes part; ``acted``: 1 if it did in this step; ``joining``: 1 if it begins to
+    after this step; ``joins_in``: control steps until then, 0 for never; ``restart``: 1 if the world's episode
+    ended; ``ends``: bits of its causes, 1 a failure, 2 its time; ``blind``: 1 + the index of an observation that was
     not finite; ``shared_reward`` (R, 2): rewards of the role and of the team; ``start_pos_w`` [m] and ``start_yaw``
-    [rad]: where the robot starts. Constants: ``crew_agents`` (A,) the robots' indices in the team, ``place_pos`` and
-    ``place_yaw`` (A,) where the task puts them, ``parking`` (3,) and the distance there. Of the whole team, (N, T):
+    [rad]: the robot's start. Constants: ``crew_agents`` (A,) the robots' indices in the team, ``place_pos`` and
+    ``place_yaw`` (A,) their places in the task, ``parking`` (3,) and the distance there. Of the whole team, (N, T):
     ``team_pos_w``, ``team_quat_wxyz``, ``team_lin_vel_w``, ``team_ang_vel_b`` of the bases, ``team_active``;
     ``messages`` (N, T, W) the values of the robots' messages, those of message m from ``message_at[m]`` on.
     """
@@ -167,7 +167,7 @@ def draw_join(s: Any, i: int, rng: wp.uint32, share: float, lo: float, hi: float
 
 @wp.func
 def place_robot(s: Any, i: int):
-    """Move row i's robot, posed about the origin by the reset events, to where it starts."""
+    """Move row i's robot, posed about the origin by the reset events, to its start."""
     q, d = s.base_qpos, s.base_dof
     turn = quat_from_axis_angle(wp.vec3(0.0, 0.0, 1.0), s.start_yaw[i])
     pos = wp.vec3(s.qpos[i, q], s.qpos[i, q + 1], s.qpos[i, q + 2])
@@ -198,7 +198,7 @@ def end_robot(s: Any, i: int):
 
 @wp.func
 def derive_mount(s: Any, i: int):
-    """Fill the pose of the base of row i's robot, which is bolted down where the task puts it."""
+    """Fill the pose of the base of row i's robot, which is bolted down at its place in the task."""
     own = i % s.crew_agents.shape[0]
     s.base_pos_w[i] = s.place_pos[own]
     s.base_quat_wxyz[i] = quat_from_axis_angle(wp.vec3(0.0, 0.0, 1.0), s.place_yaw[own])
@@ -206,7 +206,7 @@ def derive_mount(s: Any, i: int):
 
 @wp.func
 def derive_mounted_sites(s: Any, c: Any, i: int):
-    """Fill pose and velocity of each named site of row i's robot, which is bolted down where the task puts it."""
+    """Fill pose and velocity of each named site of row i's robot, which is bolted down at its place in the task."""
     zero = wp.vec3(0.0, 0.0, 0.0)
     for k in range(c.site_object.shape[0]):
         if c.site_object[k] < 0:

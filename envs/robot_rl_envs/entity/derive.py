@@ -162,7 +162,7 @@ def derive_sites(s: Any, c: Any, i: int):
 
 @wp.func
 def derive_object_sites(s: Any, c: Any, i: int):
-    """Fill pose and velocity of each named site of world i's objects, from where these are now."""
+    """Fill pose and velocity of each named site of world i's objects, from the objects' current poses."""
     for k in range(c.site_object.shape[0]):
         o = c.site_object[k]
         if o >= 0:
@@ -269,7 +269,7 @@ def place_objects_on_terrain(s: Any, i: int):
 
 @wp.func
 def couple_joints(s: Any, i: int):
-    """Put world i's joints that follow another one by an equality of the model where these are."""
+    """Set positions and speeds of world i's joints that follow another one by an equality of the model."""
     for j in range(s.joint_follows.shape[0]):
         leader = int(s.joint_follows[j][0])
         if leader >= 0:
@@ -291,8 +291,8 @@ def clear_wrench(s: Any, i: int):
 def world_faults(s: Any, i: int) -> int:
     """Return the FAULT_* bits of world i before anything is computed from it; 0 if it is fine.
 
-    FAULT_STATE and FAULT_ACTION where its state or action is not finite, or a velocity is too large; FAULT_RAISED and
-    FAULT_OVERFLOW where the engine reported them.
+    FAULT_STATE and FAULT_ACTION if its state or action is not finite, or a velocity is too large; FAULT_RAISED and
+    FAULT_OVERFLOW if the engine reported them.
     """
     faults = wp.int32(0)
     if (s.overflow[i] & RAISED_BIT) != 0:

@@ -122,7 +122,7 @@ def read_model(robot: Robot) -> mujoco.MjSpec:
     """Return a robot's model, not compiled yet, and check that it has everything that the robot's facts name.
 
     Raises:
-        ValueError: MuJoCo cannot read the file, or it has no joint, body, geom or site of a name that ``robot`` gives;
+        ValueError: MuJoCo cannot read the file, or it lacks a joint, body, geom or site that ``robot`` names;
             the line names the file.
     """
 
@@ -151,8 +151,8 @@ def read_model(robot: Robot) -> mujoco.MjSpec:
         bodies = {body.name: body for body in spec.bodies if body.name != "world"}
         require("base_body", "body", robot.base_body, bodies)
         if [int(joint.type) for joint in bodies[robot.base_body].joints] != [_FREE]:
-            line = f"base_body={robot.base_body!r}: has no free joint in {robot.model}"
-            refuse(f"{line}; give it one, or leave base_body out where the robot is bolted down")
+            line = f"base_body={robot.base_body!r}: is without a free joint in {robot.model}"
+            refuse(f"{line}; give it one, or omit base_body if the robot is bolted down")
     return spec
 
 

@@ -45,7 +45,7 @@ def bodies(scene: Any, signs: tuple[float, ...]) -> Mirror:
     """Return the mirror of ``len(signs)`` numbers a body, over all bodies except the world.
 
     Raises:
-        ValueError: a body has no partner on the other side.
+        ValueError: a body lacks a partner on the other side.
     """
     partner, width = partners(scene.model), len(signs)
     perm = [(b - 1) * width + k for b in partner[1:] for k in range(width)]
@@ -89,7 +89,7 @@ def partners(model: mujoco.MjModel) -> list[int]:
         distance = np.linalg.norm(centres[1:] - image, axis=1) + np.abs(model.body_mass[1:] - model.body_mass[body])
         nearest = 1 + int(distance.argmin())
         if distance[nearest - 1] > NEAR_M:
-            raise ValueError(f"body {model.body(body).name or body!r} has no partner on the other side of the mirror")
+            raise ValueError(f"body {model.body(body).name or body!r} lacks a partner on the other side of the mirror")
         found.append(nearest)
     if any(found[found[b]] != b for b in range(model.nbody)):
         raise ValueError("the bodies are not in pairs on both sides of the mirror")

@@ -22,8 +22,8 @@ class ObjectEntity:
     Attributes:
         body: its topmost body.
         geoms: ids of its geoms.
-        qpos, dof: addresses of its free joint; :data:`WORLD` where it is fixed.
-        joints: names of its own joints, as the task calls them.
+        qpos, dof: addresses of its free joint; :data:`WORLD` if it is fixed.
+        joints: names of its joints, as the task calls them.
         joint_qpos, joint_dof: their addresses.
     """
 
@@ -92,7 +92,7 @@ class Things:
         return found
 
     def fill(self, arrays: dict[str, wp.array]) -> None:
-        """Set what does not change, and the poses of fixed objects."""
+        """Set the arrays that do not change, and the poses of fixed objects."""
         things = list(self.objects.values())
         values = {
             "object_qpos": [thing.qpos for thing in things],
@@ -156,7 +156,7 @@ def _frame_of(model: mujoco.MjModel, name: str, path: str) -> tuple[int, np.ndar
     body = mujoco.mj_name2id(model, kind.mjOBJ_BODY, name)
     if body < 0:
         names = [model.site(k).name for k in range(model.nsite)] + [model.body(k).name for k in range(1, model.nbody)]
-        line = "the scene has no site or body of that name"
+        line = "the scene lacks a site or body of that name"
         raise ValueError(f"{path}={name!r}: {line}; {nearest(name, [known for known in names if known])}")
     return body, np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0])
 
@@ -174,7 +174,7 @@ def chain_path(model: mujoco.MjModel, body: int, roots: set[int]) -> tuple[list[
     """List the nodes from the nearest of ``roots``, or the world, down to ``body``; return them and that root.
 
     Raises:
-        ValueError: a joint on the way is no hinge or slide.
+        ValueError: a joint on the way is not a hinge or slide.
     """
     if body == 0 or body in roots:
         return [], body

@@ -1,6 +1,6 @@
 """Whether the facts of a robot fit its model: names, default pose, height, left-right mirror and gains.
 
-What is wrong is a problem, with which no scene is built; what is unusual is a note.
+Each finding is a problem, with which no scene is built, or a note about something unusual.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Finding:
 
     Attributes:
         is_problem: no scene is built with it.
-        text: a line that names the field, the value and what would be right.
+        text: a line that names the field, the value and the right ones.
     """
 
     is_problem: bool
@@ -82,10 +82,10 @@ def require_sound(robot: Robot) -> None:
 
 @functools.lru_cache(maxsize=64)
 def check_robot(robot: Robot) -> tuple[Finding, ...]:
-    """Return what is wrong with a robot, and what is unusual.
+    """Return the errors of a robot, and its unusual values.
 
     Raises:
-        ValueError: its model cannot be read, or lacks what the robot names.
+        ValueError: its model cannot be read, or lacks an element that the robot names.
     """
     model = _compile(robot)
     pose = _Pose(robot, model)
@@ -97,10 +97,10 @@ def check_robot(robot: Robot) -> tuple[Finding, ...]:
 
 
 def describe_robot(robot: Robot) -> list[str]:
-    """Return lines about a robot: what it is made of, and what it stands on.
+    """Return lines about a robot: its parts, and its feet or mount.
 
     Raises:
-        ValueError: its model cannot be read, or lacks what the robot names.
+        ValueError: its model cannot be read, or lacks an element that the robot names.
     """
     pose = _Pose(robot, _compile(robot))
     model = pose.model
@@ -125,7 +125,7 @@ def _compile(robot: Robot) -> mujoco.MjModel:
 
 
 class _Pose:
-    """A robot by itself, in poses of its joints; its base stays where the default pose has it."""
+    """A robot by itself, in poses of its joints; its base stays as in the default pose."""
 
     def __init__(self, robot: Robot, model: mujoco.MjModel) -> None:
         self.robot, self.model, self.data = robot, model, mujoco.MjData(model)
@@ -135,7 +135,7 @@ class _Pose:
         self.ranges = np.where(model.jnt_limited[ids, None] != 0, model.jnt_range[ids], [-math.pi, math.pi])
         roots = {int(model.body_rootid[body]) for body in model.jnt_bodyid[ids]} - {0}
         self.bodies = np.flatnonzero(np.isin(model.body_rootid, list(roots)))
-        # A link is a body with all that is fixed to it: camera mounts and covers are no links, and the base does not
+        # A link is a body with all that is fixed to it: camera mounts and covers are not links, and the base does not
         # move here.
         still = 0 if robot.base_body is None else model.body(robot.base_body).id
         self.links = [int(body) for body in np.unique(model.body_weldid[self.bodies]) if body not in (0, still)]
@@ -179,7 +179,7 @@ def _check_options(robot: Robot, model: mujoco.MjModel) -> Iterator[Finding]:
     plain = mujoco.MjModel.from_xml_string("<mujoco/>").opt
     names = [name for name in dir(plain) if not name.startswith("_") and name not in _SET_BY_TASK]
     if own := [name for name in names if not np.array_equal(getattr(plain, name), getattr(model.opt, name))]:
-        yield Finding(False, f"option: {robot.model} sets {', '.join(own)} in every task; remove what is of a scene")
+        yield Finding(False, f"option: {robot.model} sets {', '.join(own)} in every task; remove a scene's options")
 
 
 def moved_inertia(model: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:
@@ -205,7 +205,7 @@ def _check_height(robot: Robot, pose: _Pose) -> Iterator[Finding]:
     right = f"{robot.base_height - lowest:.3f} puts it on the ground"
     if lowest < -SUNK:
         text = f"is {-lowest:.3f} m too low, the robot's lowest point is under the ground; {right}"
-    elif lowest > HOVERING and robot.feet:  # What has no feet may fly.
+    elif lowest > HOVERING and robot.feet:  # Without feet it may fly.
         text = f"is {lowest:.3f} m too high, the robot's lowest point is above the ground; {right}"
     else:
         return
@@ -235,7 +235,7 @@ def _check_gains(robot: Robot, pose: _Pose) -> Iterator[Finding]:
 
 
 def _check_mirror(robot: Robot, pose: _Pose) -> list[Finding]:
-    """Mirror random poses by the robot's facts, and compare where the links are with the mirror image."""
+    """Mirror random poses by the robot's facts, and compare the links' poses with the mirror image."""
     if not _declares_mirror(robot):
         sided = None if robot.complete else _sided(robot)
         if sided is None:
@@ -248,7 +248,7 @@ def _check_mirror(robot: Robot, pose: _Pose) -> list[Finding]:
         if is_mirror:
             return [Finding(robot.base_body is not None, f"{text}; give each its mirror and mirror_sign")]
         return [
-            Finding(False, f"{text}; they are no mirror images in the default pose, and no task can have mirror=True")
+            Finding(False, f"{text}; they are not mirror images in the default pose, and no task can have mirror=True")
         ]
     planes = ["left-right"] if robot.base_body is not None else list(_PLANES)
     distance, joint = min((_mirror_error(robot, pose, plane) for plane in planes), key=lambda error: error[0])
@@ -263,7 +263,7 @@ def _check_mirror(robot: Robot, pose: _Pose) -> list[Finding]:
 
 
 def require_mirror(robot: Robot) -> None:
-    """Raise ValueError where a robot names no mirror, but has joints of two sides."""
+    """Raise ValueError if a robot does not name a mirror, but has joints of two sides."""
     if not _declares_mirror(robot) and (sided := _sided(robot)):
         line = f"joints '{sided[0]}' and '{sided[1]}' of robot '{robot.name}' name no mirror"
         raise ValueError(f"mirror=True: {line}; give each its mirror and mirror_sign, or write mirror=False")
@@ -283,7 +283,7 @@ def _sided(robot: Robot) -> tuple[str, str] | None:
 def other_side(name: str, names: Iterable[str]) -> str:
     """Return the name among some of the same thing on the other side, by the usual words; the name itself without one.
 
-    Of several words of a side all change (a left hand's right finger), or one does (`RLEG_HIP_R`, where R is roll).
+    Of several words of a side all change (a left hand's right finger), or one does (`RLEG_HIP_R`, in which R is roll).
     """
     taken = set(names)
     other = _other_side(name, taken)
@@ -317,12 +317,12 @@ def mirror_by_names(
     for name in names:
         partner = other_side(name, names)
         if int(model.jnt_type[model.joint(partner).id]) != int(model.jnt_type[model.joint(name).id]):
-            partner = name  # A hinge is no mirror image of a slide.
+            partner = name  # A hinge is not the mirror image of a slide.
         one, two = model.joint(name), model.joint(partner)
         axis = data.xaxis[one.id] * _PLANES[plane]
         if int(model.jnt_type[one.id]) == int(mujoco.mjtJoint.mjJNT_HINGE):
             axis = -axis
-        sign = 1.0 if float(axis @ data.xaxis[two.id]) > -1e-9 else -1.0  # The same of both, whatever is rounded.
+        sign = 1.0 if float(axis @ data.xaxis[two.id]) > -1e-9 else -1.0  # The same of both, despite rounding.
         found[name] = (None if partner == name else partner, sign)
     return found
 
@@ -354,7 +354,7 @@ def _mirror_error(robot: Robot, pose: _Pose, plane: str) -> tuple[float, str]:
         return float(np.linalg.norm(mirrored[partners] - image, axis=1).max())
 
     total = max(error(random.uniform(low, high)) for _ in range(POSES))
-    # One joint at a time, the others at zero, where a wrong sign of theirs makes no difference.
+    # One joint at a time, the others at zero: there, a wrong sign of theirs makes no difference.
     each = [error(STEP * row) for row in np.eye(len(robot.joints))]
     return total, robot.joints[int(np.argmax(each))].name
 

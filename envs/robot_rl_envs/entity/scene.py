@@ -40,12 +40,12 @@ SOLREF, SOLIMP = [0.02, 1.0], [0.9, 0.95, 0.001, 0.5, 2.0]
 def make_scene(task: Task, crew: Crew | None = None) -> Scene:
     """Compile the scene of ``task``: its robot and its objects on its ground.
 
-    With ``crew`` it is what one robot of a team sees: the scene without the others.
+    With ``crew`` it is the view of one robot of a team: the scene without the others.
     """
     check_events(task.actions.actuator, task.events)
     require_sound(task.robot)
     if task.messages and crew is None:
-        raise ValueError(f"messages={list(task.messages)}: a task of one robot has none; leave them out")
+        raise ValueError(f"messages={list(task.messages)}: a task of one robot has none; omit them")
     terrain = None
     if task.terrain is not None:
         from robot_rl_envs.terrain import build_terrain
@@ -98,7 +98,7 @@ class Contents:
         sites: names of the sites that terms read, each with the path of a parameter that names it.
         motions: reference motions by name.
         tracked: those of the sites that are compared with the reference motion.
-        crew: the robots of a team of which each sees the scene; None where there is one robot.
+        crew: the robots of a team of which each sees the scene; None for a single robot.
     """
 
     objects: Mapping[str, Object | Articulated] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class Scene:
     """A robot and objects on a floor, compiled.
 
     Attributes:
-        model: the model to simulate; visual geoms are left out.
+        model: the model to simulate; without visual geoms.
         things: the objects, and the sites and contact sensors that terms read.
         clips: the reference motions at the control rate.
         entity: the robot. Its ``joint_qpos``, ``joint_dof``, ``joint_ctrl``, ``foot_geoms``, ``foot_sensor``, ``base``,
@@ -121,7 +121,7 @@ class Scene:
         robot: the facts of the robot's model.
         terrain: the ground, None on an endless plane.
         watched: MuJoCo's own fields that the task's terms read; see :mod:`robot_rl_envs.entity.watched`.
-        crew: the robots of which each sees such a scene; None where there is one robot.
+        crew: the robots of which each sees such a scene; None for a single robot.
         default_qpos: (nq,) everything in its default pose.
         sizes: widths that terms and state fields name: those of the robot, "bodies", "command", "objects",
             "object_joints", "contacts", "tracked" and "motion_bins", and in a team "team" and "others", its robots.
@@ -172,14 +172,14 @@ class Scene:
     def looks_again(self) -> bool:
         """Whether a world's new state after a reset must be known to others before it can be observed.
 
-        The engine has to compute it, or the other robots have to be placed, too.
+        The engine has to compute it, or the other robots also have to be placed.
         """
         return self.crew is not None or self.sensing.rays or bool(set(self.watched) - STATE)
 
     def compile(self, extend: Callable[[Any], None] | None = None) -> mujoco.MjModel:
         """Compile the model to simulate.
 
-        ``extend`` adds to the ``mujoco.MjSpec`` what an engine needs and what no arrays of state depend on.
+        ``extend`` adds elements to the ``mujoco.MjSpec`` that an engine needs and on which no array of state depends.
         """
         model = self._compile(visual=False, extend=extend)
         fixed = [model.body(name).id for name, thing in self.objects.items() if thing.fixed]
@@ -247,7 +247,7 @@ class Scene:
         damping = joint.kd + damping[k] + float(np.sum((damping * follows[:, 1] ** 2)[follows[:, 0] == k]))
         if damping == 0:
             raise ValueError(
-                f"actions.limit_speed={self.actions.limit_speed}: joint {joint.name!r} has no damping; give it a kd"
+                f"actions.limit_speed={self.actions.limit_speed}: joint {joint.name!r} is without damping; give it a kd"
             )
         return self.actions.limit_speed * joint.velocity_limit * float(damping) / joint.kp
 
@@ -352,7 +352,7 @@ class Scene:
         """
         sim = self.sim
         with warnings.catch_warnings():
-            if self.robot.complete:  # what is out of date in a file of others' making is theirs to change
+            if self.robot.complete:  # only its authors can update a file that is out of date
                 warnings.simplefilter("ignore", UserWarning)
             try:
                 return spec.compile()
@@ -400,7 +400,7 @@ class Scene:
         floor.material = grid
 
     def _check_complete(self) -> None:
-        """Refuse what a model that is a whole scene cannot have, and "direct" actions with one that is not."""
+        """Refuse settings that a model of a whole scene cannot have, and "direct" actions with one that is not."""
         kind, name = self.actions.kind, self.robot.name
         if (kind == "direct") != self.robot.complete:
             right = "its own actuators; use direct" if self.robot.complete else "no actuators; use position or effort"
@@ -415,7 +415,7 @@ class Scene:
             raise ValueError(f"terrain: the model of robot {name!r} brings its own ground; leave the terrain out")
         if self.robot.complete and self.actions.actuator != PositionPd():
             kind = type(self.actions.actuator).__name__
-            raise ValueError(f"actions.actuator={kind}: the model of robot {name!r} brings its own; leave it out")
+            raise ValueError(f"actions.actuator={kind}: the model of robot {name!r} brings its own; omit it")
 
     def _add_contacts(self, spec: mujoco.MjSpec) -> None:
         if self.contacts:

@@ -1,7 +1,7 @@
 """The struct of arrays ``s`` that terms read and write, built for one scene and one list of terms.
 
 Frames: ``_w`` world, ``_b`` base. Quaternions are w, x, y, z. One row a world; ``nj`` joints in the robot's order,
-``na`` actions, ``nf`` feet. What belongs to an entity (the robot) and what belongs to the world are two tables.
+``na`` actions, ``nf`` feet. An entity (the robot) and the world have one table each.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ENTITY_FIELDS: Table = {
     "foot_vel_w": (wp.vec3, ("nf",), "velocity of each foot's centre [m/s]"),
     "foot_height_w": (wp.float32, ("nf",), "clearance of each foot's sole above the ground under it [m]"),
     "foot_peak_height_w": (wp.float32, ("nf",), "largest clearance since the foot lifted off [m]"),
-    "foot_contact": (wp.float32, ("nf",), "1 where the foot touches the ground"),
+    "foot_contact": (wp.float32, ("nf",), "1 if the foot touches the ground"),
     "foot_force": (wp.float32, ("nf",), "magnitude of the net contact force of the last substep [N]"),
     "foot_air_time_s": (wp.float32, ("nf",), "time since the foot lifted off; at touchdown the whole swing's [s]"),
     "foot_contact_time_s": (wp.float32, ("nf",), "time since the foot touched down [s]"),
@@ -48,7 +48,7 @@ ENTITY_FIELDS: Table = {
 WORLD_FIELDS: Table = {
     "terrain_level": (wp.int32, (), "row of the terrain the world starts on: its difficulty"),
     "terrain_column": (wp.int32, (), "column of the terrain the world starts on: its kind"),
-    "env_origin_w": (wp.vec3, (), "where the world's robot starts: the ground below its default pose [m]"),
+    "env_origin_w": (wp.vec3, (), "start of the world's robot: the ground below its default pose [m]"),
     "command_range": (wp.float32, (), "growth of the commands' range: 0 at first, 1 the full range"),
     "command_left_s": (wp.float32, ("nc",), "time until each command is drawn again [s]"),
     "command_hold": (wp.int32, (), "1: commands are held by hand, nothing draws them"),
@@ -56,9 +56,9 @@ WORLD_FIELDS: Table = {
     "episode_length": (wp.int32, (), "control steps towards the time limit"),
     "step_count": (wp.int32, (), "control steps since the last reset"),
     "counter": (wp.int32, (), "control steps ever: the counter of the random streams"),
-    "dirty": (wp.int32, (), "what was written since the last step; bits of robot_rl_envs.engine"),
-    "terminated": (wp.int32, (), "1 where the episode ended by a failure"),
-    "time_out": (wp.int32, (), "1 where it ended by its time"),
+    "dirty": (wp.int32, (), "fields written since the last step; bits of robot_rl_envs.engine"),
+    "terminated": (wp.int32, (), "1 if the episode ended by a failure"),
+    "time_out": (wp.int32, (), "1 if it ended by its time"),
     "quarantined": (
         wp.int32,
         (),
@@ -94,7 +94,7 @@ CONSTANTS: dict[str, tuple[Any, int, str]] = {
     ),
     "foot_geoms": (wp.int32, 1, "(nf,) geom ids"),
     "terrain_heights": (wp.float32, 2, "(ny, nx) height map [m]; (1, 1) on an endless plane"),
-    "terrain_origins": (wp.vec3, 2, "(rows, columns) where a robot may start on each tile [m]"),
+    "terrain_origins": (wp.vec3, 2, "(rows, columns) a robot's start on each tile [m]"),
 }
 
 
@@ -191,7 +191,7 @@ class State:
             return object.__getattribute__(self, "_views")[name]
         except (KeyError, AttributeError):
             hint = nearest(name, self.__dict__.get("_views", ()))
-            raise AttributeError(f"the state has no field {name!r}; {hint}") from None
+            raise AttributeError(f"the state lacks a field {name!r}; {hint}") from None
 
     def __dir__(self) -> list[str]:
         return sorted(self._views)

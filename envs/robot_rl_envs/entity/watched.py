@@ -1,7 +1,7 @@
 """MuJoCo's own fields that a task's terms read besides the state: ``s.engine_<name>``, (num_envs, rows, columns).
 
 They are the engine's memory, in its precision: float64 on the CPU, float32 in MuJoCo Warp. After a step they hold
-what MuJoCo computed last, as ``MjData`` does after ``mj_step``: they are one physics step behind the state or, with
+MuJoCo's last values, as ``MjData`` does after ``mj_step``: they are one physics step behind the state or, with
 ``integrator="rk4"``, at the last stage of that step. After a reset they are the new state's, and forces are zero.
 """
 

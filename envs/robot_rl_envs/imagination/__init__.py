@@ -1,4 +1,4 @@
 """The terms of a task on states that no engine computed, with their gradients, for algorithms that imagine.
 
-The functions are those of the simulator's kernels; Warp compiles their adjoints, too.
+The functions are those of the simulator's kernels; Warp also compiles their adjoints.
 """

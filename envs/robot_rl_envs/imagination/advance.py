@@ -1,10 +1,10 @@
 """One control step from predicted changes, as Warp functions with an adjoint: ``a`` is before it, ``s`` after it.
 
 Changes are in the base frame before the step, so a prediction knows neither place nor heading: of the linear velocity
-[m/s] and the angular velocity [rad/s], and what position [m] and rotation have moved beyond the mean of the velocities
+[m/s] and the angular velocity [rad/s], and the change of position [m] and rotation beyond the mean of the velocities
 before and after. Joints alike, in their own units; of an object the angular velocity and the rotation are in its own
 frame. A rotation r stands for the quaternion (1, r / 2), normalized: the
-angle is 2 atan(|r| / 2), it has no singularity below half a turn, and its inverse is 2 v / w.
+angle is 2 atan(|r| / 2), it is regular below half a turn, and its inverse is 2 v / w.
 """
 
 from typing import Any
@@ -141,7 +141,7 @@ def difference_touches(s: Any, change: wp.array2d(dtype=wp.float32), i: int, fir
 def advance_contacts(a: Any, s: Any, change: wp.array2d(dtype=wp.float32), i: int, first: int):
     """Take contacts and forces of row i's feet as predicted, and advance their times as `update_contacts` does.
 
-    Contacts are numbers from 0 to 1, of which the terms see the gradient; times change where one passes 0.5.
+    Contacts are numbers from 0 to 1, of which the terms see the gradient; times change if one passes 0.5.
     """
     count = s.foot_contact.shape[1]
     for f in range(count):

@@ -17,7 +17,7 @@ SHARE = 0.02
 """Most by which a gradient may differ from the finite difference, of its size."""
 NORMAL = {"qvel": 1.5, "last_joint_vel": 1.5, "actuator_force": 20.0, "command": 0.7}
 NORMAL |= dict.fromkeys(("action", "prev_action", "prev_prev_action"), 1.0)
-"""Deviations of what is drawn for a state."""
+"""Deviations of the values drawn for a state."""
 EPS = float(np.finfo(np.float32).eps)
 SMALL = 1e-6
 """A gradient below this is none."""
@@ -28,21 +28,21 @@ HEADS |= dict.fromkeys(("imu_acc", "imu_acc_now"), "accelerations")
 HEADS |= dict.fromkeys(("foot_force", "contact_force"), "contact forces")
 _FEET = ("foot_contact", "foot_touchdown", "foot_air_time_s", "foot_contact_time_s", "foot_peak_height_w")
 HEADS |= dict.fromkeys(_FEET, "contacts")
-"""Fields that only an engine knows, and what a model of the dynamics has to predict instead."""
+"""Fields that only an engine knows, and the parts that a model of the dynamics has to predict instead."""
 
 
 @dataclass(slots=True)
 class TermGradient:
-    """What is known of the gradient of one term.
+    """Result of the check of one term's gradient.
 
     Attributes:
         path: "rewards.track".
-        verdict: "right"; "wrong" where it differs from finite differences; "steps" where the term changes from state to
-            state and has no gradient at any; "flat" where it is the same in all states seen; "torch" for a function
+        verdict: "right"; "wrong" if it differs from finite differences; "steps" if the term changes from state to
+            state without a gradient at any; "flat" if it is the same in all states seen; "torch" for a function
             of torch, which was not checked.
         reads: the inputs with a gradient, by the largest first.
         largest: the largest gradient by one number of an input.
-        error: the largest difference beyond what the finite difference explains.
+        error: the largest difference beyond the error of the finite difference.
         where: the input with that difference.
     """
 
@@ -74,7 +74,7 @@ def _engine_head(name: str) -> str:
 def check_gradients(env: Any, *, rows: int = 64, steps: int = 60, seed: int = 0) -> list[TermGradient]:
     """Compare the gradient of every term with finite differences, in states that random actions lead to.
 
-    At a kink, where the differences to both sides disagree, any gradient between them is right.
+    At a kink (the differences to both sides disagree) any gradient between them is right.
 
     Half of the states are as the simulator left them, half are drawn, since few episodes come to every limit.
 
@@ -169,7 +169,7 @@ def _is_input(name: str, array: Any) -> bool:
 
 
 def _differences(terms: Terms, name: str, base: np.ndarray, share: float) -> np.ndarray:
-    """Return central differences, half the gap of the one-sided ones, and what rounding adds, (3, B, K, columns)."""
+    """Return central differences, half the gap of the one-sided ones, and the error of rounding, (3, B, K, columns)."""
     array = terms.arrays[name]
     given = array.numpy().copy()
     flat = given.reshape(terms.rows, -1)

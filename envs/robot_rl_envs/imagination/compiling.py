@@ -29,8 +29,8 @@ def compile_kernel(
         task: The task's name.
         lines: The text.
         struct: The type of ``s``.
-        functions: What it calls, by the names that it calls them.
-        groups: What has a function of its own in the text, as observation groups do.
+        functions: The functions that it calls, by their names in it.
+        groups: The parts with their own function in the text, such as observation groups.
         backward: With the adjoint.
     """
     body = "\n".join(lines)

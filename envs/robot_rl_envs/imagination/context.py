@@ -2,7 +2,7 @@
 
 An imagined step does not change them; the model takes them as further inputs. Which numbers an event draws is found by
 calling it on the CPU with several random numbers. Of numbers that change by the same factor, such as the frictions of
-all feet or the gains of one motor, there is one. What actuators and sensors draw for themselves is no part of it.
+all feet or the gains of one motor, there is one. The draws of actuators and sensors are not part of it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from robot_rl_envs.task import Task
 CONTEXT = "context"
 """Name of the columns in a world's row."""
 DRAWS = 5
-"""How often an event is called to see what it changes."""
+"""How often an event is called to find the numbers that it changes."""
 TINY = 1e-9
 """A nominal value that nothing is multiplied by."""
 AXES = frozenset({"body_ipos", "body_pos", "gravity"})
@@ -46,7 +46,7 @@ def drawn_numbers(task: Task, scene: Scene) -> dict[Number, int]:
     """Return the numbers of MuJoCo's model that the task's events draw, each with its column of the context.
 
     Those that follow from one another have the same column, of the first of them. An event that reads more of ``s``
-    than MuJoCo's model, feet and joints is left out.
+    than MuJoCo's model, feet and joints is omitted.
     """
     found: dict[Number, int] = {}
     columns: dict[tuple[float, ...], int] = {}
@@ -101,7 +101,7 @@ def _call(event: Any, params: dict[str, Any], scene: Scene, generator: np.random
 
 
 def mirror_numbers(scene: Scene, numbers: dict[Number, int]) -> Mirror | None:
-    """Return permutation and sign of the context's columns under the mirror y -> -y; None where one has no partner."""
+    """Return permutation and sign of the context's columns under the mirror y -> -y; None if one lacks its partner."""
     rows = _mirrored_rows(scene)
     perm, sign = [], []
     for number in representatives(numbers):

@@ -42,7 +42,7 @@ class Frames:
 
     Attributes:
         structs: ``s`` by step.
-        notes: ``s`` by step, but with the arrays of the next one for what rewards keep from before a step.
+        notes: ``s`` by step, but with the next one's arrays for values that rewards keep from before a step.
         views: by step torch views (B, ...) of its arrays, and `grads` of their gradients.
     """
 
@@ -70,7 +70,7 @@ class Frames:
             if name not in without and _scalar_of(array.dtype) in (wp.float32, wp.float64)
         }
         kinds |= {name: (wp.float32, shape) for name, shape in more.items()}
-        # What is in float64 in the simulator has a block of its own.
+        # Fields in float64 in the simulator are in a separate block.
         self._places: dict[str, tuple[int, int]] = {}
         self._blocks = {}
         for scalar, dtype in ((wp.float32, torch.float32), (wp.float64, torch.float64)):
@@ -99,7 +99,7 @@ class Frames:
             block = self._blocks[_scalar_of(dtype)]
             values, grad = (block[k, t, at : at + size].view(*shape, *inner) for k in range(2))
             arrays[name] = wp.from_torch(values, dtype=dtype, requires_grad=True, grad=grad)
-            # Of the arrays, not of the block: torch would take what one writes for a change of all the others.
+            # Of the arrays, not of the block: torch would take a write to one for a change of all the others.
             views[name] = wp.to_torch(arrays[name], requires_grad=False)
             grads[name] = wp.to_torch(arrays[name].grad, requires_grad=False)
         for name, array in self._fields.items():

@@ -1,7 +1,7 @@
-"""Imagined control steps: a model predicts what the physics changes, and the task's own terms do the rest.
+"""Imagined control steps: a model predicts the changes by the physics, and the task's own terms do the rest.
 
-A world is a row of numbers: what its next step depends on and an observation does not tell (`Imagination.carried`).
-From there an imagined step takes an action and predicted changes, and gives what the environment's step gives: the
+A world is a row of numbers: those that its next step depends on and no observation contains (`Imagination.carried`).
+From there an imagined step takes an action and predicted changes, and gives the results of the environment's step: the
 observations, with their noise and delays, the reward and whether the episode ends. All of it is one Warp kernel a step
 with its adjoint, so torch's gradients go from the rewards of later steps back to the actions and to the predictions.
 
@@ -60,9 +60,9 @@ class Imagined:
     Attributes:
         obs: observation groups, (B, D) each.
         reward: (B,).
-        ended: (B,) 1.0 where a termination that is no time-out holds; it has no gradient.
+        ended: (B,) 1.0 if a termination other than a time-out holds; without a gradient.
         speeds: (B, S) generalized velocities after it that observations do not tell (`Imagination.speeds`).
-        token: () what the next step takes, so that gradients are computed in the reverse order of the steps.
+        token: () an argument of the next step, so that gradients are computed in the reverse order of the steps.
     """
 
     obs: dict[str, Tensor]
@@ -78,7 +78,7 @@ def seen_groups(task: Task) -> list[str]:
 
 
 def write_step(w: Writer, scene: Scene, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> list[str]:
-    """Write the kernel of a step, and return what has functions of its own in the text.
+    """Write the kernel of a step, and return the parts with their own functions in the text.
 
     `ranks` are the dimensions of the carried fields.
     """
@@ -107,10 +107,10 @@ def write_step(w: Writer, scene: Scene, task: Task, carried: Sequence[str], rank
 
 
 def _write_commands(w: Writer, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> bool:
-    """Write the function that moves commands on from where they were before the step; return whether there is one.
+    """Write the function that moves commands on from their values before the step; return whether there is one.
 
-    On the way back Warp calls functions once more, but skips what a kernel itself writes: a command that moves on from
-    where it is would be a step ahead in the observations that are kept.
+    On the way back Warp calls functions once more, but skips a kernel's own writes: a command that moves on from
+    its current value would be a step ahead in the observations that are kept.
     """
     if not (moving := moving_fields(task)):
         return False
@@ -133,7 +133,7 @@ def _write_copy(w: Writer, name: str, rank: int) -> None:
 
 
 def _write_carried(w: Writer, scene: Scene, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> None:
-    """Write what goes from one step to the next without the physics."""
+    """Write the fields that pass from one step to the next without the physics."""
     clip = write_clip(w, scene, task)
     w.add(1, "for j in range(s.action.shape[1]):")
     w.add(2, "s.prev_prev_action[i, j] = a.prev_action[i, j]", "s.prev_action[i, j] = a.action[i, j]")
@@ -149,7 +149,7 @@ def _write_carried(w: Writer, scene: Scene, task: Task, carried: Sequence[str], 
 
 
 def _write_physics(w: Writer, scene: Scene, task: Task) -> None:
-    """Write what the changes make of the state, what follows from it, the terminations and the reward."""
+    """Write the state after the changes, the values derived from it, the terminations and the reward."""
     parts = change_parts(scene)
     w.add(1, f"frame = {frame_of(scene)}")
     for name, arguments in moved(scene, parts):
@@ -181,10 +181,10 @@ class Imagination:
     Attributes:
         carried: columns of a world's row by field of ``s``.
         context: its further columns: numbers of MuJoCo's model that events draw, which no step changes.
-        width: how many columns there are in all.
-        parts: columns of the changes by what they are; `change_width` is how many there are.
-        gates: groups of columns of the changes that are zero where nothing touches what they are of.
-        speeds: columns of qvel that a model has to see besides observations: all where these stop at a bound, those of
+        width: number of columns in all.
+        parts: columns of the changes by quantity; `change_width` is their number.
+        gates: groups of columns of the changes that are zero if nothing touches their object.
+        speeds: columns of qvel that a model has to see besides observations: all if these stop at a bound, those of
             objects, mostly none.
         widths: components of each observation group, in the order that steps return them.
         mirror: (permutation, sign) of the changes under the left-right mirror, and `context_mirror` and `speeds_mirror`
@@ -270,7 +270,7 @@ class Imagination:
 
         Args:
             worlds: (B, width) rows as of `read_worlds`.
-            obs: Observation groups there, (B, D) each: what terms with a history go on from.
+            obs: Observation groups there, (B, D) each: the start of terms with a history.
         """
         self._frames.clear()
         self._load(0, worlds)
@@ -287,7 +287,7 @@ class Imagination:
             views[f"engine_{name}"].copy_(views[name][..., None])
 
     def _part(self, name: str, view: Tensor) -> Tensor:
-        """Return what a world's row has of a field."""
+        """Return the part of a field that a world's row contains."""
         return self._watched[name].part(view) if name in self._watched else view
 
     def step(self, t: int, action: Tensor, change: Tensor, token: Tensor) -> Imagined:
@@ -296,7 +296,7 @@ class Imagination:
         Args:
             t: 0 for the first step, and so on.
             action: (B, A) as the environment takes it.
-            change: (B, change_width) what the model predicts, by `parts`.
+            change: (B, change_width) the model's prediction, by `parts`.
             token: That of the step before, or of `begin`.
         """
         token, reward, ended, speeds, *obs = _Step.apply(token, action, change, self, t)  # type: ignore[misc]
@@ -349,7 +349,7 @@ class Imagination:
 
 
 class _Step(torch.autograd.Function):
-    """A step; what it leaves in Warp's arrays goes to the next one with its gradient, which the token stands for."""
+    """A step; its values in Warp's arrays go to the next one with their gradient, for which the token stands."""
 
     @staticmethod
     def forward(ctx: Any, *given: Any) -> tuple[Tensor, ...]:
@@ -364,7 +364,7 @@ class _Step(torch.autograd.Function):
 
 
 def _is_bounded(task: Task) -> bool:
-    """Whether a task observes a velocity within a bound that is narrower than what no observation reaches."""
+    """Whether a task observes a velocity within a bound that is narrower than one that no observation reaches."""
     groups = [task.vectors[name] for name in seen_groups(task)]
     return any("/s" in term.info.unit and term.clip < CLIP for group in groups for term in group.terms.values())
 

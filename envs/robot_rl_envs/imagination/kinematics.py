@@ -1,7 +1,7 @@
 """Text of what `robot_rl_envs.entity.derive` computes of feet and sites, in a form with a quick adjoint.
 
-Warp's adjoint of a function computes it again, and that of a loop needs what each iteration read in an array. The
-chains of a task are known, so each node is a few lines here with its own numbers, and what is zero has no line.
+Warp's adjoint of a function computes it again, and that of a loop needs the inputs of each iteration in an array. The
+chains of a task are known, so each node is a few lines here with its own numbers, and zeros are skipped.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _vector(values: Sequence[float] | np.ndarray) -> str:
 
 
 def _robot(w: Writer, scene: Scene, name: str) -> str:
-    """Write pose and velocities of what a chain of the robot begins at; return the prefix of their names."""
+    """Write pose and velocities at the start of a chain of the robot; return the prefix of their names."""
     if scene.base:
         w.add(1, f"{name}_pos = s.base_pos_w[i]", f"{name}_quat = s.base_quat_wxyz[i]")
         w.add(1, f"{name}_vel = s.base_lin_vel_w[i]")

@@ -17,7 +17,7 @@ def mirror_changes(scene: Any, parts: Mapping[str, slice]) -> Mirror | None:
 
     Args:
         scene: Of a robot that has a mirror.
-        parts: Columns by what they are, in order.
+        parts: Columns by quantity, in order.
     """
     robot = scene.robot
     joints = robot.joint_mirror()
@@ -42,7 +42,7 @@ def mirror_changes(scene: Any, parts: Mapping[str, slice]) -> Mirror | None:
 
 
 def mirror_actuators(model: Any, names: Any, joints: Mirror) -> Mirror | None:
-    """Return the mirror of the actuators, each of which drives a joint of its own; None where that is not so."""
+    """Return the mirror of the actuators, each of which drives its own joint; None if a partner is not driven."""
     driven = [model.joint(int(model.actuator_trnid[u, 0])).name for u in range(model.nu)]
     perm, sign = [], []
     for name in driven:

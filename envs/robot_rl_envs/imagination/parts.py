@@ -1,4 +1,4 @@
-"""The parts of a change: what a model predicts of a scene, and which functions put it into the state."""
+"""The parts of a change: the quantities of a scene that a model predicts, and the functions that apply them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def free_objects(scene: Scene) -> dict[str, Any]:
 
 
 def change_parts(scene: Scene) -> dict[str, slice]:
-    """Return the columns of the changes that a model predicts, by what they are."""
+    """Return the columns of the changes that a model predicts, by quantity."""
     sizes = {"base velocity": 3, "base rate": 3, "base position": 3, "base rotation": 3} if scene.base else {}
     sizes |= dict.fromkeys(("joint velocities", "joint positions"), scene.sizes["joints"])
     sizes |= {"forces": scene.model.nu} if scene.model.nu else {}
@@ -75,7 +75,7 @@ def gates_of(scene: Scene, parts: dict[str, slice]) -> list[list[int]]:
 
 
 def first_of_objects(scene: Scene) -> int:
-    """Return the first column of qvel that is an object's; how many there are where none is."""
+    """Return the first column of qvel that is an object's; the number of columns if none is."""
     free = [thing.dof for thing in free_objects(scene).values()]
     return min(
         [*free, *(at for thing in scene.things.objects.values() for at in thing.joint_dof)], default=scene.model.nv

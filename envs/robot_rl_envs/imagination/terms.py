@@ -1,8 +1,8 @@
 """The terms of a task on rows of states, as one kernel with its adjoint.
 
-A row is what a world is in the simulator: the same struct ``s``, with arrays that have a gradient. The kernel derives
-what follows from qpos and qvel and computes every term that returns a number; contacts, torques and what else only an
-engine knows are inputs.
+A row is one world of the simulator: the same struct ``s``, with arrays that have a gradient. The kernel computes
+the quantities that derive from qpos and qvel and every term that returns a number; contacts, torques and other values
+that only an engine knows are inputs.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def torch_terms(task: Task) -> list[str]:
 
 
 def write_derive(w: Writer, scene: Scene, task: Task) -> None:
-    """Write what follows from qpos and qvel of a row."""
+    """Write the quantities that follow from qpos and qvel of a row."""
     for name in scene.watched:
         if name in STATE:
             kind = f"s.engine_{name}.dtype"
@@ -80,7 +80,7 @@ def write_derive(w: Writer, scene: Scene, task: Task) -> None:
 
 
 def write_terms(w: Writer, scene: Scene, task: Task) -> list[Column]:
-    """Write the kernel, and return the columns of what it computes."""
+    """Write the kernel, and return the columns of its results."""
     columns: list[Column] = []
     w.add(0, "def terms(s: SceneState, numbers: Numbers, out: wp.array2d(dtype=wp.float32)):")
     w.add(1, "i = wp.tid()", "p = numbers.params")
@@ -142,7 +142,7 @@ class Terms:
             array.assign(arrays[name].numpy()[worlds])
 
     def values(self) -> np.ndarray:
-        """Return what the terms are of the rows as they are now, (B, columns)."""
+        """Return the values of the terms in the current rows, (B, columns)."""
         wp.launch(self._kernel, dim=self.rows, inputs=self._inputs(), device=self._device)
         return self._out.numpy().copy()
 

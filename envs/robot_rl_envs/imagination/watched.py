@@ -1,6 +1,6 @@
 """MuJoCo's own fields in imagined steps: further columns of a change, and of a world's row.
 
-After a step a field is what is predicted, as the actuators' forces are. Places [m] have moved by what is predicted, in
+After a step a field is as predicted, like the actuators' forces. Places [m] have moved by the prediction, in
 the world frame, so that a prediction knows no place. qpos and qvel are those of the imagined state.
 """
 
@@ -62,7 +62,7 @@ class Watched:
 
 
 def watched_parts(scene: Scene) -> dict[str, Watched]:
-    """Return what is predicted of the watched fields, by the name in ``s``."""
+    """Return the predicted parts of the watched fields, by the name in ``s``."""
     import mujoco
 
     data, found = mujoco.MjData(scene.model), {}

@@ -1,6 +1,6 @@
 """The observation group "world": the numbers that a world's next step depends on, for learning through a model.
 
-:func:`with_world` adds it where it is needed; no task lists it and no other run pays for it.
+:func:`with_world` adds it on demand; no task lists it and no other run pays for it.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def carried(kinds: Mapping[str, Kind], left: set[str], kept: set[str]) -> dict[s
 
     Args:
         kinds: Of each field.
-        left: Fields that are no part of a row.
-        kept: Fields that are, though their names are those of what a step derives.
+        left: Fields that are not part of a row.
+        kept: Fields that are, though their names are those of derived ones.
     """
     found, end = {}, 0
     for name in sorted(kinds):
@@ -60,7 +60,7 @@ def carried(kinds: Mapping[str, Kind], left: set[str], kept: set[str]) -> dict[s
 
 
 def left_fields(task: Task) -> set[str]:
-    """Return the fields that an imagined step has no need of: those of MuJoCo's model, and what is noted in a step."""
+    """Return the fields that an imagined step does not need: those of MuJoCo's model, and the notes of a step."""
     return {struct_name(name) for name in model_fields(task)} | set(noted_fields(task))
 
 

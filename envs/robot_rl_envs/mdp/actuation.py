@@ -23,7 +23,7 @@ def explicit_gains(
     strength_lo: float,
     strength_hi: float,
 ):
-    """Scale each joint's kp, kd and strength by factors of their own; an ActuatorNet knows only the strength."""
+    """Scale each joint's kp, kd and strength by independent factors; an ActuatorNet knows only the strength."""
     for j in range(s.kp.shape[1]):
         s.kp[i, j] = s.kp_nominal[j] * (kp_lo + (kp_hi - kp_lo) * wp.randf(rng))
         s.kd[i, j] = s.kd_nominal[j] * (kd_lo + (kd_hi - kd_lo) * wp.randf(rng))

@@ -1,4 +1,4 @@
-"""Terms of what the robots of a team carry together: its goal, each robot's place below it, each robot's end of it.
+"""Terms of a load that the robots of a team carry together: its goal, each robot's place below it and end of it.
 
 As those of :mod:`robot_rl_envs.mdp.team` they are for a task of several robots.
 """
@@ -162,7 +162,7 @@ def carry_to_target(
     """Target of the team that travels at ``speed`` [m/s] to a goal, both uniform in a box, for robots bolted down.
 
     The box [m] is in the base frame, and the same in that of every robot, as for two that face each other. The target
-    is kept in the world, and the command is where it is in the robot's own base frame [m]. At a reset it starts at a
+    is kept in the world, and the command is its position in the robot's own base frame [m]. At a reset it starts at a
     point of the box; later each draw is a new goal only. Give it team=True: the target is one for all.
     """
     x = x_lo + (x_hi - x_lo) * wp.randf(rng)
@@ -233,7 +233,7 @@ def object_velocity(s: Any, i: int, j: int, object: float) -> float:
 def place_error(s: Any, i: int, thing: int) -> float:
     """Return how far the base is from its place below an object, along the ground [m].
 
-    The place is where the task puts the robot, from the object's start, in the object's heading.
+    The place is the robot's start in the task, from the object's start, in the object's heading.
     """
     yaw = yaw_of(s.object_quat_wxyz[i, thing])
     away = s.base_pos_w[i] - s.object_pos_w[i, thing]
@@ -287,7 +287,7 @@ def reach_end(s: Any, i: int, site: float, object: float, reach: float, std: flo
 def closes_on_end(
     s: Any, i: int, site: float, object: float, reach: float, joint: float, distance: float, opened: float
 ) -> float:
-    """How far a finger has closed where the robot's own end of an object is between the fingers, in [0, 1].
+    """How far a finger has closed if the robot's own end of an object is between the fingers, in [0, 1].
 
     The formula of :func:`robot_rl_envs.mdp.objects.closes`, d the distance [m] from the site to that end.
     """

@@ -1,4 +1,4 @@
-"""Command terms: what the policy has to do, drawn from the world's own random stream."""
+"""Command terms: the goals of the policy, drawn from the world's own random stream."""
 
 from typing import Any
 
@@ -242,7 +242,7 @@ def moving_position(
     """Target that travels at ``speed`` [m/s] on a straight line to a goal, both uniform in the box.
 
     At a reset it starts at a point of the box; later each draw is a new goal only. The box is as of
-    ``uniform_position``. Held by hand (``env.set_command``) it stays; released, it goes on to its goal from there.
+    ``uniform_position``. Held by hand (``env.set_command``) it stays; released, it continues to its goal from there.
     """
     x = x_lo + (x_hi - x_lo) * wp.randf(rng)
     y = y_lo + (y_hi - y_lo) * wp.randf(rng)

@@ -1,4 +1,4 @@
-"""Curricula: what changes for a world between two episodes, in every world at once by masks."""
+"""Curricula: changes of a world between two episodes, in every world at once by masks."""
 
 from typing import Any
 
@@ -25,14 +25,14 @@ def sum_commanded_distance(s: Any, i: int, promote_share: float, demote_share: f
 
 def _check_levels(params: dict[str, float], scene: Any) -> None:
     if scene.terrain is None:
-        raise ValueError(f"promote_share={params['promote_share']:g}: there are no levels without a terrain; set one")
+        raise ValueError(f"promote_share={params['promote_share']:g}: levels need a terrain; set one")
     check_above(params, "promote_share", 0.0)
     check_least(params, "demote_share", 0.0)
 
 
 @curriculum(fields={"commanded_distance_m": ()}, update=sum_commanded_distance, check=_check_levels, reads_command=2)
 def terrain_levels(s: Any, i: int, rng: wp.uint32, promote_share: float, demote_share: float):
-    """Promote a world that got far from where it started, demote one that fell short of its command.
+    """Promote a world that got far from its start, demote one that fell short of its command.
 
     Far is more than ``promote_share`` of half a tile; short is less than ``demote_share`` of the commanded distance:
     the sum of |v*_xy| dt, and after a failure the rest of the episode at the last command. The distance
@@ -73,7 +73,7 @@ def _check_command_range(params: dict[str, float], scene: Any) -> None:
 
 @curriculum(fields={"tracking_sum": ()}, update=sum_tracking, check=_check_command_range, reads_command=2)
 def command_range(s: Any, i: int, rng: wp.uint32, threshold: float, step: float, std: float):
-    """Grow the world's command range by ``step`` where it tracked well, shrink it where it failed or tracked badly.
+    """Grow the world's command range by ``step`` if it tracked well, shrink it if it failed or tracked badly.
 
     Well is a mean of exp(-|v*_xy - v_xy|^2 / std^2) over the episode, at most 1, above ``threshold``; badly is below
     half of it. ``s.command_range`` stays in [0, 1]; the command defines its meaning: see ``heading_velocity``.

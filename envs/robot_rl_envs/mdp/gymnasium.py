@@ -13,7 +13,7 @@ from robot_rl_envs.terms import event, metric, observation, reward, termination
 from robot_rl_envs.terms.checks import at_least
 
 START = {"forward_from": wp.float64}
-"""Where along x the control step began [m]; float64, since a difference over 10 ms loses what float32 rounds off."""
+"""Position along x at the control step's start [m]; float64, since float32 rounds a difference over 10 ms too much."""
 
 
 # -- observations ------------------------------------------------------------------------------------------------------

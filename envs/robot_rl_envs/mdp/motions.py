@@ -1,7 +1,7 @@
-"""Terms that follow a reference motion: where an episode starts, what is commanded, how near the robot is.
+"""Terms that follow a reference motion: starts of episodes, commands, distances to the reference.
 
 A world's reference is frame ``motion_start + step_count`` of its motion, so that all terms of a step read the same one.
-Nothing depends on where the robot is in the plane nor on where it faces: bodies are compared after the reference was
+Nothing depends on the robot's place in the plane nor on its heading: bodies are compared after the reference was
 moved to the robot and turned about the vertical (the twist of the rotation between the two bases), which is also right
 for a robot that lies. Rewards are exp(-e^2 / std^2) of an error, as in Peng et al., "DeepMimic", SIGGRAPH 2018, and
 with bodies relative to an anchor, as in Liao et al., "BeyondMimic", 2025.
@@ -23,7 +23,7 @@ PRIOR_FAILURES, PRIOR_S = wp.constant(0.5), wp.constant(1.0)
 ROW = wp.constant(CHUNK_WORLDS)
 """Worlds that count into the same row: those that one thread steps on a CPU."""
 LOOKED_BACK = 3
-"""Bins that a failure counts for: its own and those before it, from where the mistake may come."""
+"""Bins that a failure counts for: its own and those before it, in which the mistake may lie."""
 BASE_COMPONENTS = {"gravity_x": "1", "gravity_y": "1", "gravity_z": "1"}
 BASE_COMPONENTS |= {"ang_vel_x": "rad/s", "ang_vel_y": "rad/s", "ang_vel_z": "rad/s"}
 BASE_COMPONENTS |= {"lin_vel_x": "m/s", "lin_vel_y": "m/s", "lin_vel_z": "m/s", "height": "m"}
@@ -70,7 +70,7 @@ def twist_between(s: Any, i: int, k: int) -> wp.vec4:
 
 @wp.func
 def body_offset(s: Any, i: int, k: int, b: int, twist: wp.vec4) -> wp.vec3:
-    """Return the vector from where the reference has tracked body b to where it is [m], world frame.
+    """Return the vector from tracked body b of the reference to that of the robot [m], world frame.
 
     The reference, row k, is moved to the robot's base in the plane and turned by ``twist``; heights are its own.
     """
@@ -86,12 +86,12 @@ def gravity_of(q: wp.vec4) -> wp.vec3:
     return quat_rotate_inverse(q, wp.vec3(0.0, 0.0, -1.0))
 
 
-# -- where an episode starts -----------------------------------------------------------------------------------------
+# -- starts of episodes ----------------------------------------------------------------------------------------------
 
 
 def _needs_motions(param: str, value: float, scene: Any) -> None:
     if not scene.clips.names:
-        raise ValueError(f"{param}={value:g}: the task has no motion; set motions.<name>=<file>")
+        raise ValueError(f"{param}={value:g}: the task lacks a motion; set motions.<name>=<file>")
 
 
 @wp.func
@@ -102,7 +102,7 @@ def count_visit(s: Any, i: int, memory_s: float):
 
 @wp.func
 def fold_counts(s: Any, i: int, memory_s: float):
-    """Add what the last step counted to what is remembered; each bin is one world's.
+    """Add the counts of the last step to those remembered; each bin is one world's.
 
     It runs before the physics, when no world counts or draws.
     """
@@ -186,7 +186,7 @@ def reset_to_motion(
     motions is drawn by what :func:`failing_starts` counted: its failures per second spent in it, plus ``spread`` times
     those of the next bin, and ``spread`` squared times those of the one after; in a share ``uniform`` of the draws it
     is uniform over the time of all motions. Without that curriculum all bins are alike. ``only`` is the index of the
-    only motion that is drawn (-1: any), ``phase`` the share of it that an episode leaves out (negative: drawn).
+    only motion that is drawn (-1: any), ``phase`` the share of it that an episode skips (negative: drawn).
     """
     bins = s.bin_motion.shape[0]
     by_time = wp.int32(0)
@@ -223,7 +223,7 @@ def reset_to_motion(
         s.qvel[i, s.joint_dof[j]] = s.reference_joint_vel[k, j] + velocity * (2.0 * wp.randf(rng) - 1.0)
 
 
-# -- what is commanded -----------------------------------------------------------------------------------------------
+# -- commands --------------------------------------------------------------------------------------------------------
 
 
 def motion_components(robot: Any) -> dict[str, str]:
@@ -250,7 +250,7 @@ def mirror_tracked(scene: Any) -> mirrors.Mirror:
     for name in names:
         partner = re.sub("left|right", lambda found: other[found[0]], name)
         if partner not in names:
-            raise ValueError(f"tracked={names}: {name!r} has no partner {partner!r}; add it, or set mirror=False")
+            raise ValueError(f"tracked={names}: {name!r} lacks its partner {partner!r}; add it, or set mirror=False")
         perm += [3 * names.index(partner) + k for k in range(3)]
     return perm, [*mirrors.POLAR] * len(names)
 
@@ -276,7 +276,7 @@ def send_frame(s: Any, i: int):
 
 def _check_command(params: dict[str, float], scene: Any) -> None:
     if not scene.clips.names:
-        raise ValueError("draws=motion: the task has no motion; set motions.<name>=<file>")
+        raise ValueError("draws=motion: the task lacks a motion; set motions.<name>=<file>")
 
 
 @command(components=motion_components, draws="motion", mirror=mirror_frame, update=send_frame, check=_check_command)
@@ -429,7 +429,7 @@ def track_body_ang_vel(s: Any, i: int, std: float) -> float:
 
 @wp.func
 def contacts_alike(s: Any, i: int) -> float:
-    """Return the share of feet that are in contact where the reference's are."""
+    """Return the share of feet with the same contact as the reference's."""
     k = reference(s, i)
     total = float(0.0)
     for f in range(s.foot_contact.shape[1]):
@@ -448,7 +448,7 @@ def track_contact(s: Any, i: int) -> float:
 
 @observation(size=lambda scene: 3 * scene.sizes["tracked"], unit="m", frame="base", mirror=mirror_tracked)
 def body_errors(s: Any, i: int, j: int) -> float:
-    """Vectors from where the reference has each tracked body to where it is, in the base's frame [m]: privileged."""
+    """Vectors from each tracked body of the reference to the robot's, in the base's frame [m]: privileged."""
     k = reference(s, i)
     b = j // 3
     offset = body_offset(s, i, k, b, twist_between(s, i, k))

@@ -1,4 +1,4 @@
-"""Terms about a task's objects and about named sites: what to reach, hold, lift and open, and where things start.
+"""Terms about a task's objects and about named sites: reaching, holding, lifting and opening, and the objects' starts.
 
 Positions that an actor or a command names are in the frame of the robot's base: of its floating base, or of the world
 for a robot with a fixed base. A command is then a target: its first three components are a position [m] there.
@@ -173,7 +173,7 @@ def object_lifted(s: Any, i: int, object: float, height: float) -> float:
 
 @reward
 def object_raised(s: Any, i: int, object: float, rest: float, height: float) -> float:
-    """Height of an object above ``rest`` [m], where it lies, as a share of ``height`` [m], in [0, 1]."""
+    """Height of an object above ``rest`` [m], its height at rest, as a share of ``height`` [m], in [0, 1]."""
     return wp.clamp((s.object_pos_w[i, int(object)][2] - rest) / height, 0.0, 1.0)
 
 
@@ -193,7 +193,7 @@ def object_joint_open(s: Any, i: int, object_joint: float, goal: float) -> float
 
 @reward
 def touches(s: Any, i: int, contact: float, force: float) -> float:
-    """1 where the force at a contact sensor is more than ``force`` [N]."""
+    """1 if the force at a contact sensor is more than ``force`` [N]."""
     if s.contact_force[i, int(contact)] > force:
         return 1.0
     return 0.0
@@ -220,9 +220,9 @@ def held_near(s: Any, i: int, left: int, right: int, force: float, d: float) -> 
 
 @reward
 def closes(s: Any, i: int, site: float, object: float, joint: float, distance: float, opened: float) -> float:
-    """How far a finger has closed where the object is between the fingers, in [0, 1].
+    """How far a finger has closed if the object is between the fingers, in [0, 1].
 
-    (1 - q / opened) exp(-(d / distance)^2) with the finger's position q, ``opened`` [m or rad] where it is open, and
+    (1 - q / opened) exp(-(d / distance)^2) with the finger's position q, ``opened`` [m or rad] of the open finger, and
     the distance d [m] from a site between the fingers to the object.
     """
     d = wp.length(s.object_pos_w[i, int(object)] - s.site_pos_w[i, int(site)]) / distance
@@ -308,7 +308,7 @@ def object_below(s: Any, i: int, object: float, height: float) -> int:
 def _check_free(params: dict[str, float], scene: Any) -> None:
     name = list(scene.objects)[int(params["object"])]
     if scene.objects[name].fixed:
-        raise ValueError(f"object={name!r}: is fixed, and has no pose to draw; use place_fixed")
+        raise ValueError(f"object={name!r}: is fixed, so its pose cannot be drawn; use place_fixed")
 
 
 @event(writes="state", check=_check_free)
@@ -393,7 +393,7 @@ def _check_size(params: dict[str, float], scene: Any) -> None:
     check_above(params, "lo", 0.0, ": the size is multiplied by it")
     name = list(scene.objects)[int(params["object"])]
     if not isinstance(scene.objects[name], Box | Cylinder | Sphere):
-        raise ValueError(f"object={name!r}: has no size to be multiplied; a Box, Cylinder or Sphere has one")
+        raise ValueError(f"object={name!r}: its size cannot be multiplied; that of a Box, Cylinder or Sphere can")
 
 
 @event(

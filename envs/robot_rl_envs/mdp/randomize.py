@@ -1,7 +1,7 @@
 """Domain randomization: events that draw per-world model fields, and forces on bodies.
 
-Each draw starts from the model's nominal value, so nothing compounds over resets. The engine recomputes what derives
-from masses, inertias and armature in the worlds that changed, at startup, reset or interval.
+Each draw starts from the model's nominal value, so nothing compounds over resets. The engine recomputes constants
+derived from masses, inertias and armature in the worlds that changed, at startup, reset or interval.
 """
 
 from typing import Any
@@ -114,9 +114,9 @@ def _check_principal_inertia(params: dict[str, float], scene: Any) -> None:
 
 @event(writes="model", model_fields=("body_inertia",), set_const=True, check=_check_principal_inertia)
 def principal_inertia(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
-    """Multiply each principal moment of a body's inertia by a factor of its own in [lo, hi].
+    """Multiply each principal moment of a body's inertia by an independent factor in [lo, hi].
 
-    Ranges that could break the triangle inequality are refused; ``body_inertia`` has no such limit.
+    Ranges that could break the triangle inequality are refused; ``body_inertia`` does not have this limit.
     """
     b = int(body)
     for k in range(3):
@@ -210,7 +210,7 @@ def _check_joints(field: str, what: str) -> Any:
 
 @event(writes="model", model_fields=("dof_damping",), check=_check_joints("dof_damping", "damping"))
 def joint_damping(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
-    """Multiply each joint's viscous damping by a factor of its own in [lo, hi]."""
+    """Multiply each joint's viscous damping by an independent factor in [lo, hi]."""
     for j in range(s.joint_dof.shape[0]):
         d = s.joint_dof[j]
         s.dof_damping[i, d, 0] = s.dof_damping_nominal[d, 0] * (lo + (hi - lo) * wp.randf(rng))
@@ -218,7 +218,7 @@ def joint_damping(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
 
 @event(writes="model", model_fields=("dof_frictionloss",), check=_check_joints("dof_frictionloss", "dry friction"))
 def joint_friction(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
-    """Multiply each joint's dry friction by a factor of its own in [lo, hi]."""
+    """Multiply each joint's dry friction by an independent factor in [lo, hi]."""
     for j in range(s.joint_dof.shape[0]):
         d = s.joint_dof[j]
         s.dof_frictionloss[i, d, 0] = s.dof_frictionloss_nominal[d, 0] * (lo + (hi - lo) * wp.randf(rng))
@@ -226,7 +226,7 @@ def joint_friction(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
 
 @event(writes="model", model_fields=("dof_armature",), set_const=True, check=_check_joints("dof_armature", "armature"))
 def joint_armature(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
-    """Multiply each joint's armature, the inertia of its rotor and gears, by a factor of its own in [lo, hi]."""
+    """Multiply each joint's armature, the inertia of its rotor and gears, by an independent factor in [lo, hi]."""
     for j in range(s.joint_dof.shape[0]):
         d = s.joint_dof[j]
         s.dof_armature[i, d, 0] = s.dof_armature_nominal[d, 0] * (lo + (hi - lo) * wp.randf(rng))
@@ -234,7 +234,7 @@ def joint_armature(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
 
 def _check_gravity(params: dict[str, float], scene: Any) -> None:
     if not scene.model.opt.gravity.any():
-        raise ValueError(f"lo={params['lo']:g}: the model of {scene.robot.name!r} has no gravity to be multiplied")
+        raise ValueError(f"lo={params['lo']:g}: the model of {scene.robot.name!r} is without gravity")
     why = ": without gravity nothing stands" if scene.base else ": gravity keeps its direction"
     check_above(params, "lo", 0.0, why)
 
@@ -249,14 +249,14 @@ def gravity(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
 
 def _check_motor_gains(params: dict[str, float], scene: Any) -> None:
     if scene.actions.kind != "position":
-        raise ValueError(f"kp_lo={params['kp_lo']:g}: actions.kind='effort' has no gains; use motor_strength")
+        raise ValueError(f"kp_lo={params['kp_lo']:g}: actions.kind='effort' is without gains; use motor_strength")
     for name in ("kp_lo", "kd_lo"):
         check_least(params, name, 0.0)
 
 
 @event(writes="model", model_fields=("actuator_gainprm", "actuator_biasprm"), check=_check_motor_gains)
 def motor_gains(s: Any, i: int, rng: wp.uint32, kp_lo: float, kp_hi: float, kd_lo: float, kd_hi: float):
-    """Multiply each servo's kp and kd by factors of their own; for the engine's own position servo."""
+    """Multiply each servo's kp and kd by independent factors; for the engine's own position servo."""
     for a in range(s.ctrl.shape[1]):
         kp = kp_lo + (kp_hi - kp_lo) * wp.randf(rng)
         kd = kd_lo + (kd_hi - kd_lo) * wp.randf(rng)

@@ -1,7 +1,7 @@
-"""Terms of robots in a team: where they are among the others, what they receive from them, whom they touch.
+"""Terms of robots in a team: their place among the others, the messages they receive, whom they touch.
 
-``s`` is that of the robot's own row; what the others show is in ``s.team_pos_w`` and so on, see
-:mod:`robot_rl_envs.entity.crews`. In a task of one robot there is no such field, and no such term. What they carry
+``s`` is that of the robot's own row; the others' shown values are in ``s.team_pos_w`` and so on, see
+:mod:`robot_rl_envs.entity.crews`. In a task of one robot these fields and terms do not exist. A load that they carry
 together is in :mod:`robot_rl_envs.mdp.carrying`.
 """
 
@@ -56,7 +56,7 @@ def keep_marching(
     yaw_lo: float,
     yaw_hi: float,
 ):
-    """Command the team's velocity along x, in the lane where the robot starts, in its own heading frame."""
+    """Command the team's velocity along x, in the lane of the robot's start, in its own heading frame."""
     side = gain * (s.start_pos_w[i][1] - s.base_pos_w[i][1])
     command_velocity(s, i, wp.vec3(s.march_speed[i], side, 0.0), turn_gain, vx_lo, vx_hi, vy_lo, vy_hi, yaw_lo, yaw_hi)
 
@@ -103,7 +103,7 @@ def other_of(s: Any, i: int, n: int) -> int:
 
 @observation(size=lambda scene: 4 * scene.sizes["others"], unit="m", frame="base")
 def others_pos(s: Any, i: int, j: int) -> float:
-    """Position of each other robot in the base's frame [m], and 1 where it takes part; zeros where it does not."""
+    """Position of each other robot in the base's frame [m], and 1 if it takes part; zeros if it does not."""
     b = other_of(s, i, j / 4)
     w = world_of(s, i)
     if s.team_active[w, b] == 0:
@@ -115,7 +115,7 @@ def others_pos(s: Any, i: int, j: int) -> float:
 
 @observation(size=lambda scene: 3 * scene.sizes["others"], unit="m/s", frame="base")
 def others_vel(s: Any, i: int, j: int) -> float:
-    """Velocity of each other robot in the base's frame [m/s]; zeros where it takes no part."""
+    """Velocity of each other robot in the base's frame [m/s]; zeros if it takes no part."""
     b = other_of(s, i, j / 3)
     w = world_of(s, i)
     if s.team_active[w, b] == 0:
@@ -132,7 +132,7 @@ def _check_sender(params: dict[str, float], scene: Any) -> None:
 
 @observation(size=0, check=_check_sender)
 def received(s: Any, i: int, j: int, message: float, sender: float) -> float:
-    """Values of a message of the sender-th robot after this one, and 1 where it takes part; zeros where it does not."""
+    """Values of a message of the sender-th robot after this one, and 1 if it takes part; zeros if it does not."""
     w, b = world_of(s, i), other_of(s, i, int(sender))
     if s.team_active[w, b] == 0:
         return 0.0
@@ -147,9 +147,9 @@ def received(s: Any, i: int, j: int, message: float, sender: float) -> float:
 
 @wp.func
 def formation_gap(s: Any, i: int) -> float:
-    """Return the mean distance of the other robots from where they are to be, seen from row i's robot [m].
+    """Return the mean distance of the other robots from their places, seen from row i's robot [m].
 
-    Where they are to be is where the task puts them, along the ground; 0 for a robot alone.
+    Their places are their starts in the task, along the ground; 0 for a robot alone.
     """
     w, a = world_of(s, i), agent_of(s, i)
     total = float(0.0)
@@ -212,7 +212,7 @@ def team_size(s: Any, i: int) -> float:
 
 @event(writes="nothing", check=at_least(0.0, "yaw"))
 def turn_team(s: Any, i: int, rng: wp.uint32, yaw: float):
-    """Turn where the robots start about the world's origin by +-yaw [rad]; give it team=True."""
+    """Turn the robots' starts about the world's origin by +-yaw [rad]; give it team=True."""
     angle = yaw * (2.0 * wp.randf(rng) - 1.0)
     at = s.start_pos_w[i]
     c, n = wp.cos(angle), wp.sin(angle)

@@ -1,4 +1,4 @@
-"""Termination terms: 1 where the episode ends. The time limit is the task's ``episode_length_s``."""
+"""Termination terms: 1 if the episode ends. The time limit is the task's ``episode_length_s``."""
 
 from typing import Any
 

@@ -9,7 +9,7 @@ file                    content
                         (``root_...`` is the same), joints by name, and for the rate a column ``time`` [s]
 .npz, retargeted        ``joint_pos`` (or ``dof_pos``) (T, joints); ``base_pos`` (or ``root_pos``, ``root_trans``) (T,
                         3); ``base_quat_wxyz``, or ``root_rot`` (x, y, z, w); ``fps`` (default 30); ``joint_names`` (or
-                        ``dof_names``) where they are not the robot's own in order; ``robot``
+                        ``dof_names``) if they are not the robot's own in order; ``robot``
 .npz of mjlab           ``joint_pos``, ``fps``; the base is the first body of ``body_pos_w`` and ``body_quat_w``
 .npz of AMASS           ``poses``, ``trans``, ``mocap_framerate``: see :mod:`.motions.smpl`
 ======================  ==============================================================================================
@@ -62,7 +62,7 @@ def find_motion(value: str, robot: Robot, setting: str = "motion") -> Path:
         return path
     if path.suffix or "/" in value:
         raise ValueError(f"{setting}={value!r}: no such file; give a .csv or .npz, or one of {', '.join(known) or '-'}")
-    line = f"robot {robot.name!r} has no motion of that name, and there is no such file"
+    line = f"robot {robot.name!r} lacks a motion of that name, and the file does not exist"
     raise ValueError(f"{setting}={value!r}: {line}; {nearest(value, known)}")
 
 
@@ -72,10 +72,10 @@ def read_motion(value: str, robot: Robot, setting: str = "motion") -> Motion:
     Args:
         value: the name of a motion of the robot's library, or a file.
         robot: whom it moves.
-        setting: what named it, for errors.
+        setting: the setting that named it, for errors.
 
     Raises:
-        ValueError: there is no such file, or it does not fit the robot; one line with the file and the element.
+        ValueError: the file does not exist, or does not fit the robot; one line with the file and the element.
     """
     path = find_motion(value, robot, setting)
     readers = {".csv": read_csv, ".npz": read_npz}

@@ -14,7 +14,7 @@ from robot_rl_envs.terms.checks import nearest
 
 MIN_RATE_HZ, MAX_RATE_HZ = 1.0, 1000.0
 MEETS_RAD, MEETS_M = 0.1, 0.02
-"""A motion loops where its ends differ by less in every joint and in tilt [rad], and in height [m]."""
+"""A motion loops if its ends differ by less in every joint and in tilt [rad], and in height [m]."""
 
 
 @dataclass(kw_only=True, slots=True, frozen=True, eq=False)
@@ -22,13 +22,13 @@ class Motion:
     """A trajectory of one robot.
 
     Attributes:
-        name: what it is called.
+        name: its name in the task.
         rate_hz: frames a second.
         joint_names: names of the joints in the columns of `joint_pos`.
         joint_pos: (T, joints) positions [rad or m].
         base_pos: (T, 3) position of the base's origin above the floor [m], world frame.
         base_quat_wxyz: (T, 4) orientation of the base.
-        robot: name of the robot that it is for; "" where the file does not say.
+        robot: name of the robot that it is for; "" if the file omits it.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Motion:
 
     @property
     def loops(self) -> bool:
-        """Whether the ends meet: the last frame is the first one, apart from where the robot is and faces."""
+        """Whether the ends meet: the last frame is the first one, apart from the robot's place and heading."""
         if np.abs(self.joint_pos[-1] - self.joint_pos[0]).max() > MEETS_RAD:
             return False
         down = rotation.rotate(rotation.conjugate(self.base_quat_wxyz[[0, -1]]), np.array([[0.0, 0.0, -1.0]] * 2))
@@ -114,7 +114,7 @@ class Motion:
             raise ValueError(f"robot={robot.name!r}: is bolted down; motions are for robots with a floating base")
         for name in self.joint_names:
             if name not in robot.joint_names:
-                line = f"robot {robot.name!r} has no joint of that name"
+                line = f"robot {robot.name!r} lacks a joint of that name"
                 raise ValueError(f"joint {name!r}: {line}; {nearest(name, robot.joint_names)}")
         if not self.joint_names:
             raise ValueError(f"joints: the file has none of robot {robot.name!r}")

@@ -4,8 +4,8 @@ Each rotation of the body is decomposed about the axes of the robot's joints in 
 roll, yaw; waist yaw, roll, pitch; ankles pitch, roll; knees and elbows by the angle of the limb. Positions are scaled
 by the length of the legs, and the whole motion is lowered or lifted so that the feet stand on the floor.
 
-Limits: hands, wrists, neck and toes are left out. Arms and legs have other proportions, so hands do not end where the
-person's did, and a foot on the floor can slide by some millimetres. Joints are clipped to their ranges, and nothing
+Limits: hands, wrists, neck and toes are omitted. Arms and legs have other proportions, so hands do not end at the
+person's place, and a foot on the floor can slide by some millimetres. Joints are clipped to their ranges, and nothing
 keeps the robot's parts from each other, nor its balance. Shoulders that turn behind the back pass a singularity. For
 more, retarget with a tool made for it and bring its npz or CSV.
 """

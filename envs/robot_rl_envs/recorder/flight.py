@@ -1,6 +1,6 @@
 """The flight recorder: the last 200 ms of every world, in a ring that the stages of a step write on the device.
 
-A row is the start of a control step (state, command) with what was done in it (action, control); a quarantined world's
+A row is the start of a control step (state, command) with the step's action and control; a quarantined world's
 last row is the state that the step ended in. At quarantine the world's ring is copied into one of a few slots, which
 the host writes to files at its next sync (:mod:`.quarantine`). Nothing here is part of a checkpoint.
 """
@@ -22,8 +22,8 @@ REASONS = {
 """Reasons by name, the likely cause first: a world that has several is counted under the first."""
 
 STEP, WRITTEN, REWARD, COMMAND = 0, 1, 2, 3
-"""Columns of a row: control steps since the reset; DIRTY_* bits of what was written since the step before; the reward
-of the step before; from COMMAND on the command, then qpos, qvel, action, ctrl (of each substep, where they differ)."""
+"""Columns of a row: control steps since the reset; DIRTY_* bits of the fields written since the step before; the reward
+of the step before; from COMMAND on the command, then qpos, qvel, action, ctrl (of each substep, if they differ)."""
 MARKS = ("world", "counter", "step", "faults", "overflow", "rows_needed", "contacts_needed", "term")
 """What a slot contains in addition to its rows."""
 
@@ -38,7 +38,7 @@ class Flight:
 
     Attributes:
         rows: (length, N, width) the rings, so that a step writes one stretch of memory; the row of control step n is n
-            modulo length, NaN where there is none yet.
+            modulo length, NaN before the first one.
         slots: (S, length, width) rings of quarantined worlds.
         marks: (S, len(MARKS)).
         models: (S, k) the randomized model fields of these worlds, one after the other.
@@ -46,7 +46,7 @@ class Flight:
         needed: (N, 2) the engine's ``EngineData.needed``.
         qpos: first column of qpos in a row, after the command.
         chunk: worlds of a chunk of launches.
-        slots_per_chunk: chunks run in parallel on a CPU, so each has slots of its own.
+        slots_per_chunk: chunks run in parallel on a CPU, so each has its own slots.
     """
 
     rows: wp.array3d(dtype=wp.float32)

@@ -1,4 +1,4 @@
-"""Quarantined worlds on the host: a description of what happened, and the file that ``robot-rl inspect`` replays.
+"""Quarantined worlds on the host: a description of the fault, and the file that ``robot-rl inspect`` replays.
 
 The device keeps the last moments of such a world (:mod:`.flight`); here they are collected at the one sync of an
 iteration. A file is an .npz without pickled objects: arrays, and one JSON string that names everything.
@@ -227,7 +227,7 @@ class Quarantine:
         return np.array(kept[::-1]) if kept else ring[[mark["counter"] % length]]
 
     def _arrays(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Split the rows into named arrays: states of T + 1 times, and what was done in the T steps between."""
+        """Split the rows into named arrays: states of T + 1 times, and the actions of the T steps between."""
         steps, bounds = len(rows) - 1, self._bounds
         ctrl = rows[:steps, bounds[3] :].reshape(steps, *self._ctrl)
         return {

@@ -32,7 +32,7 @@ def gather_shared(
     # outputs
     row_out: wp.array2d(dtype=wp.float32),
 ):
-    """Take what belongs to no robot as it is in the world, in rows with a bit of ``dirty``."""
+    """Take the world's own fields as they are there, in rows with a bit of ``dirty``."""
     i = wp.tid()
     if (dirty[i] & bit) != 0:
         w, a = i / at.shape[0], i % at.shape[0]
@@ -65,7 +65,7 @@ def gather_faults(
     overflow_out: wp.array(dtype=wp.int32),
     needed_out: wp.array2d(dtype=wp.int32),
 ):
-    """Take over what the engine reports about a row's world."""
+    """Take over the engine's report about a row's world."""
     i = wp.tid()
     overflow_out[i] = overflow_out[i] | overflow[i / size]
     needed_out[i, 0] = needed[i / size, 0]

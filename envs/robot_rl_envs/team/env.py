@@ -1,7 +1,7 @@
 """The environment of a team: worlds with several robots, a row for each robot of each world.
 
 Row ``w T + a`` is robot ``a`` of T in world ``w``, for observations, actions, rewards and ends alike, so that any
-learner of one robot can train them; what makes them a team is in the group "team" for the critic, and in
+learner of one robot can train them; the facts of the team are in the group "team" for the critic, and in
 ``extras["valid"]``: false for robots that take no part.
 """
 
@@ -80,7 +80,7 @@ class TeamEnv(VecEnv):
         roles = {crew.role: (crew, task.of_role(crew)) for crew in task.crews}
         scenes = {role: make_scene(own, crew) for role, (crew, own) in roles.items()}
         self.scene = TeamScene(list(scenes.values()))
-        whole: Any = self.scene  # It has what an engine reads of a scene.
+        whole: Any = self.scene  # It has all that an engine reads of a scene.
         self.engine: Any = make_engine(engine, whole, num_envs=num_envs, device=device, num_threads=num_threads)
         self._dirty = wp.zeros(num_envs, dtype=wp.int32, device=device)
         first = next(iter(roles.values()))[0]
@@ -161,10 +161,10 @@ class TeamEnv(VecEnv):
         ]
         return counts + settles
 
-    # -- what is returned --------------------------------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------------------------------
 
     def _build_views(self) -> None:
-        """Allocate the rows of all robots, and record what fills them."""
+        """Allocate the rows of all robots, and record the launches that fill them."""
         crews, rows, device = self._crews, self.num_envs, self.device
         groups = [group for group in crews[0]._out if all(group in crew._out for crew in crews)]
         widths = {group: max(crew._out[group].shape[1] for crew in crews) for group in groups}
@@ -204,7 +204,7 @@ class TeamEnv(VecEnv):
         return SimpleNamespace(reward=wp.to_torch(reward), **{name: wp.to_torch(flag) for name, flag in flags.items()})
 
     def _see(self, zeros: Any) -> None:
-        """Record how the group "team" comes about, where the robots show something."""
+        """Record the launches that fill the group "team", if the robots show something."""
         crews = self._crews
         group = SHOWN if all(SHOWN in crew._out for crew in crews) else "critic"
         if not all(group in crew._out for crew in crews):
@@ -254,8 +254,8 @@ class TeamEnv(VecEnv):
     def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
         """Apply ``actions`` (N T, num_actions) for one control period; the results are those of :meth:`.env.Env.step`.
 
-        A role with fewer actions takes the first ones of its rows. ``extras["acted"]`` (N T,) is False where a robot
-        took no part in the step, which is not valid then, and ``extras["ended"]`` True where its world's episode ended.
+        A role with fewer actions takes the first ones of its rows. ``extras["acted"]`` (N T,) is False if a robot
+        took no part in the step, which is not valid then, and ``extras["ended"]`` True if its world's episode ended.
         """
         if actions.shape != self._actions_torch.shape:
             raise ValueError(f"actions have shape {tuple(actions.shape)}, wants {tuple(self._actions_torch.shape)}")
@@ -274,7 +274,7 @@ class TeamEnv(VecEnv):
         self._graph = capture.graph
 
     def _advance(self) -> None:
-        """Queue every launch of a step: one CUDA graph where the engine allows it."""
+        """Queue every launch of a step: one CUDA graph if the engine allows it."""
         crews = self._crews
         self._dirty.zero_()
         self.engine.data.overflow.zero_()
@@ -329,7 +329,7 @@ class TeamEnv(VecEnv):
         self.engine.write_back(self._dirty)
 
     def _show(self) -> None:
-        """Fill the rows of all robots, and what their critics see of the others."""
+        """Fill the rows of all robots, and their critics' view of the others."""
         for command in (*self._merges, *self._seeing):
             command.launch()
 
@@ -342,7 +342,7 @@ class TeamEnv(VecEnv):
     @property
     def why_not_recorded(self) -> str:
         """Why steps cannot be recorded in a CUDA graph of the learner, in words."""
-        return "a team's step is a graph of its own"
+        return "a team's step is a separate graph"
 
     @property
     def episode_length_buf(self) -> torch.Tensor:
@@ -437,7 +437,7 @@ class TeamEnv(VecEnv):
         return self.only.describe_command()
 
     def describe_metrics(self) -> dict[str, dict[str, Any]]:
-        """Return what the metrics are, see :meth:`.env.Env.describe_metrics`."""
+        """Return a description of the metrics, see :meth:`.env.Env.describe_metrics`."""
         return self.only.describe_metrics()
 
     def robot_state(self) -> dict[str, torch.Tensor]:
@@ -507,7 +507,7 @@ class TeamEnv(VecEnv):
         """Let a robot drop out of the running episodes of worlds (n,) (None: all): its motors only damp from now on.
 
         Raises:
-            ValueError: there is no such robot.
+            ValueError: the robot does not exist.
         """
         if agent not in self.agents:
             raise ValueError(f"agent={agent!r}: {nearest(agent, self.agents)}")

@@ -43,7 +43,7 @@ class RowEngine:
         world: the team's engine.
         size: robots A of the crew.
         shared: arrays that all crews of the team have in common, by their name in ``s``.
-        dirty: (N,) what was written of each world, for the team's engine.
+        dirty: (N,) bits of the fields written in each world, for the team's engine.
     """
 
     def __init__(self, world: Engine, scene: Scene, where: RowMap, dirty: wp.array, shared: dict[str, wp.array]):
@@ -114,9 +114,9 @@ class RowEngine:
             command.launch()
 
     def collect(self, dirty: wp.array) -> None:
-        """Copy what events and resets wrote in rows (R,) ``dirty`` into the worlds' arrays, and mark these dirty.
+        """Copy fields that events and resets wrote in rows (R,) ``dirty`` into the worlds' arrays; mark these dirty.
 
-        The team's engine has to write them back. Rows that join get what belongs to no robot as it is in their world.
+        The team's engine has to write them back. Rows that join get their world's own fields as they are there.
         """
         if self._collects is None or self._row_dirty is not dirty:
             self._row_dirty = dirty
@@ -144,7 +144,7 @@ class RowEngine:
         raise RuntimeError(f"step({substeps}): the worlds of a team step for all its robots together")
 
     def explain(self, world: int, overflow: int, needed: tuple[int, int]) -> str:
-        """Return one line about what went wrong in a row's world; see the protocol."""
+        """Return one line about the failure in a row's world; see the protocol."""
         return self.world.explain(world // self.size, overflow, needed)
 
     def write_back(self, dirty: wp.array) -> None:

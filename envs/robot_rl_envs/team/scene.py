@@ -1,6 +1,6 @@
-"""The scene of a team: all its robots and the task's objects in one compiled model, and where a robot's part of it is.
+"""The scene of a team: all its robots and the task's objects in one compiled model, and the place of each robot's part.
 
-Each robot also has a scene of its own (:class:`.entity.scene.Scene`): itself and the objects, as if it were the only
+Each robot also has its own scene (:class:`.entity.scene.Scene`): itself and the objects, as if it were the only
 one. Terms and kernels work on rows in that scene's layout; :class:`RowMap` says which elements of the team's model they
 are.
 """
@@ -59,7 +59,7 @@ class RowMap:
         """Return ``at`` and ``own`` of the rows of a model field; None for an option, which all robots share.
 
         Raises:
-            ValueError: the field has no row for each of a robot's elements.
+            ValueError: the field lacks a row for one of a robot's elements.
         """
         if field.startswith("opt."):
             return None
@@ -76,7 +76,7 @@ class TeamScene:
         model: the model to simulate.
         names: the robots in order.
         crews: the scene of each crew's robots, in the order of the crews.
-        maps: where these are in the model, in the same order.
+        maps: their places in the model, in the same order.
         sim: physics options.
         things: the objects.
     """
@@ -161,7 +161,7 @@ class TeamScene:
                     pair = [other if end == OTHERS else end for end in ends]
                     add_contact(spec, f"{name}/{contact}/{other}", Contact(first=pair[0], second=pair[1]), roots)
 
-    # -- where everything is -----------------------------------------------------------------------------------------
+    # -- places of elements ------------------------------------------------------------------------------------------
 
     def _map(self, scene: Scene) -> RowMap:
         crew, row = _crew(scene), scene.model
@@ -191,7 +191,7 @@ class TeamScene:
         return int(np.isin(model.body_rootid, roots).sum())
 
     def _others(self, scene: Scene, agent: int, contact: str, sensor: Contact) -> list[int]:
-        """Return where the values of one robot's contact sensor begin; several where it names the others."""
+        """Return the places at which one robot's contact sensor begins; several if it names the others."""
         name = self.names[agent]
         if OTHERS not in (sensor.first, sensor.second):
             found = [f"contact/{name}/{contact}"]
@@ -215,7 +215,7 @@ class TeamScene:
                 groups[0] = groups[0][ahead : ahead + int(counts[0])]
             if [len(group) for group in groups] != counts.tolist():
                 line = f"robot {scene.robot.name!r}: {scene.robot.model} has {kind}s on the world's body"
-                raise ValueError(f"{line}; give them a body of their own")
+                raise ValueError(f"{line}; give them their own body")
             places[kind] = [element for group in groups for element in group]
         joints = places["joint"]
         for n, (kind, address) in enumerate((("qpos", model.jnt_qposadr), ("dof", model.jnt_dofadr))):

@@ -1,7 +1,7 @@
 """The team's stage between a step's rewards and its resets: whose episode ends, and who gets which reward.
 
-A row's own stage knows only its robot. Here the worlds are settled: first each crew adds what it knows of a world, then
-each is told what follows for its robots.
+A row's own stage knows only its robot. Here the worlds are settled: first each crew adds its facts of a world, then
+each gets the consequences for its robots.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Worlds:
 
     Attributes:
         fault: FAULT_* bits of any of its robots.
-        ends: bits of what ends the episode for all: 1 a failure, 2 its time.
+        ends: bits of the causes that end the episode for all: 1 a failure, 2 its time.
         left: robots that take part in the next step.
         count, reward: robots that took part, and their summed rewards for the team.
         age: control steps towards the time limit.
@@ -64,7 +64,7 @@ class Worlds:
 
 @wp.kernel(enable_backward=False)
 def count_crew(s: Rows, index: int, worlds: Worlds):
-    """Add a crew's robots to what is known of each world; the first crew begins it."""
+    """Add a crew's robots to the facts of each world; the first crew begins it."""
     w = wp.tid()
     size = s.agents.shape[0]
     fault = int(0)

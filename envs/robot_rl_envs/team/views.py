@@ -9,7 +9,7 @@ from robot_rl_envs.team.settle import Rows
 TEAM = "team"
 """The observation group that a team's environment adds."""
 SHOWN = "shown"
-"""The group of a task that the others' critics see of a robot; "critic" where there is none."""
+"""The group of a task that the others' critics see of a robot; "critic" if it is missing."""
 
 
 @wp.kernel(enable_backward=False)
@@ -22,7 +22,7 @@ def show(
     shown_out: wp.array3d(dtype=wp.float32),
     present_out: wp.array2d(dtype=wp.float32),
 ):
-    """Put what the robots of a crew show into the arrays of the team; with ``final`` as their episodes ended."""
+    """Put the values that a crew's robots show into the arrays of the team; with ``final`` as their episodes ended."""
     i = wp.tid()
     size = s.agents.shape[0]
     w, agent = i / size, s.agents[i % size]
@@ -51,7 +51,7 @@ def see(
     # outputs
     seen_out: wp.array2d(dtype=wp.float32),
 ):
-    """Write what a robot's critic sees of the others, in turn from the next one on, and the robot's own id."""
+    """Write a robot's critic's view of the others, in turn from the next one on, and the robot's own id."""
     i = wp.tid()
     size = s.agents.shape[0]
     w, agent = i / size, s.agents[i % size]

@@ -1,4 +1,4 @@
-"""Task terms: the decorators that mark them, what a term declares, and checks of its parameters."""
+"""Task terms: the decorators that mark them, the declarations of a term, and checks of its parameters."""
 
 from robot_rl_envs.terms.declare import (
     SIGNALS,

@@ -27,7 +27,7 @@ def figure(name: str, value: Any) -> float:
 
 
 def require(fits: bool, name: str, value: Any, right: str) -> None:
-    """Raise a ValueError that names a setting, its value and what would be right, unless ``fits``."""
+    """Raise a ValueError that names a setting, its value and the right ones, unless ``fits``."""
     if not fits:
         raise ValueError(f"{name}={value!r}: {right}")
 
@@ -68,7 +68,7 @@ def check_range(
 
 
 def check_ranges(params: dict[str, Any]) -> None:
-    """Check what parameters mean in every term: lo and hi, or <name>_lo and <name>_hi, are a range; a std divides."""
+    """Check parameters common to all terms: lo and hi, or <name>_lo and <name>_hi, are a range; a std divides."""
     if "std" in params:
         check_above(params, "std", 0.0)
     for lo in params:
@@ -128,15 +128,15 @@ def moving_body(params: dict[str, float], scene: Any) -> int:
     mass = float(scene.model.body_mass[body])
     if body == 0 or mass <= 0:
         label = scene.model.body(body).name
-        raise ValueError(f"body={body}: {label!r} has no mass; take a body of {scene.robot.name!r} that has one")
+        raise ValueError(f"body={body}: {label!r} is without mass; take a body of {scene.robot.name!r} with mass")
     return body
 
 
 def longest_reach(model: Any, body: int, pos: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return where the first joint that moves a point of a body is, and how far from there the point can get.
+    """Return the place of the first joint that moves a point of a body, and how far from there the point can get.
 
     The first is (3,) [m] in the world frame, the second a distance [m]: the sum of those between the anchors of
-    successive joints and the point, which hinges do not change, and of what slides travel; 0 where no joint moves it.
+    successive joints and the point, which hinges do not change, and of the travel of slides; 0 if it cannot move.
     Bends of the links and the joints' limits can make the true reach shorter, never longer.
     """
     import mujoco
@@ -196,7 +196,7 @@ def movable_com(body: int, scene: Any) -> None:
 def check_feet(params: dict[str, float], scene: Any, name: str) -> None:
     """Refuse a robot without feet."""
     if not scene.robot.feet:
-        raise ValueError(f"{name}={params[name]:g}: robot {scene.robot.name!r} has no feet; leave the event out")
+        raise ValueError(f"{name}={params[name]:g}: robot {scene.robot.name!r} is without feet; remove the event")
 
 
 def contact_dimensions(scene: Any) -> list[int]:

@@ -1,4 +1,4 @@
-"""Decorators that mark a function as a task term, and what a term declares about itself.
+"""Decorators that mark a function as a task term, and the declarations of a term.
 
 A term is a Warp function about one world; the decorator makes it from a plain function. Its first arguments are fixed
 by its kind, the rest are float parameters with names that a task (or ``robot-rl train rewards.track.std=0.4``) sets:
@@ -8,11 +8,11 @@ kind           arguments                              returns
 =============  =====================================  ==========================================
 reward         ``s, i, *params``                      float, multiplied by weight and the step time
 metric         ``s, i, *params``                      float, logged and evaluated
-termination    ``s, i, *params``                      int, 1 where the episode ends
+termination    ``s, i, *params``                      int, 1 if the episode ends
 observation    ``s, i, j, *params``                   float, element ``j`` of the term
 command        ``s, i, rng, *params``                 nothing; writes its fields of ``s``
 event          ``s, i, rng, *params``                 nothing; writes state or model fields of ``s``
-curriculum     ``s, i, rng, *params``                 nothing; called where an episode ends, before the reset
+curriculum     ``s, i, rng, *params``                 nothing; called when an episode ends, before the reset
 =============  =====================================  ==========================================
 
 ``s`` is the struct of arrays of :mod:`robot_rl_envs.entity.state`, ``i`` the world, ``rng`` a new random stream
@@ -55,13 +55,13 @@ DRAWS: dict[str, tuple[str, ...]] = {
     "phase": ("1",),
     "motion": (),
 }
-"""How a viewer draws a command -> units of its first components; "pose" and "phase" have no others."""
+"""How a viewer draws a command -> units of its first components; "pose" and "phase" consist of these only."""
 OWN_RANGES: dict[str, dict[str, tuple[float, float]]] = {
     "pose": {"1": (-1.0, 1.0)},
     "phase": {"1": (0.0, 1.0)},
     "motion": {"rad": (-3.2, 3.2), "rad/s": (-40.0, 40.0), "1": (-1.0, 1.0), "m": (-1.0, 3.0), "m/s": (-10.0, 10.0)},
 }
-"""Ranges of the components that have no parameters, by how the command is drawn and by their unit."""
+"""Ranges of the components without parameters, by how the command is drawn and by their unit."""
 WRITES = ("state", "velocity", "model", "wrench", "nothing")
 """What an event may write of the engine's: qpos and qvel, only qvel, per-world model fields, forces on bodies."""
 Fields = dict[str, Any]
@@ -107,7 +107,7 @@ class Source:
 
 @dataclass(kw_only=True, slots=True)
 class TermInfo:
-    """What a term declares: its kind, its parameters and, for observations, what it measures.
+    """The declaration of a term: its kind, its parameters and, for observations, the measured quantity.
 
     Attributes:
         kind: one of the keys of :data:`FIXED_ARGUMENTS`.
@@ -133,11 +133,11 @@ class TermInfo:
         before: a Warp function ``(s, i, *params)`` of a reward or curriculum that runs before the physics.
         update: a Warp function ``(s, i, *params)`` of a command, event or curriculum that runs in every step.
         check: ``check(params, scene)``, called when an environment is built; raises a ValueError that begins with a
-            parameter's name where the parameters are invalid for that robot.
+            parameter's name if the parameters are invalid for that robot.
         model_fields: per-world model fields an event randomizes.
-        covers: what of the model an event draws; no two events of a task may draw the same.
+        covers: the parts of the model that an event draws; no two events of a task may draw the same.
         set_const: an event after which MuJoCo's derived constants must be recomputed.
-        writes: what an event changes: one of :data:`WRITES`.
+        writes: the kind of change by an event: one of :data:`WRITES`.
         modes: when an event may happen.
     """
 
@@ -172,7 +172,7 @@ def term_info(fn: Any) -> TermInfo:
     """Return what ``fn`` declared.
 
     Raises:
-        ValueError: ``fn`` has no term decorator.
+        ValueError: ``fn`` lacks a term decorator.
     """
     info = getattr(fn, "term_info", None)
     if not isinstance(info, TermInfo):
@@ -290,17 +290,17 @@ def command(
 
     Args:
         components: see :data:`Components`; all command terms of a task agree.
-        frame: of the vector quantities: "base", "world", or "none" where there are none.
+        frame: of the vector quantities: "base", "world", or "none" without any.
         draws: how a viewer draws it: "" (only numbers), "velocity" (forward, leftward velocity and yaw rate come
             first), "position" (a point comes first), "pose" (a point and a unit quaternion w, x, y, z), "phase" (one
             number in [0, 1)) or "motion" (a frame of a reference motion).
         mirror: sign of each component under the left-right mirror, or a function of the scene; () for none.
         fields: its own state fields.
-        update: called in every step in the worlds where the command is not held by hand.
+        update: called in every step in the worlds without a command held by hand.
         check: a check of its parameters.
 
     Raises:
-        ValueError: the declaration contradicts itself, or a component has no range.
+        ValueError: the declaration contradicts itself, or a component lacks a range.
     """
     known = {} if callable(components) else dict(components)
     if not callable(components):

@@ -15,7 +15,7 @@ from robot_rl_envs.terrain.cfg import TerrainCfg
 from robot_rl_envs.terrain.tiles import Tile
 
 LEVEL = 0.01
-"""Ground counts as level where it differs by no more than this [m]."""
+"""Ground counts as level if it differs by no more than this [m]."""
 MAX_BOXES = 20_000
 STEEP = 1.0
 """Rise over run from which a cell counts as steep (45 degrees)."""
@@ -85,11 +85,11 @@ def build_terrain(cfg: TerrainCfg, robot: Robot | None = None) -> Terrain:
     A tile depends on seed, row, column and its own kind, not on its neighbours.
 
     Raises:
-        ValueError: a tile has no spawn point, or cannot have that form; the line names the tile. Or the robot has a
+        ValueError: a tile lacks a spawn point, or cannot have that form; the line names the tile. Or the robot has a
             fixed base.
     """
     if robot is not None and robot.base_body is None:
-        raise ValueError(f"terrain: robot {robot.name!r} has a fixed base, which starts on no tile; leave terrain out")
+        raise ValueError(f"terrain: robot {robot.name!r} has a fixed base, which starts on no tile; remove terrain")
     kinds = column_kinds(cfg)
     difficulty = _difficulties(cfg)
     cells, edge = cfg.cells, cfg.border_cells
@@ -207,7 +207,7 @@ def find_boxes(heights: np.ndarray, found: Callable[[int, int], None] | None = N
     """Return boxes with the map as their upper sides: the highest box over a cell has the cell's height.
 
     Boxes reach down to a common level, so one may extend below higher ground: a pyramid of k steps needs k boxes, each
-    step's square on the next lower one's. Greedy, height after height: from the first cell that has no box yet, the
+    step's square on the next lower one's. Greedy, height after height: from the first cell without a box, the
     rectangle over ground that is nowhere lower, extended right then down or down then right, whichever covers more.
 
     Args:

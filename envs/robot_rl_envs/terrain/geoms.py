@@ -27,7 +27,7 @@ COLOURS = (
 def add_ground(terrain: Terrain, spec: Any, *, friction: float = 1.0, textured: bool = False) -> None:
     """Add a terrain to a ``mujoco.MjSpec``: the geom "floor", or, as boxes, "floor", "floor_1" and so on.
 
-    ``friction`` is used where the terrain has none of its own; ``textured`` colours it by height, for images.
+    ``friction`` is used unless the terrain has its own; ``textured`` colours it by height, for images.
     """
     own = terrain.cfg.friction
     (_add_boxes if terrain.stepped else _add_hfield)(terrain, spec, friction if own is None else own, textured)

@@ -1,7 +1,7 @@
-"""The ground under a point, read from the height map inside a kernel: where a vertical ray would hit it.
+"""The ground under a point, read from the height map inside a kernel: the hit of a vertical ray.
 
 `s` needs `terrain_heights` (2-D float32, rows along y, columns along x; shape (1, 1) on flat ground), `terrain_grid`
-(vec3: x of column 0, y of row 0 [m], 1 / resolution [1/m]) and `terrain_stepped` (1 where the ground is made of boxes).
+(vec3: x of column 0, y of row 0 [m], 1 / resolution [1/m]) and `terrain_stepped` (1 if the ground is made of boxes).
 """
 
 from typing import Any

@@ -25,7 +25,7 @@ class Tile:
     """One kind of ground; a new kind is a subclass with its own `ground`.
 
     Attributes:
-        proportion: share of the terrain's columns, relative to the other tiles'; 0 leaves it out.
+        proportion: share of the terrain's columns, relative to the other tiles'; 0 omits it.
         platform: side of the level square in the middle [m].
         rim: width of the level ground at height 0 along the edge [m].
     """
@@ -57,8 +57,8 @@ class Tile:
     def heights(self, difficulty: float, size: float, resolution: float, rng: np.random.Generator) -> np.ndarray:
         """Return the tile's ground: (n, n) heights above the rim [m], n = size / resolution.
 
-        ``size`` and ``resolution`` are the sides of the tile and of a cell [m]; ``rng`` draws what is random about this
-        tile.
+        ``size`` and ``resolution`` are the sides of the tile and of a cell [m]; ``rng`` draws the tile's random
+        values.
         """
         room = size / 2 - self.platform / 2 - self.rim
         if room <= 0:

@@ -10,19 +10,19 @@ step in its target with a lag of about 0.1 s, so the target offset of an action 
 slowest joints' speed limit.
 
 Gravity: the real controller adds the torques that carry arm and hand to every command, and so does the model
-(`gravcomp`), as passive forces. A joint's torque is therefore that of its PD law only, what Franka's interface calls
-the desired torque; the motors give the arm's weight on top of it (up to 57 N m, at joint 2 of the outstretched arm).
+(`gravcomp`), as passive forces. A joint's torque is therefore that of its PD law only, the desired torque of
+Franka's interface; the motors give the arm's weight on top of it (up to 57 N m, at joint 2 of the outstretched arm).
 What the hand holds is not compensated.
 
 Hand: one action opens and closes it. `finger_joint1` is driven, and `finger_joint2` follows it by an equality
 constraint of the model. An action of -1 closes the hand, 0 opens it. Speed and force are the data sheet's, 50 mm/s of
-each finger and 70 N: the model's fingers have a damping of 700 N s/m each, what that force overcomes at that speed.
-Like the real hand's spindle they go no faster, whatever the target is, and what they touch hardly pushes them. What is
+each finger and 70 N: the model's fingers have a damping of 700 N s/m each, which that force overcomes at that speed.
+Like the real hand's spindle they are never faster, with any target, and contacts hardly push them. An object that is
 held gets half of the force at each finger. The reflected inertia of motor and spindle, 4 kg at each
 finger, is an estimate. The hand's usual actuator in MuJoCo, with a kp of 100 N/m and a damping of 10 N s/m, closes ten
 times as fast as the real one.
 
-There is no left-right mirror: in the ready pose joint 7 is at 45 degrees, and its mirror image `pi / 2 - q` is more
+The arm lacks a left-right mirror: in the ready pose joint 7 is at 45 degrees, and its mirror image `pi / 2 - q` is more
 than a sign; one finger is driven and the other is not; and the links' centres of mass lie up to 4 cm beside the plane
 of the arm.
 """

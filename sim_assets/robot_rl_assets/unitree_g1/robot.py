@@ -8,7 +8,7 @@ pitch, are each driven by two motors in parallel, taken here as one on each join
 Each motor has a planetary gear of two stages. With the inertias of the rotor J0, of the first stage's carrier J1 and of
 the output J2, and the ratios N1 and N2, the joint feels J = J0 (N1 N2)^2 + J1 N2^2 + J2 [kg m^2], its armature in
 model.xml. The figures are Unitree's as mjlab publishes them. The dry friction of Unitree's model, 0.2 N m (0.1 at two
-joints of the wrist), is left out: it is less than a hundredth of the torque of a leg, and a third of a step's cost.
+joints of the wrist), is omitted: it is less than a hundredth of the torque of a leg, and a third of a step's cost.
 
 The gains are those of a joint that moves nothing else, at 10 Hz with a damping ratio of 2: kp = J w^2 and kd = 4 J w
 with w = 2 pi 10 Hz. An action of 1 asks for a quarter of the effort limit.
@@ -26,7 +26,7 @@ DAMPING_RATIO = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Motor:
-    """A kind of motor with its gear: what it adds to a joint's inertia [kg m^2] and how fast it turns it [rad/s]."""
+    """A kind of motor with its gear: its share of a joint's inertia [kg m^2] and its highest speed there [rad/s]."""
 
     armature: float
     velocity_limit: float

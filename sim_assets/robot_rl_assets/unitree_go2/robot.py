@@ -1,9 +1,9 @@
 """Facts of the Unitree Go2: effort and speed limits, default pose, gains and left-right symmetry.
 
-Torque limits are those of Unitree's own model, 23.7 N m at hip and thigh and 45.43 N m at the calf, where the motor
+Torque limits are those of Unitree's own model, 23.7 N m at hip and thigh and 45.43 N m at the calf: its motor
 drives the knee through a linkage that trades speed (15.7 instead of 30.1 rad/s) for torque.
 
-The gains, kp = 40 N m/rad and kd = 1 N m s/rad, are at the upper end of what is usual for this robot. A softer knee
+The gains, kp = 40 N m/rad and kd = 1 N m s/rad, are at the upper end of the usual range for this robot. A softer knee
 lets it sink: it carries about 6 N m standing, and with kp = 25 the base settles 7 cm under the height of its target
 pose, with kp = 40 less than 4 cm. The damping, with the joint's own, is about 0.7 of critical for a calf that swings
 freely (0.016 kg m^2 about the knee with the rotor), so that legs neither ring nor drag.

@@ -76,7 +76,7 @@ def name_of(model: Any, kind: str, index: int) -> str:
 
     name = mujoco.mj_id2name(model, getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), index)
     if not name:
-        raise ValueError(f"{kind} {index} of the model has no name; give it one")
+        raise ValueError(f"{kind} {index} of the model is without a name; give it one")
     return prim_name(kind, name)
 
 
@@ -84,7 +84,7 @@ def prim_name(kind: str, name: str) -> str:
     """The name itself where USD takes it.
 
     Raises:
-        ValueError: it is no identifier.
+        ValueError: it is not an identifier.
     """
     if not name.isascii() or not name.isidentifier():
         raise ValueError(f"{kind} '{name}': a name in USD has only letters, digits and _")

@@ -1,7 +1,7 @@
 """From a robot's MJCF file, as MuJoCo compiles it, to one USD file: bodies, joints, drives.
 
 Every figure is the compiled model's: masses and inertias, joint limits, armature, damping, friction, the shapes that
-collide and what they are made of. Generic physics is in USD's own terms (``physics:``), what these lack in MuJoCo's
+collide and their materials. Generic physics is in USD's own terms (``physics:``), the rest in MuJoCo's
 (``mjc:``) and Newton's (``newton:``), which Newton's importer reads and others pass over. Angles of USD are in degrees,
 drives per degree; ``mjc:`` attributes are in MuJoCo's units.
 
@@ -45,7 +45,7 @@ def write_usd(robot: Robot, path: Path, *, visual: bool = True) -> Path:
     from pxr import UsdGeom, UsdPhysics
 
     if robot.complete:
-        raise ValueError(f"robot '{robot.name}': its model brings ground and actuators of its own; USD wants the robot")
+        raise ValueError(f"robot '{robot.name}': its model brings its own ground and actuators; USD wants the robot")
     model = mujoco.MjSpec.from_file(str(robot.model)).compile()
     path.parent.mkdir(parents=True, exist_ok=True)
     stage = new_stage(path)
@@ -153,7 +153,7 @@ class _Writer:
         if model.qpos0[model.jnt_qposadr[index]] != 0:
             raise ValueError(
                 f"robot '{self._robot.name}': joint '{name}' has ref={model.qpos0[model.jnt_qposadr[index]]:g}; "
-                "USD's joints are 0 in the reference pose, so leave ref out"
+                "USD's joints are 0 in the reference pose, so remove ref"
             )
         kind = UsdPhysics.RevoluteJoint if hinge else UsdPhysics.PrismaticJoint
         joint = kind.Define(self._stage, f"{self._root}/joints/{name}")
@@ -186,7 +186,7 @@ class _Writer:
         self._add_drive(joint.GetPrim(), self._joints.get(name), "angular" if hinge else "linear", unit)
 
     def _add_drive(self, prim: Any, joint: Joint | None, kind: str, unit: float) -> None:
-        """The robot's gains and effort limit; a passive joint has no drive."""
+        """The robot's gains and effort limit; a passive joint is without a drive."""
         from pxr import UsdPhysics
 
         if joint is None or joint.passive:

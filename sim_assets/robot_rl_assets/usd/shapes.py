@@ -1,4 +1,4 @@
-"""Shapes of a robot, and the ground: geometry, what it collides with, what it is made of."""
+"""Shapes of a robot, and the ground: geometry, collisions, materials."""
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
@@ -108,7 +108,7 @@ def _define(stage: Any, path: str, model: Any, geom: int, *, collides: bool) -> 
         shape = _define_mesh(stage, path, model, int(model.geom_dataid[geom]), collides=collides)
     else:
         body = name_of(model, "body", int(model.geom_bodyid[geom]))
-        raise ValueError(f"body '{body}': a colliding {kind} is no shape of USD's physics; use a capsule, box or mesh")
+        raise ValueError(f"body '{body}': a colliding {kind} is not a shape of USD's physics; use capsule, box or mesh")
     set_pose(shape, model.geom_pos[geom], model.geom_quat[geom], scale)
     return shape
 

@@ -1,6 +1,6 @@
 """Unitree G1 on flat ground walks as a velocity command says, and stands at command 0.
 
-What is earned by stepping outweighs what is earned by standing: nothing is paid for being alive, and contacts against
+Rewards of stepping outweigh those of standing: nothing is paid for being alive, and contacts against
 the gait clock cost as much as those by it bring. With more paid for standing, policies stood still as long as tried.
 """
 
@@ -22,7 +22,7 @@ LEARNER = {
     "actor.init_std": 0.4,
     "symmetry": "network",
 }
-"""What a G1 learns with, whatever it does."""
+"""Settings of the learner in every task of a G1."""
 LEARNER_CPU = {"actor.hidden": [256, 128], "critic.hidden": [256, 128]}
 IMAGINED = {
     "symmetry": "network",

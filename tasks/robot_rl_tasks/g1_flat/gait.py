@@ -22,7 +22,7 @@ def walk_swing(s: Any, i: int, foot: int, frequency_hz: float, swing: float) -> 
 
 @reward
 def walk_contact(s: Any, i: int, frequency_hz: float, swing: float) -> float:
-    """Mean over the feet of 1 where contact is as the gait clock says, down in stance and up in swing, else -1.
+    """Mean over the feet of 1 if contact is as the gait clock says, down in stance and up in swing, else -1.
 
     Whoever does not step at all gets next to nothing of it, and has as little to lose by a first step. At command 0
     all feet are to be down. ``swing`` is the share of a period that a foot is in the air.
@@ -56,7 +56,7 @@ def swing_heights(s: Any, i: int, frequency_hz: float, swing: float, height: flo
 
 @reward
 def walk_height(s: Any, i: int, frequency_hz: float, swing: float, height: float) -> float:
-    """Mean over the feet in swing of how well each follows its arc, in [0, 1]; 1 where none is in swing.
+    """Mean over the feet in swing of how well each follows its arc, in [0, 1]; 1 if none is in swing.
 
     With the progress sigma in [0, 1) of the swing: min(z / z*, 1) - 4 max(z / height - 1.5, 0), at least 0, of the
     foot's clearance z [m] above zero and z* = height max(sin(pi sigma), 0.2). A foot that leaves the ground by a little
@@ -76,7 +76,7 @@ def walk_joints(s: Any, i: int, frequency_hz: float, swing: float, lift: float, 
 
     With the progress sigma in [0, 1) of the swing, the joints are to leave the default pose by -l, 2 l and -l with
     l = lift sin(pi sigma) [rad], which lifts the foot straight up, its sole level. A reference of the joints makes a
-    humanoid find its first step (humanoid-gym, arXiv 2404.05695, has one of all of its legs' joints). 0 where no foot
+    humanoid find its first step (humanoid-gym, arXiv 2404.05695, has one of all of its legs' joints). 0 if no foot
     is in swing; 1 at command 0. lift, std [rad].
     """
     total = float(0.0)

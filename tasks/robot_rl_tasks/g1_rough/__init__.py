@@ -34,7 +34,7 @@ def _terrain() -> TerrainCfg:
 
 
 def _observations(flat: Task) -> dict[str, ObservationGroup]:
-    # The base hangs 0.4 m higher than a Go2's; the middle of what is seen is that of the standing robot.
+    # The base hangs 0.4 m higher than a Go2's; the middle of the scan is that of the standing robot.
     scan = {"scan": Observation(sensing.height_scan, noise=0.05, clip=1.0, scale=5.0, offset=STANDING_M)}
     sensed = flat.vectors["actor"].terms
     privileged = {

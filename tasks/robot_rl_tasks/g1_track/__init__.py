@@ -102,7 +102,7 @@ def make_task() -> Task:
             "body_error": Metric(motions.body_error),
             "contact_agreement": Metric(motions.contact_agreement),
         },
-        # What follows a motion in the mirror is the mirror image of what follows it, whichever motions there are.
+        # With any motions, the policy for a mirrored motion is the mirror image of the policy for the motion itself.
         mirror=True,
         num_envs=(512, 4096),
         learner={"max_iterations": 600, **LEARNER},

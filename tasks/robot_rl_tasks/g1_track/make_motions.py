@@ -53,7 +53,7 @@ def pitch_quat(yaw: float, pitch: float) -> np.ndarray:
 
 @dataclass(slots=True)
 class Step:
-    """One step: a foot moves to where it is after a turn, between two times [s]."""
+    """One step: a foot moves to its place after a turn, between two times [s]."""
 
     foot: int
     start: float
@@ -168,7 +168,7 @@ class Library:
     def get_up(self) -> Motion:
         """Rise from lying face down: onto hands and knees, one foot after the other below the body, and up."""
         self.solver.stand()
-        # From the end on: standing is where the solver begins, and each pose is near the next one.
+        # From the end on: the solver begins with standing, and each pose is near the next one.
         poses = [(at, self._solved(targets)) for at, targets in reversed(self._rising())][::-1]
         times = np.arange(round(poses[-1][0] * RATE_HZ) + 1) / RATE_HZ
         frames = np.array([self._between(poses, float(t)) for t in times])
@@ -185,7 +185,7 @@ class Library:
         )
 
     def _rising(self) -> list[tuple[float, Targets]]:
-        """Return when which pose is reached [s]; hands stay where they are until the feet carry everything."""
+        """Return the times [s] and poses of rising; hands keep their place until the feet carry everything."""
         hands = {f"{side}_wrist_yaw_link": np.array([0.40, y, 0.08]) for side, y in (("left", 0.2), ("right", -0.2))}
 
         def feet(x: float, z: float, pitch: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:

@@ -1,7 +1,7 @@
 """Unitree Go2 jumps onto a box in front of it, and stays there.
 
-The box is 15 to 30 cm high and 30 to 60 cm ahead of the base, drawn in each episode. The actor knows where its top is
-as a detector or motion capture reports it: `box_top`, in the base's frame. There is no command: it jumps once started.
+The box is 15 to 30 cm high and 30 to 60 cm ahead of the base, drawn in each episode. The actor knows its top
+as a detector or motion capture reports it: `box_top`, in the base's frame. Without a command, it jumps once started.
 """
 
 import math
@@ -17,7 +17,7 @@ from robot_rl_tasks.go2_jump import jump
 
 BOX = "box"
 SIDE_M, DEPTH_M = 0.9, 0.4
-"""Length and width of the box, and its height; what is not above the floor is in it."""
+"""Length and width of the box, and its height; the rest of it is in the floor."""
 HEIGHT_M, AHEAD_M = (0.15, 0.30), (0.30, 0.60)
 """Height of the box's top above the floor, and distance of its near side from the robot's start."""
 STAND_M, STANDING_M = 0.27, 0.2

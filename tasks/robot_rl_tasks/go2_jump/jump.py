@@ -1,6 +1,6 @@
 # Warp types its vectors more loosely than pyright reads them.
 # pyright: reportOperatorIssue=false, reportReturnType=false, reportCallIssue=false, reportArgumentType=false
-"""Terms of a robot that jumps onto a box: where its top is, the leap, the landing, and whether it stands there.
+"""Terms of a robot that jumps onto a box: the place of its top, the leap, the landing, and whether it stands there.
 
 The box is an object whose frame is in its middle and not turned; ``up`` is half its height and ``half`` half its length
 and width [m].
@@ -80,7 +80,7 @@ def feet_on(s: Any, i: int, object: float, up: float, half: float) -> float:
 
 @wp.func
 def is_standing(s: Any, i: int, thing: int, up: float, half: float, height: float, tilt_rad: float) -> float:
-    """1 where the robot stands on the box, as of ``stands_on``."""
+    """1 if the robot stands on the box, as of ``stands_on``."""
     feet = float(s.foot_contact.shape[1])
     high = s.base_pos_w[i][2] - top_of(s, i, thing, up)[2] > height
     level = -s.projected_gravity_b[i][2] > wp.cos(tilt_rad)
@@ -91,7 +91,7 @@ def is_standing(s: Any, i: int, thing: int, up: float, half: float, height: floa
 
 @reward
 def settled(s: Any, i: int, object: float, up: float, half: float, height: float, tilt_rad: float, std: float) -> float:
-    """exp(-|q - q_default|^2 / std^2) of all joints [rad] where the robot stands on the box, as of ``stands_on``."""
+    """exp(-|q - q_default|^2 / std^2) of all joints [rad] if the robot stands on the box, as of ``stands_on``."""
     total = float(0.0)
     for j in range(s.joint_pos.shape[1]):
         d = s.joint_pos[i, j] - s.default_joint_pos[j]

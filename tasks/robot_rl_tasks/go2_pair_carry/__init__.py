@@ -11,7 +11,7 @@ from robot_rl_tasks import legged
 GAIT_HZ = 2.0
 BASE_BODY = "base_link"
 BOARD = Box(size=(1.3, 0.24, 0.03), mass=2.5, pos=(0.0, 0.0, 0.366), friction=1.0, condim=4, spin_friction=0.05)
-"""Rests on both backs: a Go2's is 0.346 m high where it stands."""
+"""Rests on both backs: a standing Go2's is 0.346 m high."""
 APART = 0.42
 """Distance of each robot from the middle of the board [m]."""
 DROPPED = 0.25

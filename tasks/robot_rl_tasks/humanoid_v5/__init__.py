@@ -10,7 +10,7 @@ from robot_rl_tasks.gymnasium_v5 import NO_LIMIT, make_gymnasium_task, observed
 REQUIRES = "gymnasium"
 HEALTHY: dict[str, Any] = {"z_lo": 1.0, "z_hi": 2.0}
 CONTACT, MOST = 5e-7, 10.0
-"""Weight of the contact cost, and what it costs at most, in a step."""
+"""Weight of the contact cost, and its maximum, in a step."""
 
 
 def make_task() -> Task:

@@ -52,7 +52,7 @@ def make_task() -> Task:
             "open": Reward(objects.object_joint_open, weight=6.0, object_joint=SLIDE, goal=0.3),
             "action_rate": Reward(rewards.action_rate, weight=-0.02),
             "joint_vel": Reward(rewards.joint_vel_size, weight=-0.01),
-            # The targets are limited, but what the hand touches also moves the fingers.
+            # The targets are limited, but contacts of the hand also move the fingers.
             "too_fast": Reward(rewards.joint_vel_excess, weight=-10.0, share=1.0),
         },
         objects={"cabinet": Articulated(model=Path(__file__).parent / "cabinet.xml", pos=(0.6, 0.0, 0.0))},

@@ -1,6 +1,6 @@
 """Franka Panda picks up a cube and carries it after a target that moves through the air.
 
-The hand starts above the middle of the region where the cube lies, pointing down. The actor knows where the cube is as
+The hand starts above the middle of the cube's region, pointing down. The actor knows the cube's place as
 a camera's detector or motion capture tells it: `cube_pos`, in the frame of the arm's root.
 """
 
@@ -96,7 +96,7 @@ def _rewards() -> dict[str, Reward]:
         # A hand that hits the floor is stopped there at the right height, which is easier to learn than to slow down.
         "floor": Reward(objects.contact_load, weight=-20.0, contact="floor", force=20.0),
         "palm": Reward(objects.contact_load, weight=-10.0, contact="palm", force=20.0),
-        # The targets are limited, but what the hand touches also moves the fingers.
+        # The targets are limited, but contacts of the hand also move the fingers.
         "too_fast": Reward(rewards.joint_vel_excess, weight=-10.0, share=1.0),
         # Seven joints can hold the hand in many ways; without a preference the arm drifts through them, and a
         # student that drifts elsewhere gets labels from poses that the policy has never seen.

@@ -1,8 +1,8 @@
 """Franka Panda picks up a cube as in `panda_lift`, seen only by a depth camera at its wrist.
 
-The actor has its joints, the target and the depth image. What it needs to know of the cube it learns from a teacher
-that is told where the cube is: the policy of `panda_lift`. Reinforcement learning on images alone would first have to
-find out by chance that the small square in the image is what the rewards are about.
+The actor has its joints, the target and the depth image. Facts of the cube it learns from a teacher
+that gets the cube's place: the policy of `panda_lift`. Reinforcement learning on images alone would first have to
+find out by chance that the rewards are about the small square in the image.
 """
 
 import dataclasses
@@ -14,13 +14,13 @@ from robot_rl_tasks import panda_lift
 
 WRIST = "wrist"
 CUBE_TERMS = ("cube", "hand_to_cube")
-"""What the teacher's actor knows of the cube, and this one has to see."""
+"""Terms of the cube that the teacher's actor gets, and this one has to see."""
 
 
 def wrist_camera() -> Camera:
     """Return a depth camera of short range at the hand's site: 87 degrees wide, 65 high, 4 to 50 cm.
 
-    It is tilted by 15 degrees towards the fingers: at the start it sees the whole region where the cube lies, and later
+    It is tilted by 15 degrees towards the fingers: at the start it sees the whole region of the cube, and later
     the cube between the fingers.
     """
     return Camera(
@@ -67,7 +67,7 @@ def make_task() -> Task:
             | {
                 "actor.hidden": [128, 128],
                 "critic.hidden": [128, 128],
-                # Little noise, and the teacher's hand where the student errs: the teacher's actions are of use only
+                # Little noise, and the teacher's hand when the student errs: the teacher's actions are of use only
                 # near the states that it knows itself. Without, the arm drifted off and nothing was learned.
                 "actor.init_std": 0.1,
                 "actor.max_std": 0.15,

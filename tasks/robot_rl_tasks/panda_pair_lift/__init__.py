@@ -1,7 +1,7 @@
 """Two Franka Pandas grasp a bar at its ends and carry it, level, after a target that moves in the air.
 
 They face each other. Each arm is to hold its own end, and knows it from a camera's detector or motion capture:
-`bar_end`, in the frame of its own root. The other one sends how far its hand is from its end, which arrives some time
+`bar_end`, in its root's frame. The other one sends how far its hand is from its end, which arrives some time
 later or not at all. What both see is the same: one policy serves either side of the bar.
 """
 
@@ -20,7 +20,7 @@ WIDTH_M, HEIGHT_M = 0.04, 0.05
 GRIP_M = 0.2
 """Distance of each hand from the middle of the bar."""
 APART_M = 0.7
-"""Distance of each root from the middle: the hands start above where they are to hold the bar."""
+"""Distance of each root from the middle: the hands start above the ends of the bar."""
 CLOSE_M = 0.02
 """Distance of a hand from its end of the bar at which it should close; with 1.5 cm some seeds hover there for good."""
 OWN_END: dict[str, Any] = {"object": BAR, "reach": GRIP_M}
@@ -57,13 +57,13 @@ def _observations() -> dict[str, ObservationGroup]:
 
 
 def _messages() -> dict[str, Message]:
-    """Return what the arms send each other: the vector from a hand to its end of the bar, in its own frame."""
+    """Return the messages between the arms: the vector from a hand to its end of the bar, in its own frame."""
     sent = {"hand_to_end": Observation(carrying.site_to_end, site=HAND, measured="hand_to_bar_end", **OWN_END)}
     return {"grip": Message(terms=sent, width=3, latency_s=(0.0, 0.04), loss=0.05, max_age_s=0.2)}
 
 
 def _rewards() -> dict[str, Reward]:
-    """Return those of panda_lift, for the own end of the bar; what becomes of the bar is both arms'."""
+    """Return those of panda_lift, for the own end of the bar; those of the whole bar are both arms'."""
     return {
         "reach": Reward(carrying.reach_end, weight=1.0, site=HAND, std=0.1, **OWN_END),
         "close": Reward(

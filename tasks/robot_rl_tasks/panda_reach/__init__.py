@@ -66,7 +66,7 @@ def make_task() -> Task:
             "actor.hidden": [64, 64],
             "critic.hidden": [64, 64],
         },
-        # Targets stay near the measured positions, so an action beyond that has no gradient.
+        # Targets stay near the measured positions, so an action beyond that is without a gradient.
         presets={
             "world_model": {
                 "max_iterations": 120,

@@ -96,7 +96,7 @@ def test_a_machine_that_is_set_up_well_is_all_good(look):
     assert not any(row.remedy for row in rows.values())
     assert rows["board"].found == "NVIDIA Jetson AGX Thor Developer Kit, Jetson Linux R38 (release), REVISION: 2.1"
     assert rows["isolated_cpus"].found == "12-13, tickless 12-13"
-    assert rows["heat"].found == "hottest 51 C; 'tj-thermal' is 48 C below where it slows down"
+    assert rows["heat"].found == "hottest 51 C; 'tj-thermal' is 48 C below its throttling limit"
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def test_a_network_of_the_wrong_shape(weights, metadata_fields, line, tmp_path):
 def test_a_file_that_is_no_network(tmp_path):
     path = tmp_path / "net.safetensors"
     path.write_bytes(b"nonsense")
-    with pytest.raises(ValueError, match="is no safetensors file that can be read"):
+    with pytest.raises(ValueError, match="is not a readable safetensors file"):
         build(ActuatorNet(file=str(path)))
     save_file({"layers.0.weight": np.ones((8, 2), np.float32)}, path)
     with pytest.raises(ValueError, match="its metadata key 'actuator_net' wants a JSON object"):

@@ -67,7 +67,7 @@ def test_a_report_of_the_binary_is_read_too(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"format": "mcap"}, "is no file of robot-rl latency"),
+        ({"format": "mcap"}, "is not a file of robot-rl latency"),
         ({"version": 2}, "version=2"),
         ({"delay_s": None}, "delay_s: must hold 'edges' and 'counts'"),
         ({"delay_s": {"edges": [0.0, 1.0, 0.5], "counts": [1, 1]}}, "delay_s.edges: must be ascending"),
@@ -86,7 +86,7 @@ def test_a_wrong_file_is_named_in_a_line(changes, words, latency_file):
 
 def test_a_file_that_is_not_there_or_no_json_is_named(tmp_path, capsys):
     (tmp_path / "noise").write_bytes(b"\x89MCAP")
-    for name, words in (("none.json", "no such file"), ("noise", "is no JSON")):
+    for name, words in (("none.json", "no such file"), ("noise", "is not JSON")):
         assert main(["train", "task=go2_flat", f"randomize.latency_from={tmp_path / name}"]) == 2
         line = capsys.readouterr().err
         assert words in line
@@ -108,7 +108,7 @@ def test_a_run_keeps_the_figures_and_needs_the_file_no_more(latency_file, tmp_pa
 def test_a_delay_beyond_the_history_is_refused(latency_file):
     path = latency_file(delay_s={"edges": [0.2, 0.3], "counts": [1]})
     cfg = resolve(override(default_tree("go2_flat", "cpu"), {"randomize.latency_from": path, "num_envs": 1}))
-    with pytest.raises(UserError, match=r"0.303 s with what was measured are \d+ substeps .* set delay_history to"):
+    with pytest.raises(UserError, match=r"0.303 s with the measured delays are \d+ substeps .* set delay_history to"):
         cfg.make_env()
 
 

@@ -93,7 +93,7 @@ def test_a_joint_that_nothing_brakes_is_refused():
     task = dataclasses.replace(panda_task(), robot=dataclasses.replace(robot, joints=joints))
     scene = make_scene(task)
     scene.model.dof_damping[:] = 0.0
-    with pytest.raises(ValueError, match="limit_speed=0.5: joint 'FL_hip_joint' has no damping; give it a kd"):
+    with pytest.raises(ValueError, match="limit_speed=0.5: joint 'FL_hip_joint' is without damping; give it a kd"):
         scene.max_error(scene.robot.joints[0])
 
 

@@ -102,7 +102,7 @@ def test_the_limit_on_speed_bounds_positions_and_speeds(go2):
 def test_a_command_of_positions_is_none_for_a_wheel():
     task = get_task("g1_track")
     joint = task.robot.joints[0].name
-    with pytest.raises(ValueError, match=f"actions.around='command': joint '{joint}' has no position to go to"):
+    with pytest.raises(ValueError, match=f"actions.around='command': joint '{joint}' cannot go to a position"):
         dataclasses.replace(task, robot=by_speed(task.robot, joint))
 
 

@@ -25,7 +25,7 @@ def test_what_is_wrong_is_one_line(run, tmp_path):
     short.write_text("1,2,3\n")
     for words, line in (
         ((), "file: is missing; must be a .csv, a .npz, or one of get_up, squat"),
-        (("file=sqat",), "file='sqat': robot 'unitree_g1' has no motion of that name"),
+        (("file=sqat",), "file='sqat': robot 'unitree_g1' lacks a motion of that name"),
         ((f"file={short}",), f"file={str(short)!r}: line 1: has 3 columns; must have 36"),
         (("file=squat", "robot=franka_panda"), "franka_panda"),
         (("file=squat", "out=x.gif"), "out=x.gif"),

@@ -66,7 +66,7 @@ def test_an_opset_is_given_for_an_older_runtime(run, root, tmp_path, capfd):
     assert main(["export", "run=int8", f"root={root}", "opset=19", f"out={out}"]) == 0
     assert json.loads((out / "contract.json").read_text())["precision"]["opset"] == 19
     assert main(["export", "run=int8", f"root={root}", "opset=18", f"out={out}"]) == 2
-    assert "opset=18: int8 needs 19 or newer; leave it out" in capfd.readouterr().err
+    assert "opset=18: int8 needs 19 or newer; omit it" in capfd.readouterr().err
 
 
 @pytest.mark.long

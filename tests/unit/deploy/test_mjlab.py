@@ -115,7 +115,7 @@ def test_a_term_of_another_name_is_what_the_facts_call_it():
     assert contract_of(renamed, observations={"imu": "base_ang_vel"}).observations[0].signal == "imu_gyro"
     with pytest.raises(ContractError, match="what 'imu' is is 'imu'; facts.observations must call it one of"):
         contract_of(renamed)
-    with pytest.raises(ContractError, match=r"facts.observations.gyro is 'base_ang_vel'; the policy has no such term"):
+    with pytest.raises(ContractError, match=r"facts.observations.gyro is 'base_ang_vel'; the policy lacks this term"):
         contract_of(observations={"gyro": "base_ang_vel"})
 
 
@@ -129,7 +129,7 @@ def test_a_term_of_another_name_is_what_the_facts_call_it():
         ({"default_joint_pos": "0.1,x,0.2"}, "default_joint_pos is 'x'; a number is needed"),
         ({"default_joint_pos": "0.1,nan,0.2"}, "default_joint_pos is 'nan'; a number is needed"),
         ({"action_scale": "0.5,0.5,0.5"}, "action_scale is 3; values; 2 actions drive 2 joints"),
-        ({"observation_terms_scale": "1;2;3,1,1,1,1,1"}, "scales of their own"),
+        ({"observation_terms_scale": "1;2;3,1,1,1,1,1"}, "different scales"),
         ({"observation_terms_history_length": "0,0,1,0,0,0"}, f"input is {WIDTH}; the terms add up to {WIDTH - 3}"),
         ({"observation_terms_flatten_history_dim": "True,True,False,True,True,True"}, "only a flat history"),
         ({"observation_terms_clip": "-inf;inf"}, "clip is 1; values; there are 6 terms"),

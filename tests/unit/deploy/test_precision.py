@@ -176,7 +176,7 @@ def test_the_error_of_a_memory_is_taken_at_the_states_of_the_sequence(make_toy_e
 @pytest.mark.parametrize(("mode", "opset", "line"), [("fp8", 18, "fp8 needs 19"), ("int8", 13, "int8 needs 19")])
 def test_an_opset_that_is_too_old_is_refused(make_toy_env, training, tmp_path, mode, opset, line):
     actor = RoundedActor(30, 2, mode)
-    with pytest.raises(ContractError, match=f"opset={opset}: {line} or newer; leave it out"):
+    with pytest.raises(ContractError, match=f"opset={opset}: {line} or newer; omit it"):
         export_policy(make_toy_env(), actor, tmp_path / "policy", run=training, opset=opset)
 
 
@@ -193,7 +193,7 @@ def test_a_network_is_written_in_an_older_opset(make_toy_env, training, tmp_path
 def test_an_opset_is_written(toy_actor, make_toy_env, training, tmp_path):
     with pytest.raises(ContractError, match="opset=17: fp32 needs 18 or newer"):
         export_policy(make_toy_env(), toy_actor, tmp_path / "policy", run=training, opset=17)
-    with pytest.raises(ContractError, match=r"opset=99: onnx 1\S+ has \d\d at most; leave it out"):
+    with pytest.raises(ContractError, match=r"opset=99: onnx 1\S+ has \d\d at most; omit it"):
         export_policy(make_toy_env(), toy_actor, tmp_path / "policy", run=training, opset=99)
     report = export_policy(make_toy_env(), toy_actor, tmp_path / "policy", run=training, steps=200, opset=20)
     assert report.contract.precision is None

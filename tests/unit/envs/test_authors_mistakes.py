@@ -39,7 +39,7 @@ def compiled(robot):
         ({"feet": ("FL", "FX", "RL", "RR")}, ["feet='FX'", "no geom", "did you mean"]),
         ({"imu_site": "imuu"}, ["imu_site='imuu'", "no site", "'imu'"]),
         ({"base_body": "bas_link"}, ["base_body='bas_link'", "no body", "'base_link'"]),
-        ({"base_body": "FL_hip"}, ["base_body='FL_hip'", "no free joint"]),
+        ({"base_body": "FL_hip"}, ["base_body='FL_hip'", "without a free joint"]),
     ],
 )
 def test_names_are_looked_up_before_mujoco_compiles(changes, words):

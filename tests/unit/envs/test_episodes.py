@@ -117,7 +117,7 @@ def test_what_counts_as_solved_is_a_metric_of_the_task_with_better_values(cart_t
             ValueError, match=f"solved='{solved[0]}': .* must be one of tracking/level, tracking/upright"
         ):
             cart_task(metrics=own, solved=solved)
-    with pytest.raises(ValueError, match="solved='tracking/level': has no better values; declare @metric"):
+    with pytest.raises(ValueError, match="solved='tracking/level': must declare better values: @metric"):
         cart_task(metrics=own, solved=("tracking/level", 3.0))
 
 

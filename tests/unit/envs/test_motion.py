@@ -68,5 +68,5 @@ def test_other_names(env):
     assert len(other.components("past")) == 2 * size
     assert all(name.endswith(("[0]*0.5", "[1]*0.5")) for name in other.components("past"))
     other.close()
-    with pytest.raises(ValueError, match="group='camera': has no names for its components; actor, critic, motion have"):
+    with pytest.raises(ValueError, match="group='camera': is without component names; actor, critic, motion have them"):
         component_names(env._layout, "camera", env.scene)

@@ -202,7 +202,7 @@ def test_a_range_that_ends_below_its_begin_is_no_event():
         (Event(randomize.body_mass, body=1, lo=0.0, hi=1.0), ["lo=0", "greater than 0"]),
         (Event(randomize.body_mass, body="base_lnk", lo=0.9, hi=1.0), ["body='base_lnk'", "did you mean 'base_link'"]),
         (Event(randomize.body_mass, body=99, lo=0.9, hi=1.0), ["body=99", "0 to 13"]),
-        (Event(randomize.body_mass, body=0, lo=0.9, hi=1.0), ["body=0", "no mass"]),
+        (Event(randomize.body_mass, body=0, lo=0.9, hi=1.0), ["body=0", "without mass"]),
         (Event(randomize.body_payload, body=1, lo=-7.0, hi=1.0), ["lo=-7", "6.921 kg"]),
         (Event(events.base_mass, body=1, mass=8.0, com=0.0), ["mass=8", "less than 6.921 kg"]),
         (Event(randomize.body_inertia, body=1, lo=-0.5, hi=1.0), ["lo=-0.5", "invalid"]),

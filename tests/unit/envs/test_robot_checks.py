@@ -116,7 +116,7 @@ def test_options_that_a_model_sets_in_every_task_are_noted(tmp_path):
     option = '<option timestep="0.001" density="3"><flag contact="disable"/></option>'
     robot.model.write_text(robot.model.read_text().replace("<worldbody>", f"{option}<worldbody>", 1))
     (text,) = notes(replace(robot, name="heavy"))  # Another robot than the one that is remembered.
-    assert text == f"option: {robot.model} sets density, disableflags in every task; remove what is of a scene"
+    assert text == f"option: {robot.model} sets density, disableflags in every task; remove a scene's options"
 
 
 def test_a_planar_arm_in_the_middle_has_a_mirror(tmp_path):
@@ -198,7 +198,7 @@ def test_sides_that_are_no_mirror_images_need_no_mirror_and_cannot_be_mirrored(t
     robot = sided(tmp_path, mirror=False, left_y=0.15)
     assert problems(robot) == []
     (text,) = notes(robot)
-    assert text.endswith("they are no mirror images in the default pose, and no task can have mirror=True")
+    assert text.endswith("they are not mirror images in the default pose, and no task can have mirror=True")
     with pytest.raises(
         ValueError, match=r"mirror=True: joints 'left_hip' and 'right_hip' of robot 'legs' name no mirror"
     ):

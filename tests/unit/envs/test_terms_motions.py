@@ -411,10 +411,10 @@ def test_a_wrong_start_is_refused(go2_task, puppet, files, change, parts):
 
 
 def test_terms_of_motions_need_one(go2_task, puppet):
-    with pytest.raises(ValueError, match=r"commands\.frame\.draws=motion: the task has no motion"):
+    with pytest.raises(ValueError, match=r"commands\.frame\.draws=motion: the task lacks a motion"):
         puppet(go2_task(commands={"frame": Command(motions.reference_motion)}))
 
 
 def test_actions_around_a_command_need_the_joints_in_it(go2_task):
-    with pytest.raises(ValueError, match=r"actions\.around='command': the command has no component 'FL_hip_joint'"):
+    with pytest.raises(ValueError, match=r"actions\.around='command': the command lacks a component 'FL_hip_joint'"):
         go2_task(actions=Actions(around="command"))

@@ -500,7 +500,7 @@ CASES = {
         "contacts": {"touch": Contact(first="cube", second="cubo")}
     },
     "contacts.touch.first=''": {"contacts": {"touch": Contact(first="")}},
-    "rewards.near.site='tipp': the scene has no site or body of that name; did you mean 'tip'": {"rewards": NO_SITE},
+    "rewards.near.site='tipp': the scene lacks a site or body of that name; did you mean 'tip'": {"rewards": NO_SITE},
     "rewards.near.object='cub': the task has no object of that name; did you mean 'cube'": {
         "rewards": {"near": Reward(objects.reach_object, weight=1.0, std=0.2, site="tip", object="cub")}
     },
@@ -511,7 +511,7 @@ CASES = {
         "events": {"e": Event(objects.reset_object, object="table", yaw=0.0, **STILL)}
     },
     "events.e.object='cube': moves freely": {"events": {"e": Event(objects.place_fixed, object="cube", **STILL)}},
-    "events.e.object='drawer': has no size": {
+    "events.e.object='drawer': its size cannot be multiplied": {
         "events": {"e": Event(objects.object_size, object="drawer", lo=1.0, hi=2.0)}
     },
     "observations.actor: measured='q'": {

@@ -136,7 +136,7 @@ def test_a_target_held_by_hand_stays_and_goes_on_from_there(made):
         ({"site": "mark"}, r"commands\.target\.site='mark': no joint of robot 'arm3' moves it"),
         (
             {"site": "top"},
-            r"commands\.target\.site='top': the scene has no site or body of that name; did you mean 'tip'",
+            r"commands\.target\.site='top': the scene lacks a site or body of that name; did you mean 'tip'",
         ),
     ],
 )

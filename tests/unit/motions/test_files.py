@@ -150,7 +150,7 @@ WRONG = {
     "no npz": "cannot be read: ",
     "pickle": "array 'joint_pos': is missing",
     "robot": "robot='unitree_go2': the motion is for another robot; this one is 'unitree_g1'",
-    "joint": "joint 'tail_joint': robot 'unitree_g1' has no joint of that name",
+    "joint": "joint 'tail_joint': robot 'unitree_g1' lacks a joint of that name",
     "width": "joint_pos: has 20 columns; must have 29",
     "nan": "base_pos: frame 0, column 0 is not a finite number",
     "quat": "base_quat_wxyz: frame 0 has length 2",

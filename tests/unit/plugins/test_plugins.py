@@ -69,7 +69,7 @@ def test_a_module_in_the_working_directory_need_not_be_installed(tmp_path, monke
         ("good:mak_task", "x=good:mak_task: good has no 'mak_task'; did you mean 'make_task'?"),
         (
             "no_such_module:x",
-            "x=no_such_module:x: cannot import no_such_module; install it, or start where its file is",
+            "x=no_such_module:x: cannot import no_such_module; install it, or start in the folder of its file",
         ),
     ],
 )

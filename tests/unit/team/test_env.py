@@ -279,7 +279,7 @@ def test_bad_teams(puck_task, fields, line):
 
 
 def test_a_task_of_one_robot_has_no_team_and_one_robot_touches_no_others(puck_task):
-    with pytest.raises(ValueError, match="a task of one robot has none; leave it out"):
+    with pytest.raises(ValueError, match="a task of one robot has none; omit it"):
         puck_task(0, team=Team(joins=0.5))
     touch = {"others": Contact(first="robot", second="others")}
     assert puck_task(2, contacts=touch).contacts == touch

@@ -199,7 +199,7 @@ def make_robot(tmp_path, body, joints=("swing",)):
         ('<body name="a"><joint name="swing"/><joint name="b"/><geom size="1"/></body>', "body 'a' has 2 joints"),
         ('<body name="a"><joint name="swing" ref="0.5"/><geom size="1"/></body>', "joint 'swing' has ref=0.5"),
         ('<body name="a-b"><joint name="swing"/><geom size="1"/></body>', "body 'a-b': a name in USD"),
-        ('<body><joint name="swing"/><geom size="1"/></body>', "body 1 of the model has no name"),
+        ('<body><joint name="swing"/><geom size="1"/></body>', "body 1 of the model is without a name"),
         (
             '<body name="a"><joint name="swing"/><geom type="ellipsoid" size="1 1 2"/></body>',
             "body 'a': a colliding ellipsoid",
