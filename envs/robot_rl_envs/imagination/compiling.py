@@ -9,9 +9,28 @@ from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.fuse import Numbers
-from robot_rl_envs.fuse.observing import GROUP
+from robot_rl_envs.codegen import Numbers
+from robot_rl_envs.codegen.layout import TaskLayout
+from robot_rl_envs.codegen.observing import GROUP
+from robot_rl_envs.codegen.writer import KernelWriter
 from robot_rl_envs.rng import stream
+
+
+class LineWriter(KernelWriter):
+    """Collects a kernel's lines and the functions that they call."""
+
+    def __init__(self, layout: TaskLayout):
+        super().__init__(layout)
+        self.lines: list[str] = []
+
+    def add(self, indent: int, *lines: str) -> None:
+        """Add lines with one indent."""
+        self.lines += ["    " * indent + line for line in lines]
+
+    def run(self, indent: int, fn: Any, arguments: str = "s, i") -> None:
+        """Add the line that calls a Warp function."""
+        self.functions[fn.key] = fn
+        self.add(indent, f"{fn.key}({arguments})")
 
 
 def compile_kernel(

@@ -18,16 +18,15 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from robot_rl_envs.codegen import Numbers
+from robot_rl_envs.codegen.observing import GROUP, fill_group
+from robot_rl_envs.codegen.step_kernels import action_clip, array_arguments
 from robot_rl_envs.entity import mirrors
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.watched import STATE
 from robot_rl_envs.entries import CLIP
-from robot_rl_envs.fuse import Numbers
-from robot_rl_envs.fuse.layout import Writer
-from robot_rl_envs.fuse.observing import GROUP, write_onward
-from robot_rl_envs.fuse.stages import write_clip
 from robot_rl_envs.imagination import advance
-from robot_rl_envs.imagination.compiling import compile_kernel
+from robot_rl_envs.imagination.compiling import LineWriter, compile_kernel
 from robot_rl_envs.imagination.context import drawn_numbers, mirror_numbers, representatives
 from robot_rl_envs.imagination.frames import Frames, fields_of, moving_fields, numbers_of
 from robot_rl_envs.imagination.mirror import mirror_changes
@@ -77,21 +76,21 @@ def seen_groups(task: Task) -> list[str]:
     return [name for name in task.vectors if name != WORLD]
 
 
-def write_step(w: Writer, scene: Scene, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> list[str]:
+def write_step(w: LineWriter, scene: Scene, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> list[str]:
     """Write the kernel of a step, and return what has functions of its own in the text.
 
     `ranks` are the dimensions of the carried fields.
     """
     groups = seen_groups(task)
     for name in groups:
-        write_onward(w, name, task.vectors[name])
+        w.add(0, *fill_group(w, name, task.vectors[name], onward=True).splitlines())
     moving = _write_commands(w, task, carried, ranks)
     w.add(0, "def imagine(")
     w.add(1, "a: SceneState, s: SceneState, n: SceneState, numbers: Numbers,")
     w.add(1, "actions: wp.array2d(dtype=wp.float32), change: wp.array2d(dtype=wp.float32),")
     w.add(1, "rewards: wp.array(dtype=wp.float32), ended: wp.array(dtype=wp.float32),")
     for kind in ("src", "dst"):
-        w.add(1, " ".join(f"{kind}_{name}: wp.array2d(dtype=wp.float32)," for name in groups))
+        w.add(1, array_arguments(kind, groups))
     w.add(0, "):")
     w.add(1, "i = wp.tid()", "p = numbers.params")
     _write_carried(w, scene, task, carried, ranks)
@@ -106,7 +105,7 @@ def write_step(w: Writer, scene: Scene, task: Task, carried: Sequence[str], rank
     return [*groups, *([COMMANDS] if moving else [])]
 
 
-def _write_commands(w: Writer, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> bool:
+def _write_commands(w: LineWriter, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> bool:
     """Write the function that moves commands on from where they were before the step; return whether there is one.
 
     On the way back Warp calls functions once more, but skips what a kernel itself writes: a command that moves on from
@@ -123,7 +122,7 @@ def _write_commands(w: Writer, task: Task, carried: Sequence[str], ranks: dict[s
     return True
 
 
-def _write_copy(w: Writer, name: str, rank: int) -> None:
+def _write_copy(w: LineWriter, name: str, rank: int) -> None:
     """Write that a field with so many dimensions stays as it is."""
     inner = ", ".join(f"j{axis}" for axis in range(rank - 1))
     for axis in range(rank - 1):
@@ -132,9 +131,9 @@ def _write_copy(w: Writer, name: str, rank: int) -> None:
     w.add(rank, f"s.{name}[{at}] = a.{name}[{at}]")
 
 
-def _write_carried(w: Writer, scene: Scene, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> None:
+def _write_carried(w: LineWriter, scene: Scene, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> None:
     """Write what goes from one step to the next without the physics."""
-    clip = write_clip(w, scene, task)
+    clip = action_clip(w, scene, task)
     w.add(1, "for j in range(s.action.shape[1]):")
     w.add(2, "s.prev_prev_action[i, j] = a.prev_action[i, j]", "s.prev_action[i, j] = a.action[i, j]")
     w.add(2, f"s.action[i, j] = wp.clamp(actions[i, j], -{clip}, {clip})")
@@ -148,7 +147,7 @@ def _write_carried(w: Writer, scene: Scene, task: Task, carried: Sequence[str], 
         _write_copy(w, name, ranks[name])
 
 
-def _write_physics(w: Writer, scene: Scene, task: Task) -> None:
+def _write_physics(w: LineWriter, scene: Scene, task: Task) -> None:
     """Write what the changes make of the state, what follows from it, the terminations and the reward."""
     parts = change_parts(scene)
     w.add(1, f"frame = {frame_of(scene)}")
@@ -233,12 +232,14 @@ class Imagination:
         more = {"actions": (rows, env.num_actions), "change": (rows, self.change_width)}
         more |= {"rewards": (rows,), "ended": (rows,)} | {f"obs {k}": (rows, n) for k, n in self.widths.items()}
         self._frames = Frames(env, rows, steps, more)
-        known, w = len(parts.layout.values), Writer(parts.layout)
+        known, w = len(parts.layout.values), LineWriter(parts.layout)
         helpers = write_step(w, scene, task, list(self.carried), {name: fields[name].ndim for name in self.carried})
         if len(parts.layout.values) != known:
             raise ValueError(f"task={task.name}: imagined steps have parameters that the simulator's have not")
         self._kernel = compile_kernel(task.name, w.lines, parts.struct._cls, w.functions, groups=helpers)
-        self._difference = _compile_difference(Writer(parts.layout), task.name, scene, self.parts, parts.struct._cls)
+        self._difference = _compile_difference(
+            LineWriter(parts.layout), task.name, scene, self.parts, parts.struct._cls
+        )
         self._numbers = parts.numbers
         self._launches = [self._record(t, adjoint=False) for t in range(steps)]
         self._adjoints = [self._record(t, adjoint=True) for t in range(steps)]
@@ -369,7 +370,7 @@ def _is_bounded(task: Task) -> bool:
     return any("/s" in term.info.unit and term.clip < CLIP for group in groups for term in group.terms.values())
 
 
-def _compile_difference(w: Writer, task: str, scene: Scene, parts: dict[str, slice], struct: Any) -> Any:
+def _compile_difference(w: LineWriter, task: str, scene: Scene, parts: dict[str, slice], struct: Any) -> Any:
     """Return the kernel that measures changes."""
     w.add(0, "def difference(a: SceneState, s: SceneState, change: wp.array2d(dtype=wp.float32)):")
     w.add(1, "i = wp.tid()", f"frame = {frame_of(scene)}")

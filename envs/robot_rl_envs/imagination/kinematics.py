@@ -13,7 +13,7 @@ import numpy as np
 
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.state import chain_values
-from robot_rl_envs.fuse.layout import Writer
+from robot_rl_envs.imagination.compiling import LineWriter
 from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply, quat_rotate
 from robot_rl_envs.terrain.lookup import terrain_height
 
@@ -21,7 +21,7 @@ HINGE, SLIDER = 1, 2
 IDENTITY = (1.0, 0.0, 0.0, 0.0)
 
 
-def write_feet(w: Writer, scene: Scene) -> None:
+def write_feet(w: LineWriter, scene: Scene) -> None:
     """Write the lines that fill position, velocity and clearance of row i's feet."""
     chain = _begin(w, scene)
     for f in range(scene.sizes["feet"]):
@@ -34,7 +34,7 @@ def write_feet(w: Writer, scene: Scene) -> None:
         w.add(1, f"s.foot_height_w[i, {f}] = {end}_at[2] - {radius!r} - {ground}")
 
 
-def write_sites(w: Writer, scene: Scene) -> None:
+def write_sites(w: LineWriter, scene: Scene) -> None:
     """Write the lines that fill pose and velocity of row i's named sites."""
     chain = _begin(w, scene)
     for site, of in enumerate(chain["site_object"]):
@@ -47,7 +47,7 @@ def write_sites(w: Writer, scene: Scene) -> None:
         w.add(1, f"s.site_lin_vel_w[i, {site}] = {end}_going", f"s.site_ang_vel_w[i, {site}] = {end}_ang")
 
 
-def _begin(w: Writer, scene: Scene) -> dict[str, Any]:
+def _begin(w: LineWriter, scene: Scene) -> dict[str, Any]:
     w.functions |= {fn.key: fn for fn in (quat_rotate, quat_multiply, quat_from_axis_angle)}
     return chain_values(scene.entity, scene.things)
 
@@ -56,7 +56,7 @@ def _vector(values: Sequence[float] | np.ndarray) -> str:
     return f"wp.vec{len(values)}({', '.join(repr(float(value)) for value in values)})"
 
 
-def _robot(w: Writer, scene: Scene, name: str) -> str:
+def _robot(w: LineWriter, scene: Scene, name: str) -> str:
     """Write pose and velocities of what a chain of the robot begins at; return the prefix of their names."""
     if scene.base:
         w.add(1, f"{name}_pos = s.base_pos_w[i]", f"{name}_quat = s.base_quat_wxyz[i]")
@@ -68,14 +68,14 @@ def _robot(w: Writer, scene: Scene, name: str) -> str:
     return name
 
 
-def _object(w: Writer, name: str, index: int) -> str:
+def _object(w: LineWriter, name: str, index: int) -> str:
     """Write pose and velocities of an object as `_robot` does those of the base."""
     fields = {"pos": "pos_w", "quat": "quat_wxyz", "vel": "lin_vel_w", "ang": "ang_vel_w"}
     w.add(1, *(f"{name}_{part} = s.object_{field}[i, {index}]" for part, field in fields.items()))
     return name
 
 
-def _write_walk(w: Writer, chain: dict[str, Any], index: int, start: str) -> str:
+def _write_walk(w: LineWriter, chain: dict[str, Any], index: int, start: str) -> str:
     """Write the walk down a chain; return the prefix of the names of its last node's pose and velocities.
 
     The lines are those of `robot_rl_envs.entity.derive.pass_node`.
@@ -86,7 +86,7 @@ def _write_walk(w: Writer, chain: dict[str, Any], index: int, start: str) -> str
     return above
 
 
-def _write_node(w: Writer, chain: dict[str, Any], n: int, above: str, name: str) -> str:
+def _write_node(w: LineWriter, chain: dict[str, Any], n: int, above: str, name: str) -> str:
     pos, quat, vel, ang = (f"{above}_{part}" for part in ("pos", "quat", "vel", "ang"))
     if np.any(chain["pos"][n]):
         w.add(1, f"{name}_arm = quat_rotate({quat}, {_vector(chain['pos'][n])})")
@@ -122,7 +122,7 @@ def _write_node(w: Writer, chain: dict[str, Any], n: int, above: str, name: str)
     return name
 
 
-def _write_end(w: Writer, offset: Sequence[float], end: str) -> None:
+def _write_end(w: LineWriter, offset: Sequence[float], end: str) -> None:
     """Write the place and the velocity of a point of a chain's last node."""
     w.add(1, f"{end}_point = quat_rotate({end}_quat, {_vector(offset)})", f"{end}_at = {end}_pos + {end}_point")
     w.add(1, f"{end}_going = {end}_vel + wp.cross({end}_ang, {end}_point)")

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import warp as wp
 
+from robot_rl_envs.codegen import Numbers
 from robot_rl_envs.entity import derive
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.watched import STATE
-from robot_rl_envs.fuse import Numbers
-from robot_rl_envs.fuse.layout import Writer
-from robot_rl_envs.imagination.compiling import compile_kernel
+from robot_rl_envs.imagination.compiling import LineWriter, compile_kernel
 from robot_rl_envs.imagination.frames import fields_of
 from robot_rl_envs.imagination.kinematics import write_feet, write_sites
 from robot_rl_envs.sensing import measure
@@ -58,7 +57,7 @@ def torch_terms(task: Task) -> list[str]:
     return found
 
 
-def write_derive(w: Writer, scene: Scene, task: Task) -> None:
+def write_derive(w: LineWriter, scene: Scene, task: Task) -> None:
     """Write what follows from qpos and qvel of a row."""
     for name in scene.watched:
         if name in STATE:
@@ -79,7 +78,7 @@ def write_derive(w: Writer, scene: Scene, task: Task) -> None:
         w.run(1, measure.scan_heights)
 
 
-def write_terms(w: Writer, scene: Scene, task: Task) -> list[Column]:
+def write_terms(w: LineWriter, scene: Scene, task: Task) -> list[Column]:
     """Write the kernel, and return the columns of what it computes."""
     columns: list[Column] = []
     w.add(0, "def terms(s: SceneState, numbers: Numbers, out: wp.array2d(dtype=wp.float32)):")
@@ -116,7 +115,7 @@ class Terms:
         """
         self.rows, self._device = rows, env.device
         parts = env.operands()
-        known, w = len(parts.layout.values), Writer(parts.layout)
+        known, w = len(parts.layout.values), LineWriter(parts.layout)
         self.columns = write_terms(w, env.scene, env.cfg)
         if len(parts.layout.values) != known:
             raise ValueError(f"terms of {env.cfg.name} have parameters that the simulator's kernels do not have")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.watched import STATE
-from robot_rl_envs.fuse.layout import Writer
+from robot_rl_envs.imagination.compiling import LineWriter
 
 ENGINE = "engine_"
 """What the names of these fields begin with in ``s``."""
@@ -74,7 +74,7 @@ def watched_parts(scene: Scene) -> dict[str, Watched]:
     return found
 
 
-def write_watched(w: Writer, scene: Scene, parts: dict[str, slice]) -> None:
+def write_watched(w: LineWriter, scene: Scene, parts: dict[str, slice]) -> None:
     """Write the lines that fill row i's watched fields from the columns of its change."""
     for name, of in watched_parts(scene).items():
         before = f"a.{name}[i, j, k] + " if of.is_place else ""
@@ -82,7 +82,7 @@ def write_watched(w: Writer, scene: Scene, parts: dict[str, slice]) -> None:
         w.add(3, f"s.{name}[i, j, k] = {before}s.{name}.dtype(change[i, {_column(of, parts)}])")
 
 
-def write_difference(w: Writer, scene: Scene, parts: dict[str, slice]) -> None:
+def write_difference(w: LineWriter, scene: Scene, parts: dict[str, slice]) -> None:
     """Write the lines that fill what `write_watched` takes."""
     for name, of in watched_parts(scene).items():
         before = f" - a.{name}[i, j, k]" if of.is_place else ""

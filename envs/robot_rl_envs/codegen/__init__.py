@@ -1,8 +1,8 @@
 """Generate a task's terms as flat Warp kernels: act, after-physics, observe (and one for startup events).
 
-The kernels are generated as text, one call a term, and compiled once; Warp caches them by their content. Weights,
-parameters, scales and ranges are not in the text but in one device array, so a sweep or a curriculum changes them
-without a recompile or a new CUDA graph.
+`step_kernels.py.txt` is their source, a template: `step_kernels.py` fills its slots, with one call of each term. The
+kernels are compiled once; Warp caches them by their content. Weights, parameters, scales and ranges are not in the text
+but in one device array, so a sweep or a curriculum changes them without a recompile or a new CUDA graph.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.entity import derive as derive_module
+from robot_rl_envs.actuation import drive as actuation
+from robot_rl_envs.codegen.actuating import Drive
+from robot_rl_envs.codegen.layout import TaskLayout
+from robot_rl_envs.codegen.observing import GROUP
+from robot_rl_envs.codegen.step_kernels import fill_step
+from robot_rl_envs.codegen.writer import KernelWriter
+from robot_rl_envs.entity import crews, derive
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.fuse.actuating import Drive
-from robot_rl_envs.fuse.layout import TaskLayout, Writer
-from robot_rl_envs.fuse.observing import GROUP, write_group
-from robot_rl_envs.fuse.stages import write_act, write_after, write_observe, write_share, write_startup
 from robot_rl_envs.launch import BLOCK_THREADS
-from robot_rl_envs.recorder import flight as flight_module
+from robot_rl_envs.recorder import flight
 from robot_rl_envs.rng import stream
+from robot_rl_envs.sensing import measure
 from robot_rl_envs.task import Task
 from robot_rl_envs.terms.checks import nearest
 
@@ -34,6 +37,14 @@ STAGES = ("act", "after_physics", "observe", "startup", "actuate", "observe_rese
 """Stages of a step; not every task has the last four."""
 LAUNCH_BOUNDS = (BLOCK_THREADS, 6)
 """Threads of a block, and blocks that a multiprocessor must hold: at most 168 registers a thread, without spills."""
+
+LIBRARY = {
+    name: function
+    for module in (crews, derive, flight, measure, actuation)
+    for name, function in vars(module).items()
+    if isinstance(function, wp.Function)
+} | {stream.key: stream}
+"""Functions that the template calls by their own names."""
 
 
 @wp.struct
@@ -74,7 +85,7 @@ class Kernels:
         return [kernel for name in STAGES if (kernel := getattr(self, name)) is not None]
 
     def load(self, device: str) -> None:
-        """Compile, or take from the cache, what the stages need, side by side."""
+        """Compile the stages side by side, or take them from the cache."""
         modules = [kernel.module for kernel in self.stages()]
         wp.force_load(device, modules, block_dim=BLOCK_THREADS, max_workers=len(modules))
 
@@ -95,10 +106,10 @@ class Kernels:
         function, file, line = steps[-1].groups()
         where = "" if file.startswith("<") else f" in {function}, {file}:{line}"
         reason = " ".join(text[steps[-1].end() :].removeprefix("Error, ").split())
-        found = re.match(r"`(\w+)` is not an attribute of 's'", reason)
-        if found is None:
+        attribute = re.match(r"`(\w+)` is not an attribute of 's'", reason)
+        if attribute is None:
             return ValueError(f"{path}: Warp does not compile it{where}: {reason}")
-        name = found[1]
+        name = attribute[1]
         hint = nearest(name, fields)
         if name.startswith("engine_"):
             hint = f"declare data=({name.removeprefix('engine_')!r},) at the term"
@@ -114,32 +125,20 @@ def make_kernels(
 
     ``fields`` are the randomized model fields of ``s``.
     """
-    writer = Writer(layout, scene.crew)
-    write_act(writer, scene, task)
-    write_after(writer, scene, task)
-    for name, group in task.vectors.items():
-        write_group(writer, name, group)
-    write_observe(writer, scene, task, fields)
-    write_startup(writer, task)
-    if scene.crew is not None:
-        write_share(writer, scene, task)
-    drive.write(writer)
-    body = "\n".join(writer.lines)
-    names = "".join(f"{alias}={fn.module.name}.{fn.key};" for alias, fn in sorted(writer.functions.items()))
+    writer = KernelWriter(layout, scene.crew)
+    body = fill_step(writer, scene, task, drive, fields)
+    called = {name: LIBRARY[name] for name in re.findall(r"\b(\w+)\(", body) if name in LIBRARY}
+    functions = called | writer.functions
+    names = "".join(f"{alias}={fn.module.name}.{fn.key};" for alias, fn in sorted(functions.items()))
     # The arrays of an engine have its own precision: the same text on another engine is another kernel.
-    own = struct.hash.hex() if scene.watched else ""
-    digest = hashlib.sha256((body + names + own).encode()).hexdigest()[:12]
+    precision = struct.hash.hex() if scene.watched else ""
+    digest = hashlib.sha256((body + names + precision).encode()).hexdigest()[:12]
     filename = f"<robot_rl {task.name} {digest}>"
-    namespace: dict[str, Any] = {"wp": wp, "SceneState": struct, "Chain": chain, "Numbers": Numbers, "stream": stream}
-    namespace |= writer.functions
-    for name in ("derive", "update_contacts", "clear_world", "place_on_terrain", "world_faults", "park_world"):
-        namespace[name] = getattr(derive_module, name)
-    for name in ("Flight", "record_start", "record_action", "record_control", "record_end", "dump", "reason_of"):
-        namespace[name] = getattr(flight_module, name)
-    namespace |= drive.namespace
-    renamed = body.replace(GROUP, f"observe_{digest}_")
-    linecache.cache[filename] = (len(renamed), None, renamed.splitlines(keepends=True), filename)
-    exec(compile(renamed, filename, "exec"), namespace)
+    source = body.replace(GROUP, f"observe_{digest}_")
+    namespace: dict[str, Any] = {"wp": wp, "SceneState": struct, "Chain": chain, "Numbers": Numbers}
+    namespace |= {"Flight": flight.Flight, **functions, **drive.namespace}
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    exec(compile(source, filename, "exec"), namespace)
     for name in task.vectors:
         full = f"observe_{digest}_{name}"
         namespace[full] = wp.func(namespace[full], module=wp.get_module(f"robot_rl_{task.name}_{digest}"))
@@ -153,4 +152,4 @@ def make_kernels(
     }
     keys = {alias: fn.key for alias, fn in writer.functions.items()}
     paths = {alias: path for path, alias in writer.aliases.items()}
-    return Kernels(**kernels, source=renamed, paths=paths, keys=keys)
+    return Kernels(**kernels, source=source, paths=paths, keys=keys)

@@ -1,10 +1,12 @@
 """Terms become kernels: each task its own, parameters outside the compiled text."""
 
+import re
 from typing import Any
 
 import pytest
 import torch
 import warp as wp
+from robot_rl_envs.codegen import writer
 from robot_rl_envs.mdp import observations, rewards
 from robot_rl_envs.task import Event, Observation, ObservationGroup, Reward
 from robot_rl_envs.terms import event, observation, reward
@@ -180,3 +182,20 @@ def test_a_joint_without_limits_has_no_limit_to_break(puppet, cart_task):
     assert value[0].item() == pytest.approx(0.05 * 0.1, rel=1e-4)
     assert not dones.any()
     assert torch.isfinite(doll.env.get_observations()["actor"]).all()
+
+
+def test_a_line_without_its_condition_is_omitted_with_all_below_it(monkeypatch):
+    text = ["if {a} == 1:  # if team and not late", "    {block}", "    for j in range(2):  # if late", "        x = j"]
+    monkeypatch.setattr(writer, "read_sections", lambda: {"whole": [*text, "y = {a}"], "block": ["b = 1", "{empty}"]})
+    values = {"a": "p[3]", "team": True, "late": False, "empty": ""}
+    assert writer.fill_section("whole", values) == "if p[3] == 1:\n    b = 1\ny = p[3]"
+    assert writer.fill_section("whole", values | {"late": True}) == "y = p[3]"
+    with pytest.raises(KeyError, match="late"):
+        writer.fill_section("whole", {"a": "p[3]", "team": True})
+
+
+def test_each_section_of_the_template_is_written_somewhere():
+    sections, folder = writer.read_sections(), writer.TEMPLATE.parent
+    filled = {name for lines in sections.values() for line in lines for name in re.findall(r"^ *\{(\w+)\}", line)}
+    filled |= set(re.findall(r'"(\w+)"', "".join(path.read_text() for path in folder.glob("*.py"))))
+    assert sections.keys() - filled == set()
