@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 import linecache
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import warp as wp
 
+from robot_rl_envs import rng
 from robot_rl_envs.actuation import drive as actuation
 from robot_rl_envs.codegen.actuating import Drive
 from robot_rl_envs.codegen.layout import TaskLayout
@@ -26,7 +28,6 @@ from robot_rl_envs.entity import crews, derive
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.launch import BLOCK_THREADS
 from robot_rl_envs.recorder import flight
-from robot_rl_envs.rng import stream
 from robot_rl_envs.sensing import measure
 from robot_rl_envs.task import Task
 from robot_rl_envs.terms.checks import nearest
@@ -37,14 +38,6 @@ STAGES = ("act", "after_physics", "observe", "startup", "actuate", "observe_rese
 """Stages of a step; not every task has the last four."""
 LAUNCH_BOUNDS = (BLOCK_THREADS, 6)
 """Threads of a block, and blocks that a multiprocessor must hold: at most 168 registers a thread, without spills."""
-
-LIBRARY = {
-    name: function
-    for module in (crews, derive, flight, measure, actuation)
-    for name, function in vars(module).items()
-    if isinstance(function, wp.Function)
-} | {stream.key: stream}
-"""Functions that the template calls by their own names."""
 
 
 @wp.struct
@@ -118,6 +111,52 @@ class Kernels:
         return ValueError(f"{path}: reads s.{name}, which the state does not have,{where}; {hint}")
 
 
+def find_functions(text: str, modules: Iterable[ModuleType]) -> dict[str, Any]:
+    """Return the Warp functions of these modules that a text calls by their own names."""
+    names = set(re.findall(r"\b(\w+)\(", text))
+    return {
+        name: value
+        for module in modules
+        for name, value in vars(module).items()
+        if name in names and isinstance(value, wp.Function)
+    }
+
+
+def load_source(
+    body: str,
+    title: str,
+    functions: Mapping[str, Any],
+    types: Mapping[str, Any],
+    *,
+    prefix: str,
+    groups: Iterable[str],
+    precision: str = "",
+) -> tuple[str, dict[str, Any]]:
+    """Execute generated source; return its text, with unique names, and its namespace.
+
+    Args:
+        body: The source.
+        title: The task's name, or further words.
+        functions: Functions that it calls, by the names that it calls them.
+        types: Structs that it names.
+        prefix: Beginning of the names of the functions of observation groups.
+        groups: Names of the functions that begin with `GROUP` in the text.
+        precision: Hash of the arrays' types, if they differ between engines.
+    """
+    names = "".join(f"{alias}={fn.module.name}.{fn.key};" for alias, fn in sorted(functions.items()))
+    digest = hashlib.sha256((body + names + precision).encode()).hexdigest()[:12]
+    filename = f"<robot_rl {title} {digest}>"
+    source = body.replace(GROUP, f"{prefix}_{digest}_")
+    namespace: dict[str, Any] = {"wp": wp, **types, **functions}
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    exec(compile(source, filename, "exec"), namespace)
+    module = wp.get_module(f"robot_rl_{title.replace(' ', '_')}_{digest}")
+    for name in groups:
+        full = f"{prefix}_{digest}_{name}"
+        namespace[full] = wp.func(namespace[full], module=module)
+    return source, namespace
+
+
 def make_kernels(
     task: Task, scene: Scene, layout: TaskLayout, struct: Any, chain: Any, *, drive: Drive, fields: list[str]
 ) -> Kernels:
@@ -127,21 +166,13 @@ def make_kernels(
     """
     writer = KernelWriter(layout, scene.crew)
     body = fill_step(writer, scene, task, drive, fields)
-    called = {name: LIBRARY[name] for name in re.findall(r"\b(\w+)\(", body) if name in LIBRARY}
-    functions = called | writer.functions
-    names = "".join(f"{alias}={fn.module.name}.{fn.key};" for alias, fn in sorted(functions.items()))
+    functions = find_functions(body, (actuation, crews, derive, flight, measure, rng)) | writer.functions
+    types = {"SceneState": struct, "Chain": chain, "Numbers": Numbers, "Flight": flight.Flight, **drive.namespace}
     # The arrays of an engine have its own precision: the same text on another engine is another kernel.
     precision = struct.hash.hex() if scene.watched else ""
-    digest = hashlib.sha256((body + names + precision).encode()).hexdigest()[:12]
-    filename = f"<robot_rl {task.name} {digest}>"
-    source = body.replace(GROUP, f"observe_{digest}_")
-    namespace: dict[str, Any] = {"wp": wp, "SceneState": struct, "Chain": chain, "Numbers": Numbers}
-    namespace |= {"Flight": flight.Flight, **functions, **drive.namespace}
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    exec(compile(source, filename, "exec"), namespace)
-    for name in task.vectors:
-        full = f"observe_{digest}_{name}"
-        namespace[full] = wp.func(namespace[full], module=wp.get_module(f"robot_rl_{task.name}_{digest}"))
+    source, namespace = load_source(
+        body, task.name, functions, types, prefix="observe", groups=task.vectors, precision=precision
+    )
     options = {"enable_backward": False, "max_unroll": MAX_UNROLL}
     kernels: dict[str, Any] = {
         name: wp.kernel(

@@ -18,7 +18,8 @@ import warp as wp
 
 from robot_rl_envs.actuation.actuator_net import NetFile
 from robot_rl_envs.actuation.actuators import ActuatorNet, ExplicitPd
-from robot_rl_envs.codegen.writer import KernelWriter, fill_each
+from robot_rl_envs.codegen.template import STEP
+from robot_rl_envs.codegen.writer import KernelWriter
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.launch import Recorder, Stage
 from robot_rl_envs.task import Task
@@ -221,8 +222,8 @@ class Drive:
         )
         return {
             "has_lags": max(lags) > 0,
-            "net_inputs": fill_each("net_input", samples),
-            "net_layers": fill_each("net_layer", layers),
+            "net_inputs": STEP.fill_each("net_input", samples),
+            "net_layers": STEP.fill_each("net_layer", layers),
             "last": last,
             "last_input": inputs[last],
         }

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from robot_rl_envs.codegen.layout import ObservationSlot
-from robot_rl_envs.codegen.writer import KernelWriter, fill_each, fill_section
+from robot_rl_envs.codegen.template import STEP
+from robot_rl_envs.codegen.writer import KernelWriter
 from robot_rl_envs.sensing.pipeline import Pipe
 from robot_rl_envs.task import Observation, ObservationGroup, TorchTerm
 
@@ -24,8 +25,8 @@ def fill_group(w: KernelWriter, name: str, group: ObservationGroup, *, onward: b
         for slot in w.layout.groups[name]
         if not isinstance(slot.term, TorchTerm)
     )
-    values = {"group": name, "observations": fill_each("observation", observations)}
-    return fill_section("observe_onward" if onward else "observe_group", values)
+    values = {"group": name, "observations": STEP.fill_each("observation", observations)}
+    return STEP.fill("observe_onward" if onward else "observe_group", values)
 
 
 def observation_values(
@@ -58,7 +59,7 @@ def observation_values(
         values["muted"] = w.layout.param(f"observations.{name}.muted", float(slot.muted))
         values["exact"] = w.call(path, term, "s, i, j", clean, "clean")
     places = [slot.offset + h * slot.size for h in range(slot.history)]
-    history = fill_each("past_value", ({"at": at, "next": at + slot.size} for at in places[:-1]))
+    history = STEP.fill_each("past_value", ({"at": at, "next": at + slot.size} for at in places[:-1]))
     return values | {"history": history, "at": places[-1]}
 
 

@@ -14,7 +14,8 @@ from robot_rl_envs import engine
 from robot_rl_envs.codegen import actuating, layout
 from robot_rl_envs.codegen.layout import message_sizes
 from robot_rl_envs.codegen.observing import fill_group
-from robot_rl_envs.codegen.writer import KernelWriter, fill_each, fill_section
+from robot_rl_envs.codegen.template import STEP
+from robot_rl_envs.codegen.writer import KernelWriter
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.sensing import ACCELEROMETER, DELAY_PATH
 from robot_rl_envs.sensing.sensors import used_sensors
@@ -47,7 +48,7 @@ def fill_step(w: KernelWriter, scene: Scene, task: Task, drive: actuating.Drive,
     values |= reset_values(w, scene, task)
     values |= {"first_commands": fill_commands(w, task, in_episode=False)}
     values |= startup_values(w, task)
-    return fill_section("step", values | drive.values())
+    return STEP.fill("step", values | drive.values())
 
 
 def scene_values(scene: Scene, task: Task) -> Values:
@@ -128,8 +129,8 @@ def action_values(w: KernelWriter, scene: Scene, task: Task) -> Values:
         loops.append(values | loop)
     stopped = [values | {"j": j} for j, joint in enumerate(driven) if joint.by_speed]
     return values | {
-        "action_loops": fill_each("action_loop", loops),
-        "stopped_joints": fill_each("stopped_joint", stopped),
+        "action_loops": STEP.fill_each("action_loop", loops),
+        "stopped_joints": STEP.fill_each("stopped_joint", stopped),
     }
 
 
@@ -139,7 +140,7 @@ def outcome_values(w: KernelWriter, task: Task) -> Values:
     values: Values = {
         "episode_length_s": w.layout.param("episode_length_s", task.episode_length_s),
         "time_limit_log": log["termination/time_limit"],
-        "reward_parts": fill_each("reward_part", ({"k": k} for k in range(len(groups)))),
+        "reward_parts": STEP.fill_each("reward_part", ({"k": k} for k in range(len(groups)))),
         "floors_reward": task.only_positive_rewards,
         "is_complete": not team and not any(isinstance(term, TorchTerm) for term in task.rewards.values()),
     }
@@ -154,7 +155,7 @@ def outcome_values(w: KernelWriter, task: Task) -> Values:
             }
             call = w.call(f"terminations.{name}", term, "s, i")
             rows.append({"call": call, "bit": 1 << k, "log": log[f"termination/{name}"]} | ends)
-    values["terminations"] = fill_each("termination", rows)
+    values["terminations"] = STEP.fill_each("termination", rows)
     rows = []
     for k, (name, term) in enumerate(task.rewards.items()):
         if not isinstance(term, TorchTerm):
@@ -166,15 +167,15 @@ def outcome_values(w: KernelWriter, task: Task) -> Values:
                 "part": f"s.reward_parts[i, {groups.index(term.group)}]" if groups else "",
             }
             rows.append(CONSTANTS | row | {"k": k})
-    values["rewards"] = fill_each("reward", rows)
-    values["episode_sums"] = fill_each(
+    values["rewards"] = STEP.fill_each("reward", rows)
+    values["episode_sums"] = STEP.fill_each(
         "episode_sum", ({"k": k, "log": log[f"reward/{name}"]} for k, name in enumerate(task.rewards))
     )
     metrics = (
         {"k": k, "call": w.call(f"metrics.{name}", term, "s, i"), "log": log[f"tracking/{name}"]}
         for k, (name, term) in enumerate(task.metrics.items())
     )
-    return values | {"metrics": fill_each("metric", metrics)}
+    return values | {"metrics": STEP.fill_each("metric", metrics)}
 
 
 def fill_commands(w: KernelWriter, task: Task, *, in_episode: bool) -> str:
@@ -190,7 +191,7 @@ def fill_commands(w: KernelWriter, task: Task, *, in_episode: bool) -> str:
         row = {"k": k, "in_episode": in_episode, "is_due": is_due, "lo": lo, "hi": hi}
         row |= {"rng": w.rng(path, team=term.team), "call": w.call(path, term, "s, i, rng")}
         rows.append(row | {"update": w.calls("commands", {name: term}, "update")})
-    return fill_each("command", rows)
+    return STEP.fill_each("command", rows)
 
 
 def event_values(w: KernelWriter, name: str, event: Event) -> Values:
@@ -211,7 +212,7 @@ def fill_events(w: KernelWriter, task: Task, mode: str) -> str:
     """Return the source of the events of a mode."""
     section = {"startup": "event", "reset": "reset_event", "interval": "interval_event"}[mode]
     events = {name: event for name, event in task.events.items() if event.mode == mode}
-    return fill_each(section, (event_values(w, name, event) for name, event in events.items()))
+    return STEP.fill_each(section, (event_values(w, name, event) for name, event in events.items()))
 
 
 def fill_messages(w: KernelWriter, scene: Scene, task: Task) -> str:
@@ -222,7 +223,7 @@ def fill_messages(w: KernelWriter, scene: Scene, task: Task) -> str:
             term = task.messages[name].terms[part]
             rows.append({"at": at, "size": size, "call": w.call(f"messages.{name}.terms.{part}", term, "s, i, j")})
             at += size
-    return fill_each("message", rows)
+    return STEP.fill_each("message", rows)
 
 
 def group_values(w: KernelWriter, task: Task, fields: list[str]) -> Values:
@@ -231,13 +232,13 @@ def group_values(w: KernelWriter, task: Task, fields: list[str]) -> Values:
     rows = [{"group": name} for name in groups]
     return {
         "observe_groups": "\n".join(fill_group(w, name, group) for name, group in task.vectors.items()),
-        "observe_calls": fill_each("observe_call", rows),
-        "observe_reset_calls": fill_each("observe_reset_call", rows),
+        "observe_calls": STEP.fill_each("observe_call", rows),
+        "observe_reset_calls": STEP.fill_each("observe_reset_call", rows),
         "out_arrays": array_arguments("out", groups),
         "final_arrays": array_arguments("final", groups),
-        "clear_out": fill_each("clear", ({"array": f"out_{name}"} for name in groups)),
-        "clear_final": fill_each("clear", ({"array": f"final_{name}"} for name in groups)),
-        "model_fields": fill_each("model_field", ({"field": name} for name in fields)),
+        "clear_out": STEP.fill_each("clear", ({"array": f"out_{name}"} for name in groups)),
+        "clear_final": STEP.fill_each("clear", ({"array": f"final_{name}"} for name in groups)),
+        "model_fields": STEP.fill_each("model_field", ({"field": name} for name in fields)),
     }
 
 
@@ -252,7 +253,7 @@ def reset_values(w: KernelWriter, scene: Scene, task: Task) -> Values:
         {"rng": w.rng(path := f"curricula.{name}"), "call": w.call(path, term, "s, i, rng")}
         for name, term in task.curricula.items()
     )
-    values: Values = {"curricula": fill_each("curriculum", curricula)}
+    values: Values = {"curricula": STEP.fill_each("curriculum", curricula)}
     if (crew := scene.crew) is not None:
         values["least_robots"], values["most_robots"] = crew.team.size if crew.team.varies else [len(crew.names)] * 2
         values |= {"team_rng": w.rng("team", team=True), "join_rng": w.rng("team.join")}
@@ -284,5 +285,5 @@ def startup_values(w: KernelWriter, task: Task) -> Values:
         event = task.events[name]
         lo, hi = w.params(f"events.{name}.interval_s", event.interval_s)
         intervals.append({"k": k, "lo": lo, "hi": hi, "rng": w.rng(f"events.{name}.first", team=event.team)})
-    values["first_intervals"] = fill_each("first_interval", intervals)
+    values["first_intervals"] = STEP.fill_each("first_interval", intervals)
     return values | {"startup_events": fill_events(w, task, "startup")}

@@ -1,11 +1,8 @@
-"""Fills the template of the step's kernels, `step_kernels.py.txt`; the rules of its syntax are at its beginning."""
+"""The calls of terms, the parameters and the random streams in the text of kernels."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from robot_rl_envs.agents import Crew
@@ -13,54 +10,12 @@ from robot_rl_envs.codegen.layout import TaskLayout
 from robot_rl_envs.rng import salt_of
 from robot_rl_envs.task import TorchTerm
 
-TEMPLATE = Path(__file__).with_name("step_kernels.py.txt")
 CREW_SEED = 7919
 """Distance of the seeds of two crews: the same row of both draws differently."""
 
 
-@cache
-def read_sections() -> dict[str, list[str]]:
-    """Return the lines of the template's sections by name, without comments."""
-    sections: dict[str, list[str]] = {}
-    lines: list[str] = []
-    for line in TEMPLATE.read_text().splitlines():
-        if line.startswith("## "):
-            lines = sections[line[3:]] = []
-        elif line and not line.lstrip().startswith("#"):
-            lines.append(line)
-    return sections
-
-
-def fill_section(section: str, values: Mapping[str, Any]) -> str:
-    """Return the text of a section with its slots filled; KeyError if a value is missing."""
-    lines, skipped = [], None
-    for line in read_sections()[section]:
-        text, _, condition = line.partition("  # if ")
-        body = text.lstrip()
-        indent = text[: len(text) - len(body)]
-        if skipped is not None and len(indent) > skipped:
-            continue
-        skipped = None if _is_true(condition, values) else len(indent)
-        if skipped is None and (slot := re.fullmatch(r"\{(\w+)\}", body)):
-            block = values[slot[1]] if slot[1] in values else fill_section(slot[1], values)
-            lines += [indent + inner for inner in block.splitlines()]
-        elif skipped is None:
-            lines.append(re.sub(r"\{(\w+)\}", lambda match: str(values[match[1]]), text))
-    return "\n".join(lines)
-
-
-def fill_each(section: str, rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return the texts of a section filled with each of these values, one below the other."""
-    return "\n".join(fill_section(section, row) for row in rows)
-
-
-def _is_true(condition: str, values: Mapping[str, Any]) -> bool:
-    terms = condition.split(" and ") if condition else []
-    return all(bool(values[term.removeprefix("not ")]) != term.startswith("not ") for term in terms)
-
-
 class KernelWriter:
-    """Fills sections for one task, and collects the functions that they call and the parameters that they read.
+    """Writes expressions for one task, and collects the functions that they call and the parameters that they read.
 
     Attributes:
         layout: gets the parameters.
@@ -82,13 +37,15 @@ class KernelWriter:
         params = [self.layout.param(f"{path}.{name}", value) for name, value in term.params.items()]
         return f"{alias}({', '.join([arguments, *params])})"
 
-    def calls(self, section: str, terms: Mapping[str, Any], attribute: str, part: str = "update") -> str:
+    def calls(
+        self, section: str, terms: Mapping[str, Any], attribute: str, part: str = "update", arguments: str = "s, i"
+    ) -> str:
         """Return the lines that call a further function of these terms, the ``attribute`` of a term's info."""
         lines = []
         for name, term in terms.items():
             fn = None if isinstance(term, TorchTerm) else getattr(term.info, attribute)
             if fn is not None:
-                lines.append(self.call(f"{section}.{name}", term, "s, i", fn, part) + "\n")
+                lines.append(self.call(f"{section}.{name}", term, arguments, fn, part) + "\n")
         return "".join(lines)
 
     def params(self, path: str, values: Iterable[float]) -> list[str]:

@@ -2,68 +2,46 @@
 
 from __future__ import annotations
 
-import hashlib
-import linecache
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.codegen import Numbers
-from robot_rl_envs.codegen.layout import TaskLayout
-from robot_rl_envs.codegen.observing import GROUP
-from robot_rl_envs.codegen.writer import KernelWriter
-from robot_rl_envs.rng import stream
+from robot_rl_envs import rng
+from robot_rl_envs.codegen import Numbers, find_functions, load_source
+from robot_rl_envs.codegen.template import Template
+from robot_rl_envs.entity import derive
+from robot_rl_envs.imagination import advance
+from robot_rl_envs.sensing import measure
 
-
-class LineWriter(KernelWriter):
-    """Collects a kernel's lines and the functions that they call."""
-
-    def __init__(self, layout: TaskLayout):
-        super().__init__(layout)
-        self.lines: list[str] = []
-
-    def add(self, indent: int, *lines: str) -> None:
-        """Add lines with one indent."""
-        self.lines += ["    " * indent + line for line in lines]
-
-    def run(self, indent: int, fn: Any, arguments: str = "s, i") -> None:
-        """Add the line that calls a Warp function."""
-        self.functions[fn.key] = fn
-        self.add(indent, f"{fn.key}({arguments})")
+IMAGINED = Template(Path(__file__).with_name("imagined_step.py.txt"))
+"""The kernels of imagined steps."""
 
 
 def compile_kernel(
     task: str,
-    lines: Sequence[str],
+    entry: str,
+    body: str,
     struct: Any,
     functions: Mapping[str, Any],
     *,
     groups: Sequence[str] = (),
     backward: bool = True,
 ) -> Any:
-    """Compile a text, the last function of which is a kernel; Warp keeps it by its content.
+    """Compile a text; Warp keeps it by its content.
 
     Args:
         task: The task's name.
-        lines: The text.
+        entry: Name of the kernel in the text.
+        body: The text.
         struct: The type of ``s``.
-        functions: What it calls, by the names that it calls them.
-        groups: What has a function of its own in the text, as observation groups do.
+        functions: Functions of terms, by the names that the text calls them.
+        groups: Names of further functions in the text, such as those of observation groups.
         backward: With the adjoint.
     """
-    body = "\n".join(lines)
-    entry = [line for line in lines if line.startswith("def ")][-1].removeprefix("def ").partition("(")[0]
-    names = "".join(f"{alias}={fn.module.name}.{fn.key};" for alias, fn in sorted(functions.items()))
-    digest = hashlib.sha256((body + names).encode()).hexdigest()[:12]
-    filename = f"<robot_rl {task} {entry} {digest}>"
-    body = body.replace(GROUP, f"look_{digest}_")
-    namespace: dict[str, Any] = {"wp": wp, "SceneState": struct, "Numbers": Numbers}
-    namespace |= {"stream": stream, **functions}
-    linecache.cache[filename] = (len(body), None, body.splitlines(keepends=True), filename)
-    exec(compile(body, filename, "exec"), namespace)
-    for group in groups:
-        full = f"look_{digest}_{group}"
-        namespace[full] = wp.func(namespace[full], module=wp.get_module(f"robot_rl_{task}_{entry}_{digest}"))
+    functions = find_functions(body, (advance, derive, measure, rng)) | dict(functions)
+    types = {"SceneState": struct, "Numbers": Numbers}
+    _, namespace = load_source(body, f"{task} {entry}", functions, types, prefix="look", groups=groups)
     options = {"enable_backward": backward, "max_unroll": 1}  # An adjoint is as quick in a loop, and compiles sooner.
     return wp.kernel(namespace[entry], module="unique", enable_backward=backward, module_options=options)

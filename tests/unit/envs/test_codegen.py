@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 import warp as wp
-from robot_rl_envs.codegen import writer
+from robot_rl_envs.codegen.template import STEP, Template
+from robot_rl_envs.imagination.compiling import IMAGINED
 from robot_rl_envs.mdp import observations, rewards
 from robot_rl_envs.task import Event, Observation, ObservationGroup, Reward
 from robot_rl_envs.terms import event, observation, reward
@@ -184,18 +185,30 @@ def test_a_joint_without_limits_has_no_limit_to_break(puppet, cart_task):
     assert torch.isfinite(doll.env.get_observations()["actor"]).all()
 
 
-def test_a_line_without_its_condition_is_omitted_with_all_below_it(monkeypatch):
-    text = ["if {a} == 1:  # if team and not late", "    {block}", "    for j in range(2):  # if late", "        x = j"]
-    monkeypatch.setattr(writer, "read_sections", lambda: {"whole": [*text, "y = {a}"], "block": ["b = 1", "{empty}"]})
-    values = {"a": "p[3]", "team": True, "late": False, "empty": ""}
-    assert writer.fill_section("whole", values) == "if p[3] == 1:\n    b = 1\ny = p[3]"
-    assert writer.fill_section("whole", values | {"late": True}) == "y = p[3]"
+def test_a_line_without_its_condition_is_omitted_with_all_below_it(tmp_path):
+    (tmp_path / "text").write_text("""
+## whole
+if {a} == 1:  # if team and not late
+    # A comment.
+    {block}
+    for j in range(2):  # if late
+        x = j
+y = {a}
+
+## block
+b = 1
+{empty}
+""")
+    text, values = Template(tmp_path / "text"), {"a": "p[3]", "team": True, "late": False, "empty": ""}
+    assert text.fill("whole", values) == "if p[3] == 1:\n    b = 1\ny = p[3]"
+    assert text.fill("whole", values | {"late": True}) == "y = p[3]"
     with pytest.raises(KeyError, match="late"):
-        writer.fill_section("whole", {"a": "p[3]", "team": True})
+        text.fill("whole", {"a": "p[3]", "team": True})
 
 
-def test_each_section_of_the_template_is_written_somewhere():
-    sections, folder = writer.read_sections(), writer.TEMPLATE.parent
-    filled = {name for lines in sections.values() for line in lines for name in re.findall(r"^ *\{(\w+)\}", line)}
-    filled |= set(re.findall(r'"(\w+)"', "".join(path.read_text() for path in folder.glob("*.py"))))
-    assert sections.keys() - filled == set()
+@pytest.mark.parametrize("template", [STEP, IMAGINED])
+def test_each_section_of_a_template_is_written_somewhere(template):
+    lines = (line for section in template.sections.values() for line in section)
+    written = {name for line in lines for name in re.findall(r"^ *\{(\w+)\}", line)}
+    written |= set(re.findall(r'"(\w+)"', "".join(path.read_text() for path in template.path.parent.glob("*.py"))))
+    assert template.sections.keys() - written == set()
