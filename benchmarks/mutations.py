@@ -87,9 +87,7 @@ MUTATIONS: dict[str, Mutation] = {
         "return v + q[0] * t + wp.cross(u, t)",
         PHYSICS,
     ),
-    "time limit a step late": Mutation(
-        KERNELS, ">= {episode_length_s} - 0.5 * s.step_dt", ">= {episode_length_s} + 0.5 * s.step_dt", PHYSICS
-    ),
+    "time limit a step late": Mutation(KERNELS, "_s} - 0.5 * s.step_dt", "_s} + 0.5 * s.step_dt", PHYSICS),
     "reward without the time step": Mutation(KERNELS, "{weight} * {call} * s.step_dt", "{weight} * {call}", PHYSICS),
     "action before the last": Mutation(
         KERNELS, "s.prev_prev_action[i, j] = s.prev_action[i, j]", "s.prev_prev_action[i, j] = s.action[i, j]", PHYSICS

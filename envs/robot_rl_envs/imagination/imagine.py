@@ -88,10 +88,10 @@ def fill_step(w: KernelWriter, scene: Scene, task: Task, ranks: dict[str, int]) 
         "dst_arrays": array_arguments("dst", groups),
         "observe_calls": IMAGINED.fill_each("observe_call", ({"group": name} for name in groups)),
         "moves_commands": bool(moving),
-        "command_fields": _fill_copies(sorted(moving.intersection(ranks)), ranks),
+        "command_fields": _fill_constant(sorted(moving.intersection(ranks)), ranks),
         "command_updates": w.calls("commands", task.commands, "update"),
         "clip": action_clip(w, scene, task),
-        "constant_fields": _fill_copies(
+        "constant_fields": _fill_constant(
             [name for name in ranks if name not in STEPPED and not name.startswith(("pipe_", ENGINE))], ranks
         ),
         "rewards_before_step": w.calls("rewards", task.rewards, "before", "before", "n, i"),
@@ -121,9 +121,10 @@ def fill_step(w: KernelWriter, scene: Scene, task: Task, ranks: dict[str, int]) 
     return IMAGINED.fill("step", values), [*groups, *([COMMANDS] if moving else [])]
 
 
-def _fill_copies(fields: Sequence[str], ranks: dict[str, int]) -> str:
+def _fill_constant(fields: Sequence[str], ranks: dict[str, int]) -> str:
     """Return the lines with which fields stay as they are."""
-    return "\n".join(IMAGINED.fill(f"copy_{ranks[name]}", {"field": name}) for name in fields)
+    rows = ({"field": name} | {f"is_{n}d": ranks[name] == n for n in range(1, 5)} for name in fields)
+    return IMAGINED.fill_each("constant_field", rows)
 
 
 def _fill_moved(direction: str, scene: Scene, parts: dict[str, slice]) -> str:

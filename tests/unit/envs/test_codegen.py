@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 import warp as wp
-from robot_rl_envs.codegen.template import STEP, Template
+from robot_rl_envs.codegen.template import STEP
 from robot_rl_envs.imagination.compiling import IMAGINED
 from robot_rl_envs.mdp import observations, rewards
 from robot_rl_envs.task import Event, Observation, ObservationGroup, Reward
@@ -183,27 +183,6 @@ def test_a_joint_without_limits_has_no_limit_to_break(puppet, cart_task):
     assert value[0].item() == pytest.approx(0.05 * 0.1, rel=1e-4)
     assert not dones.any()
     assert torch.isfinite(doll.env.get_observations()["actor"]).all()
-
-
-def test_a_line_without_its_condition_is_omitted_with_all_below_it(tmp_path):
-    (tmp_path / "text").write_text("""
-## whole
-if {a} == 1:  # if team and not late
-    # A comment.
-    {block}
-    for j in range(2):  # if late
-        x = j
-y = {a}
-
-## block
-b = 1
-{empty}
-""")
-    text, values = Template(tmp_path / "text"), {"a": "p[3]", "team": True, "late": False, "empty": ""}
-    assert text.fill("whole", values) == "if p[3] == 1:\n    b = 1\ny = p[3]"
-    assert text.fill("whole", values | {"late": True}) == "y = p[3]"
-    with pytest.raises(KeyError, match="late"):
-        text.fill("whole", {"a": "p[3]", "team": True})
 
 
 @pytest.mark.parametrize("template", [STEP, IMAGINED])
