@@ -1,11 +1,11 @@
-"""Imagined control steps: a model predicts what the physics changes, and the task's own terms do the rest.
+"""Imagined control steps: a model predicts the changes by the physics, and the task's own terms do the rest.
 
-A world is a row of numbers: what its next step depends on and an observation does not tell (`Imagination.carried`).
-From there an imagined step takes an action and predicted changes, and gives what the environment's step gives: the
+A world is a row of the numbers that its next step depends on and an observation does not tell (`Imagination.carried`).
+From there an imagined step takes an action and predicted changes, and returns as a step of the environment the
 observations, with their noise and delays, the reward and whether the episode ends. All of it is one Warp kernel a step
 with its adjoint, so torch's gradients go from the rewards of later steps back to the actions and to the predictions.
 
-What is drawn at random times does not happen in it: no reset, no push, no new command. Terrain is that of the task.
+Random events do not happen in it: no reset, no push, no new command. Terrain is that of the task.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Imagined:
     Attributes:
         obs: observation groups, (B, D) each.
         reward: (B,).
-        ended: (B,) 1.0 where a termination that is no time-out holds; it has no gradient.
+        ended: (B,) 1.0 if a termination other than a time-out holds; without a gradient.
         speeds: (B, S) generalized velocities after it that observations do not tell (`Imagination.speeds`).
         token: () what the next step takes, so that gradients are computed in the reverse order of the steps.
     """
@@ -141,7 +141,7 @@ class Imagination:
         carried: columns of a world's row by field of ``s``.
         context: its further columns: numbers of MuJoCo's model that events draw, which no step changes.
         width: how many columns there are in all.
-        parts: columns of the changes by what they are; `change_width` is how many there are.
+        parts: columns of the changes by part; `change_width` is how many there are.
         gates: groups of columns of the changes that are zero where nothing touches what they are of.
         speeds: columns of qvel that a model has to see besides observations: all where these stop at a bound, those of
             objects, mostly none.
@@ -230,7 +230,7 @@ class Imagination:
 
         Args:
             worlds: (B, width) rows as of `read_worlds`.
-            obs: Observation groups there, (B, D) each: what terms with a history go on from.
+            obs: Observation groups there, (B, D) each, to which terms with a history append.
         """
         self._frames.clear()
         self._load(0, worlds)
@@ -247,7 +247,7 @@ class Imagination:
             views[f"engine_{name}"].copy_(views[name][..., None])
 
     def _part(self, name: str, view: Tensor) -> Tensor:
-        """Return what a world's row has of a field."""
+        """Return the columns of a field in a world's row."""
         return self._watched[name].part(view) if name in self._watched else view
 
     def step(self, t: int, action: Tensor, change: Tensor, token: Tensor) -> Imagined:
@@ -256,7 +256,7 @@ class Imagination:
         Args:
             t: 0 for the first step, and so on.
             action: (B, A) as the environment takes it.
-            change: (B, change_width) what the model predicts, by `parts`.
+            change: (B, change_width) the predictions of the model, by `parts`.
             token: That of the step before, or of `begin`.
         """
         token, reward, ended, speeds, *obs = _Step.apply(token, action, change, self, t)  # type: ignore[misc]
@@ -324,7 +324,7 @@ class _Step(torch.autograd.Function):
 
 
 def _is_bounded(task: Task) -> bool:
-    """Whether a task observes a velocity within a bound that is narrower than what no observation reaches."""
+    """Whether a task observes a velocity within a narrower bound than the default, which none reaches."""
     groups = [task.vectors[name] for name in seen_groups(task)]
     return any("/s" in term.info.unit and term.clip < CLIP for group in groups for term in group.terms.values())
 

@@ -1,8 +1,8 @@
 """The terms of a task on rows of states, as one kernel with its adjoint.
 
-A row is what a world is in the simulator: the same struct ``s``, with arrays that have a gradient. The kernel derives
-what follows from qpos and qvel and computes every term that returns a number; contacts, torques and what else only an
-engine knows are inputs.
+A row is a world of the simulator: the same struct ``s``, with arrays that have a gradient. The kernel derives
+the quantities that follow from qpos and qvel and computes every term that returns a number; contacts, torques and other
+quantities of an engine are inputs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def torch_terms(task: Task) -> list[str]:
 
 
 def derive_values(scene: Scene, task: Task) -> dict[str, Any]:
-    """Return the slots of what follows from qpos and qvel of a row."""
+    """Return the slots of the quantities that follow from qpos and qvel of a row."""
     fields = ({"field": name} for name in scene.watched if name in STATE)
     return {
         "engine_state": IMAGINED.fill_each("engine_field", fields),

@@ -1,7 +1,7 @@
 """MuJoCo's own fields in imagined steps: further columns of a change, and of a world's row.
 
-After a step a field is what is predicted, as the actuators' forces are. Places [m] have moved by what is predicted, in
-the world frame, so that a prediction knows no place. qpos and qvel are those of the imagined state.
+After a step a field is the predicted value, as of the actuators' forces. Places [m] have moved by the predicted
+distance, in the world frame, so that a prediction knows no place. qpos and qvel are those of the imagined state.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Watched:
 
 
 def watched_parts(scene: Scene) -> dict[str, Watched]:
-    """Return what is predicted of the watched fields, by the name in ``s``."""
+    """Return the predicted parts of the watched fields, by the name in ``s``."""
     import mujoco
 
     data, found = mujoco.MjData(scene.model), {}
