@@ -54,7 +54,7 @@ class Mutation:
 
 
 PPO = "robot_rl/learn/algorithms/ppo"
-STAGES = "envs/robot_rl_envs/fuse/stages.py"
+KERNELS = "envs/robot_rl_envs/codegen/step_kernels.py.txt"
 SOURCES = f"{RUNTIME}/src"
 MUTATIONS: dict[str, Mutation] = {
     "time-out bonus without discount": Mutation(
@@ -87,10 +87,10 @@ MUTATIONS: dict[str, Mutation] = {
         "return v + q[0] * t + wp.cross(u, t)",
         PHYSICS,
     ),
-    "time limit a step late": Mutation(STAGES, ">= {limit} - 0.5 * s.step_dt", ">= {limit} + 0.5 * s.step_dt", PHYSICS),
-    "reward without the time step": Mutation(STAGES, "term, 's, i')} * s.step_dt\"", "term, 's, i')}\"", PHYSICS),
+    "time limit a step late": Mutation(KERNELS, "_s} - 0.5 * s.step_dt", "_s} + 0.5 * s.step_dt", PHYSICS),
+    "reward without the time step": Mutation(KERNELS, "{weight} * {call} * s.step_dt", "{weight} * {call}", PHYSICS),
     "action before the last": Mutation(
-        STAGES, "s.prev_prev_action[i, j] = s.prev_action[i, j]", "s.prev_prev_action[i, j] = s.action[i, j]", PHYSICS
+        KERNELS, "s.prev_prev_action[i, j] = s.prev_action[i, j]", "s.prev_prev_action[i, j] = s.action[i, j]", PHYSICS
     ),
     "speed limit of actions": Mutation(
         "envs/robot_rl_envs/entity/scene.py",

@@ -15,6 +15,7 @@ MOVED = {
     "robot_rl.experiment": "robot_rl.runs",
     "robot_rl.experiment.launchers": "robot_rl.cluster.launchers",
     "robot_rl.flow": "robot_rl.cluster.flow",
+    "robot_rl_envs.fuse": "robot_rl_envs.codegen",
 }
 """What plug-ins, flows and a user's learners import, with all modules below."""
 
@@ -44,7 +45,7 @@ class MovedFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def new_name(name: str) -> str:
     """Return the new name of a module; empty for one that was not moved."""
-    found = [old for old in MOVED if name == old or name.startswith(f"{old}.")] if name.startswith("robot_rl.") else []
+    found = [old for old in MOVED if name == old or name.startswith(f"{old}.")] if name.startswith("robot_rl") else []
     return MOVED[old := max(found, key=len)] + name.removeprefix(old) if found else ""
 
 

@@ -9,12 +9,12 @@ import torch
 import warp as wp
 from tensordict import TensorDict
 
+from robot_rl_envs.codegen.actuating import actuator_fields, native_model_fields
+from robot_rl_envs.codegen.layout import TaskLayout, resolve_size
 from robot_rl_envs.engines import Engine
 from robot_rl_envs.entity import crews
 from robot_rl_envs.entity.scene import Scene, make_sensing
 from robot_rl_envs.entity.state import CONSTANTS, FIELDS, State
-from robot_rl_envs.fuse.actuating import actuator_fields, native_model_fields
-from robot_rl_envs.fuse.layout import TaskLayout, resolve_size
 from robot_rl_envs.task import Task
 
 Extra = dict[str, tuple[Any, int, tuple[int, ...]]]

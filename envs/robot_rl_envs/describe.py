@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from robot_rl_assets.robot import Robot
 
+from robot_rl_envs.codegen.layout import ObservationSlot, TaskLayout, message_sizes
 from robot_rl_envs.entity.robot_checks import require_mirror
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.fuse.layout import ObservationSlot, TaskLayout, message_sizes
 from robot_rl_envs.mdp.observations import MOVING_COMMAND
 from robot_rl_envs.task import Task, TorchTerm
 from robot_rl_envs.terms.checks import require

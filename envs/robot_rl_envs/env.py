@@ -14,8 +14,10 @@ import warp as wp
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from robot_rl_envs import buffers, fuse
+from robot_rl_envs import buffers, codegen
 from robot_rl_envs.cameras.group import Images
+from robot_rl_envs.codegen import layout
+from robot_rl_envs.codegen.torch_terms import TorchTerms
 from robot_rl_envs.describe import (
     describe_command,
     describe_metrics,
@@ -28,8 +30,6 @@ from robot_rl_envs.engines import make_engine
 from robot_rl_envs.entity import clips, crews
 from robot_rl_envs.entity.scene import Scene, make_scene
 from robot_rl_envs.entity.state import CONSTANTS, RECOMPUTED, Chain, State, check_indices, make_chain, make_struct
-from robot_rl_envs.fuse import layout
-from robot_rl_envs.fuse.torch_terms import TorchTerms
 from robot_rl_envs.headers import start_warp
 from robot_rl_envs.launch import Recorder
 from robot_rl_envs.motion import component_names
@@ -116,9 +116,9 @@ class Env(VecEnv):
         watched = {f"engine_{name}": self.engine.watch(name) for name in self.scene.watched}
         kinds = {name: (dtype, ndim) for name, (dtype, ndim, _) in extra.items()}
         struct = make_struct(kinds | {name: (array.dtype, array.ndim) for name, array in watched.items()})
-        self._drive = fuse.Drive(self.cfg, self.scene, self.num_envs, self.device)
+        self._drive = codegen.Drive(self.cfg, self.scene, self.num_envs, self.device)
         names = [buffers.struct_name(name) for name in self._model_fields]
-        self.kernels = fuse.make_kernels(
+        self.kernels = codegen.make_kernels(
             self.cfg, self.scene, self._layout, struct, Chain, drive=self._drive, fields=names
         )
         self._chain = make_chain(self.scene.entity, self.scene.things, self.device)
@@ -183,7 +183,7 @@ class Env(VecEnv):
     def _record_stages(self, recorder: Recorder) -> None:
         """Record each launch once; replaying a recorded launch skips packing its arguments."""
         s, f, c = self._s, self._quarantine.flight, self._chain
-        numbers = [fuse.Numbers() for _ in recorder.starts]
+        numbers = [codegen.Numbers() for _ in recorder.starts]
         for k, chunk in enumerate(numbers):
             chunk.params, chunk.log = self._params, self._log[k]
         groups = [*self._out.values(), *self._final.values()]
@@ -470,8 +470,8 @@ class Env(VecEnv):
         return lines + self._quarantine.pop_notices()
 
     def operands(self) -> Operands:
-        """Return the arguments of the kernels of a step, for other kernels that call the same terms."""
-        numbers = fuse.Numbers()
+        """Return what the kernels of a step run on, for kernels of others that call the same terms."""
+        numbers = codegen.Numbers()
         numbers.params, numbers.log = self._params, self._log[0]
         return Operands(self._layout, self._s, self._arrays, self._chain, numbers)
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from robot_rl_envs.codegen.layout import ObservationSlot, TaskLayout
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.fuse.layout import ObservationSlot, TaskLayout
 from robot_rl_envs.mdp import observations, sensing
 from robot_rl_envs.task import Observation, ObservationGroup, Task, TorchTerm
 

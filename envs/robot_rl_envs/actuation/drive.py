@@ -1,6 +1,6 @@
 """What explicit actuators compute for one joint of one world, in each substep; and the draw of a world's delay.
 
-``a`` is the struct of :mod:`robot_rl_envs.fuse.actuating`: one row a driven joint, in the order of ctrl. A world's
+``a`` is the struct of :mod:`robot_rl_envs.codegen.actuating`: one row a driven joint, in the order of ctrl. A world's
 first substep after a reset is known by its step count, so histories clear themselves.
 """
 

@@ -69,7 +69,7 @@ def make_cfg(task: Task, num_envs: int | None = None, device: str = "cpu") -> Ro
 
 
 def _widths(task: Task, scene: Any) -> tuple[int, int]:
-    from robot_rl_envs.fuse.layout import make_layout
+    from robot_rl_envs.codegen.layout import make_layout
 
     widths = make_layout(task, scene).widths
     return widths["actor"], widths.get("critic", 0)

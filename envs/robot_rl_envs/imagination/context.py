@@ -17,9 +17,9 @@ import numpy as np
 import warp as wp
 
 from robot_rl_envs.buffers import struct_name
+from robot_rl_envs.codegen.layout import make_layout
 from robot_rl_envs.entity.mirrors import POLAR, Mirror, partners
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.fuse.layout import make_layout
 from robot_rl_envs.imagination.mirror import mirror_actuators
 from robot_rl_envs.task import Task
 

@@ -1,11 +1,11 @@
 """Imagined control steps: a model predicts the changes by the physics, and the task's own terms do the rest.
 
-A world is a row of numbers: those that its next step depends on and no observation contains (`Imagination.carried`).
-From there an imagined step takes an action and predicted changes, and gives the results of the environment's step: the
+A world is a row of the numbers that its next step depends on and an observation does not tell (`Imagination.carried`).
+From there an imagined step takes an action and predicted changes, and returns as a step of the environment the
 observations, with their noise and delays, the reward and whether the episode ends. All of it is one Warp kernel a step
 with its adjoint, so torch's gradients go from the rewards of later steps back to the actions and to the predictions.
 
-What is drawn at random times does not happen in it: no reset, no push, no new command. Terrain is that of the task.
+Random events do not happen in it: no reset, no push, no new command. Terrain is that of the task.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from robot_rl_envs.codegen import Numbers
+from robot_rl_envs.codegen.observing import fill_group
+from robot_rl_envs.codegen.step_kernels import action_clip, array_arguments
+from robot_rl_envs.codegen.writer import KernelWriter
 from robot_rl_envs.entity import mirrors
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.watched import STATE
 from robot_rl_envs.entries import CLIP
-from robot_rl_envs.fuse import Numbers
-from robot_rl_envs.fuse.layout import Writer
-from robot_rl_envs.fuse.observing import GROUP, write_onward
-from robot_rl_envs.fuse.stages import write_clip
-from robot_rl_envs.imagination import advance
-from robot_rl_envs.imagination.compiling import compile_kernel
+from robot_rl_envs.imagination.compiling import IMAGINED, compile_kernel
 from robot_rl_envs.imagination.context import drawn_numbers, mirror_numbers, representatives
 from robot_rl_envs.imagination.frames import Frames, fields_of, moving_fields, numbers_of
 from robot_rl_envs.imagination.mirror import mirror_changes
@@ -40,13 +39,13 @@ from robot_rl_envs.imagination.parts import (
     gates_of,
     moved,
 )
-from robot_rl_envs.imagination.terms import write_derive
-from robot_rl_envs.imagination.watched import ENGINE, watched_parts, write_difference, write_watched
+from robot_rl_envs.imagination.terms import derive_values
+from robot_rl_envs.imagination.watched import ENGINE, fill_watched, watched_parts
 from robot_rl_envs.imagination.worlds import WORLD, carried, kept_fields, left_fields, why_not_imagined
 from robot_rl_envs.task import Task
 
 COMMANDS = "_commands"
-"""Name of the function that moves commands on, after GROUP."""
+"""Name of the function that moves commands, after that of the groups."""
 STEPPED = ("qpos", "qvel", "action", "prev_action", "foot_contact", "foot_air_time_s", "foot_contact_time_s")
 STEPPED += ("foot_peak_height_w", "foot_force", "actuator_force", "contact_force", *FIXED_POSE)
 STEPPED += ("step_count", "episode_length", "counter")
@@ -77,99 +76,59 @@ def seen_groups(task: Task) -> list[str]:
     return [name for name in task.vectors if name != WORLD]
 
 
-def write_step(w: Writer, scene: Scene, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> list[str]:
-    """Write the kernel of a step, and return the parts with their own functions in the text.
+def fill_step(w: KernelWriter, scene: Scene, task: Task, ranks: dict[str, int]) -> tuple[str, list[str]]:
+    """Return the text of the kernel of a step, and the names of further functions in it.
 
-    `ranks` are the dimensions of the carried fields.
+    `ranks` are the carried fields and their dimensions.
     """
-    groups = seen_groups(task)
-    for name in groups:
-        write_onward(w, name, task.vectors[name])
-    moving = _write_commands(w, task, carried, ranks)
-    w.add(0, "def imagine(")
-    w.add(1, "a: SceneState, s: SceneState, n: SceneState, numbers: Numbers,")
-    w.add(1, "actions: wp.array2d(dtype=wp.float32), change: wp.array2d(dtype=wp.float32),")
-    w.add(1, "rewards: wp.array(dtype=wp.float32), ended: wp.array(dtype=wp.float32),")
-    for kind in ("src", "dst"):
-        w.add(1, " ".join(f"{kind}_{name}: wp.array2d(dtype=wp.float32)," for name in groups))
-    w.add(0, "):")
-    w.add(1, "i = wp.tid()", "p = numbers.params")
-    _write_carried(w, scene, task, carried, ranks)
-    for name, term in task.rewards.items():
-        if term.info.before is not None:
-            w.add(1, w.call(f"rewards.{name}", term, "n, i", term.info.before, "before"))
-    _write_physics(w, scene, task)
-    if moving:
-        w.add(1, f"{GROUP}{COMMANDS}(a, s, i, p)")
-    for name in groups:
-        w.add(1, f"{GROUP}{name}(a, s, i, p, src_{name}, dst_{name})")
-    return [*groups, *([COMMANDS] if moving else [])]
+    groups, moving, parts = seen_groups(task), moving_fields(task), change_parts(scene)
+    values = {"groups": "\n".join(fill_group(w, name, task.vectors[name], onward=True) for name in groups)}
+    values |= derive_values(scene, task) | {
+        "src_arrays": array_arguments("src", groups),
+        "dst_arrays": array_arguments("dst", groups),
+        "observe_calls": IMAGINED.fill_each("observe_call", ({"group": name} for name in groups)),
+        "moves_commands": bool(moving),
+        "command_fields": _fill_constant(sorted(moving.intersection(ranks)), ranks),
+        "command_updates": w.calls("commands", task.commands, "update"),
+        "clip": action_clip(w, scene, task),
+        "constant_fields": _fill_constant(
+            [name for name in ranks if name not in STEPPED and not name.startswith(("pipe_", ENGINE))], ranks
+        ),
+        "rewards_before_step": w.calls("rewards", task.rewards, "before", "before", "n, i"),
+        "frame": frame_of(scene),
+        "advance": _fill_moved("advance", scene, parts),
+        "fixed_objects": IMAGINED.fill_each("fixed_object", ({"k": k} for k in fixed_objects(scene))),
+        "watched": fill_watched("watched_field", scene, parts),
+        "contacts": "contacts" in parts,
+        "contacts_at": parts["contacts"].start if "contacts" in parts else None,
+    }
+    ends = (
+        {"call": w.call(f"terminations.{name}", term, "s, i")}
+        for name, term in task.terminations.items()
+        if not term.time_out
+    )
+    values["terminations"] = IMAGINED.fill_each("termination", ends)
+    rewards = (
+        {
+            "k": k,
+            "weight": w.layout.param(f"rewards.{name}.weight", term.weight),
+            "call": w.call(f"rewards.{name}", term, "s, i"),
+        }
+        for k, (name, term) in enumerate(task.rewards.items())
+    )
+    values["rewards"] = IMAGINED.fill_each("reward", rewards)
+    values["total"] = " + ".join(f"r{k}" for k in range(len(task.rewards))) or "0.0"
+    return IMAGINED.fill("step", values), [*groups, *([COMMANDS] if moving else [])]
 
 
-def _write_commands(w: Writer, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> bool:
-    """Write the function that moves commands on from their values before the step; return whether there is one.
-
-    On the way back Warp calls functions once more, but skips a kernel's own writes: a command that moves on from
-    its current value would be a step ahead in the observations that are kept.
-    """
-    if not (moving := moving_fields(task)):
-        return False
-    w.add(0, f"def {GROUP}{COMMANDS}(a: SceneState, s: SceneState, i: int, p: wp.array(dtype=wp.float32)):")
-    for name in sorted(moving.intersection(carried)):
-        _write_copy(w, name, ranks[name])
-    for name, term in task.commands.items():
-        if term.info.update is not None:
-            w.add(1, w.call(f"commands.{name}", term, "s, i", term.info.update))
-    return True
+def _fill_constant(fields: Sequence[str], ranks: dict[str, int]) -> str:
+    """Return the lines with which fields stay as they are."""
+    rows = ({"field": name} | {f"is_{n}d": ranks[name] == n for n in range(1, 5)} for name in fields)
+    return IMAGINED.fill_each("constant_field", rows)
 
 
-def _write_copy(w: Writer, name: str, rank: int) -> None:
-    """Write that a field with so many dimensions stays as it is."""
-    inner = ", ".join(f"j{axis}" for axis in range(rank - 1))
-    for axis in range(rank - 1):
-        w.add(1 + axis, f"for j{axis} in range(s.{name}.shape[{axis + 1}]):")
-    at = f"i, {inner}" if inner else "i"
-    w.add(rank, f"s.{name}[{at}] = a.{name}[{at}]")
-
-
-def _write_carried(w: Writer, scene: Scene, task: Task, carried: Sequence[str], ranks: dict[str, int]) -> None:
-    """Write the fields that pass from one step to the next without the physics."""
-    clip = write_clip(w, scene, task)
-    w.add(1, "for j in range(s.action.shape[1]):")
-    w.add(2, "s.prev_prev_action[i, j] = a.prev_action[i, j]", "s.prev_action[i, j] = a.action[i, j]")
-    w.add(2, f"s.action[i, j] = wp.clamp(actions[i, j], -{clip}, {clip})")
-    w.add(1, "for j in range(s.joint_dof.shape[0]):")
-    w.add(2, "s.last_joint_vel[i, j] = a.qvel[i, s.joint_dof[j]]")
-    for name in ("counter", "step_count", "episode_length"):
-        w.add(1, f"s.{name}[i] = a.{name}[i] + 1")
-    for name in carried:
-        if name in STEPPED or name.startswith(("pipe_", ENGINE)):
-            continue
-        _write_copy(w, name, ranks[name])
-
-
-def _write_physics(w: Writer, scene: Scene, task: Task) -> None:
-    """Write the state after the changes, the values derived from it, the terminations and the reward."""
-    parts = change_parts(scene)
-    w.add(1, f"frame = {frame_of(scene)}")
-    for name, arguments in moved(scene, parts):
-        w.run(1, getattr(advance, f"advance_{name}"), arguments)
-    for k in fixed_objects(scene):
-        w.add(1, *(f"s.{name}[i, {k}] = a.{name}[i, {k}]" for name in FIXED_POSE))
-    write_watched(w, scene, parts)
-    write_derive(w, scene, task)
-    if "contacts" in parts:
-        w.run(1, advance.advance_contacts, f"a, s, change, i, {parts['contacts'].start}")
-    w.add(1, "failed = float(0.0)", "total = float(0.0)")
-    for name, end in task.terminations.items():
-        if not end.time_out:
-            w.add(1, f"if {w.call(f'terminations.{name}', end, 's, i')} != 0:", "    failed = 1.0")
-    for k, (name, term) in enumerate(task.rewards.items()):
-        weight = w.layout.param(f"rewards.{name}.weight", term.weight)
-        w.add(1, f"r{k} = {weight} * {w.call(f'rewards.{name}', term, 's, i')} * s.step_dt")
-    total = " + ".join(f"r{k}" for k in range(len(task.rewards))) or "0.0"
-    w.add(1, f"total = {total}")
-    w.add(1, "rewards[i] = total", "ended[i] = failed")
+def _fill_moved(direction: str, scene: Scene, parts: dict[str, slice]) -> str:
+    return "\n".join(f"{direction}_{name}({arguments})" for name, arguments in moved(scene, parts))
 
 
 class Imagination:
@@ -181,10 +140,10 @@ class Imagination:
     Attributes:
         carried: columns of a world's row by field of ``s``.
         context: its further columns: numbers of MuJoCo's model that events draw, which no step changes.
-        width: number of columns in all.
-        parts: columns of the changes by quantity; `change_width` is their number.
-        gates: groups of columns of the changes that are zero if nothing touches their object.
-        speeds: columns of qvel that a model has to see besides observations: all if these stop at a bound, those of
+        width: how many columns there are in all.
+        parts: columns of the changes by part; `change_width` is how many there are.
+        gates: groups of columns of the changes that are zero where nothing touches what they are of.
+        speeds: columns of qvel that a model has to see besides observations: all where these stop at a bound, those of
             objects, mostly none.
         widths: components of each observation group, in the order that steps return them.
         mirror: (permutation, sign) of the changes under the left-right mirror, and `context_mirror` and `speeds_mirror`
@@ -233,12 +192,13 @@ class Imagination:
         more = {"actions": (rows, env.num_actions), "change": (rows, self.change_width)}
         more |= {"rewards": (rows,), "ended": (rows,)} | {f"obs {k}": (rows, n) for k, n in self.widths.items()}
         self._frames = Frames(env, rows, steps, more)
-        known, w = len(parts.layout.values), Writer(parts.layout)
-        helpers = write_step(w, scene, task, list(self.carried), {name: fields[name].ndim for name in self.carried})
+        known, w = len(parts.layout.values), KernelWriter(parts.layout)
+        ranks = {name: fields[name].ndim for name in self.carried}
+        text, helpers = fill_step(w, scene, task, ranks)
         if len(parts.layout.values) != known:
             raise ValueError(f"task={task.name}: imagined steps have parameters that the simulator's have not")
-        self._kernel = compile_kernel(task.name, w.lines, parts.struct._cls, w.functions, groups=helpers)
-        self._difference = _compile_difference(Writer(parts.layout), task.name, scene, self.parts, parts.struct._cls)
+        self._kernel = compile_kernel(task.name, "imagine", text, parts.struct._cls, w.functions, groups=helpers)
+        self._difference = _compile_difference(task.name, scene, self.parts, parts.struct._cls)
         self._numbers = parts.numbers
         self._launches = [self._record(t, adjoint=False) for t in range(steps)]
         self._adjoints = [self._record(t, adjoint=True) for t in range(steps)]
@@ -270,7 +230,7 @@ class Imagination:
 
         Args:
             worlds: (B, width) rows as of `read_worlds`.
-            obs: Observation groups there, (B, D) each: the start of terms with a history.
+            obs: Observation groups there, (B, D) each, to which terms with a history append.
         """
         self._frames.clear()
         self._load(0, worlds)
@@ -287,7 +247,7 @@ class Imagination:
             views[f"engine_{name}"].copy_(views[name][..., None])
 
     def _part(self, name: str, view: Tensor) -> Tensor:
-        """Return the part of a field that a world's row contains."""
+        """Return the columns of a field in a world's row."""
         return self._watched[name].part(view) if name in self._watched else view
 
     def step(self, t: int, action: Tensor, change: Tensor, token: Tensor) -> Imagined:
@@ -296,7 +256,7 @@ class Imagination:
         Args:
             t: 0 for the first step, and so on.
             action: (B, A) as the environment takes it.
-            change: (B, change_width) the model's prediction, by `parts`.
+            change: (B, change_width) the predictions of the model, by `parts`.
             token: That of the step before, or of `begin`.
         """
         token, reward, ended, speeds, *obs = _Step.apply(token, action, change, self, t)  # type: ignore[misc]
@@ -364,18 +324,18 @@ class _Step(torch.autograd.Function):
 
 
 def _is_bounded(task: Task) -> bool:
-    """Whether a task observes a velocity within a bound that is narrower than one that no observation reaches."""
+    """Whether a task observes a velocity within a narrower bound than the default, which none reaches."""
     groups = [task.vectors[name] for name in seen_groups(task)]
     return any("/s" in term.info.unit and term.clip < CLIP for group in groups for term in group.terms.values())
 
 
-def _compile_difference(w: Writer, task: str, scene: Scene, parts: dict[str, slice], struct: Any) -> Any:
+def _compile_difference(task: str, scene: Scene, parts: dict[str, slice], struct: Any) -> Any:
     """Return the kernel that measures changes."""
-    w.add(0, "def difference(a: SceneState, s: SceneState, change: wp.array2d(dtype=wp.float32)):")
-    w.add(1, "i = wp.tid()", f"frame = {frame_of(scene)}")
-    for name, arguments in moved(scene, parts):
-        w.run(1, getattr(advance, f"difference_{name}"), arguments)
-    if "contacts" in parts:
-        w.run(1, advance.difference_contacts, f"s, change, i, {parts['contacts'].start}")
-    write_difference(w, scene, parts)
-    return compile_kernel(task, w.lines, struct, w.functions, backward=False)
+    values = {
+        "frame": frame_of(scene),
+        "differences": _fill_moved("difference", scene, parts),
+        "contacts": "contacts" in parts,
+        "contacts_at": parts["contacts"].start if "contacts" in parts else None,
+        "watched_differences": fill_watched("watched_difference", scene, parts),
+    }
+    return compile_kernel(task, "difference", IMAGINED.fill("difference", values), struct, {}, backward=False)

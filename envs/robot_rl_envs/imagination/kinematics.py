@@ -1,8 +1,4 @@
-"""Text of what `robot_rl_envs.entity.derive` computes of feet and sites, in a form with a quick adjoint.
-
-Warp's adjoint of a function computes it again, and that of a loop needs the inputs of each iteration in an array. The
-chains of a task are known, so each node is a few lines here with its own numbers, and zeros are skipped.
-"""
+"""Slots of what `robot_rl_envs.entity.derive` computes of feet and sites, as sections of `imagined_step.py.txt`."""
 
 from __future__ import annotations
 
@@ -13,116 +9,84 @@ import numpy as np
 
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.state import chain_values
-from robot_rl_envs.fuse.layout import Writer
-from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply, quat_rotate
-from robot_rl_envs.terrain.lookup import terrain_height
+from robot_rl_envs.imagination.compiling import IMAGINED
 
 HINGE, SLIDER = 1, 2
 IDENTITY = (1.0, 0.0, 0.0, 0.0)
 
 
-def write_feet(w: Writer, scene: Scene) -> None:
-    """Write the lines that fill position, velocity and clearance of row i's feet."""
-    chain = _begin(w, scene)
-    for f in range(scene.sizes["feet"]):
-        end = _write_walk(w, chain, f, _robot(w, scene, f"f{f}"))
-        _write_end(w, chain["foot_pos"][f], end)
-        w.functions[terrain_height.key] = terrain_height
-        radius = float(scene.entity.robot.foot_radius)
-        w.add(1, f"s.foot_pos_w[i, {f}] = {end}_at", f"s.foot_vel_w[i, {f}] = {end}_going")
-        ground = f"{terrain_height.key}(s, {end}_at[0], {end}_at[1])"
-        w.add(1, f"s.foot_height_w[i, {f}] = {end}_at[2] - {radius!r} - {ground}")
+def fill_feet(scene: Scene) -> str:
+    """Return the lines that fill position, velocity and clearance of row i's feet."""
+    chain, radius = chain_values(scene.entity, scene.things), float(scene.entity.robot.foot_radius)
+    rows = (
+        _chain_values(scene, chain, k, f"f{k}", chain["foot_pos"][k]) | {"k": k, "radius": repr(radius)}
+        for k in range(scene.sizes["feet"])
+    )
+    return IMAGINED.fill_each("foot", rows)
 
 
-def write_sites(w: Writer, scene: Scene) -> None:
-    """Write the lines that fill pose and velocity of row i's named sites."""
-    chain = _begin(w, scene)
-    for site, of in enumerate(chain["site_object"]):
-        name = f"s{site}"
-        start = _robot(w, scene, name) if of < 0 else _object(w, name, int(of))
-        end = _write_walk(w, chain, scene.sizes["feet"] + site, start)
-        _write_end(w, chain["site_pos"][site], end)
-        turned = f"quat_multiply({end}_quat, {_vector(chain['site_quat'][site])})"
-        w.add(1, f"s.site_pos_w[i, {site}] = {end}_at", f"s.site_quat_wxyz[i, {site}] = {turned}")
-        w.add(1, f"s.site_lin_vel_w[i, {site}] = {end}_going", f"s.site_ang_vel_w[i, {site}] = {end}_ang")
-
-
-def _begin(w: Writer, scene: Scene) -> dict[str, Any]:
-    w.functions |= {fn.key: fn for fn in (quat_rotate, quat_multiply, quat_from_axis_angle)}
-    return chain_values(scene.entity, scene.things)
+def fill_sites(scene: Scene) -> str:
+    """Return the lines that fill pose and velocity of row i's named sites."""
+    chain, rows = chain_values(scene.entity, scene.things), []
+    for k, owner in enumerate(chain["site_object"]):
+        index = scene.sizes["feet"] + k
+        row = _chain_values(scene, chain, index, f"s{k}", chain["site_pos"][k], owner=int(owner))
+        rows.append(row | {"k": k, "site_quat": _vector(chain["site_quat"][k])})
+    return IMAGINED.fill_each("site", rows)
 
 
 def _vector(values: Sequence[float] | np.ndarray) -> str:
     return f"wp.vec{len(values)}({', '.join(repr(float(value)) for value in values)})"
 
 
-def _robot(w: Writer, scene: Scene, name: str) -> str:
-    """Write pose and velocities at the start of a chain of the robot; return the prefix of their names."""
-    if scene.base:
-        w.add(1, f"{name}_pos = s.base_pos_w[i]", f"{name}_quat = s.base_quat_wxyz[i]")
-        w.add(1, f"{name}_vel = s.base_lin_vel_w[i]")
-        w.add(1, f"{name}_ang = quat_rotate({name}_quat, s.base_ang_vel_b[i])")
-        return name
-    for part, value in (("pos", (0.0,) * 3), ("quat", IDENTITY), ("vel", (0.0,) * 3), ("ang", (0.0,) * 3)):
-        w.add(1, f"{name}_{part} = {_vector(value)}")
-    return name
-
-
-def _object(w: Writer, name: str, index: int) -> str:
-    """Write pose and velocities of an object as `_robot` does those of the base."""
-    fields = {"pos": "pos_w", "quat": "quat_wxyz", "vel": "lin_vel_w", "ang": "ang_vel_w"}
-    w.add(1, *(f"{name}_{part} = s.object_{field}[i, {index}]" for part, field in fields.items()))
-    return name
-
-
-def _write_walk(w: Writer, chain: dict[str, Any], index: int, start: str) -> str:
-    """Write the walk down a chain; return the prefix of the names of its last node's pose and velocities.
-
-    The lines are those of `robot_rl_envs.entity.derive.pass_node`.
-    """
-    above = start
+def _chain_values(
+    scene: Scene, chain: dict[str, Any], index: int, start: str, offset: np.ndarray, *, owner: int = -1
+) -> dict[str, Any]:
+    """Return the slots of a chain of the robot, or of an object (``owner`` >= 0), and of a point of its last node."""
+    end, nodes = start, []
     for n in range(int(chain["start"][index]), int(chain["start"][index + 1])):
-        above = _write_node(w, chain, n, above, f"{start}_{n}")
-    return above
+        nodes.append(_node_values(chain, n, end, f"{start}_{n}"))
+        end = f"{start}_{n}"
+    return {
+        "start": start,
+        "from_base": owner < 0 and bool(scene.base),
+        "from_world": owner < 0 and not scene.base,
+        "from_object": owner >= 0,
+        "object": owner,
+        "nodes": IMAGINED.fill_each("node", nodes),
+        "end": end,
+        "offset": _vector(offset),
+    }
 
 
-def _write_node(w: Writer, chain: dict[str, Any], n: int, above: str, name: str) -> str:
-    pos, quat, vel, ang = (f"{above}_{part}" for part in ("pos", "quat", "vel", "ang"))
-    if np.any(chain["pos"][n]):
-        w.add(1, f"{name}_arm = quat_rotate({quat}, {_vector(chain['pos'][n])})")
-        w.add(1, f"{name}_pos0 = {pos} + {name}_arm", f"{name}_vel0 = {vel} + wp.cross({ang}, {name}_arm)")
-        pos, vel = f"{name}_pos0", f"{name}_vel0"
-    if not np.array_equal(chain["quat"][n], IDENTITY):
-        w.add(1, f"{name}_quat0 = quat_multiply({quat}, {_vector(chain['quat'][n])})")
-        quat = f"{name}_quat0"
+def _node_values(chain: dict[str, Any], n: int, above: str, name: str) -> dict[str, Any]:
     kind = int(chain["kind"][n])
-    if kind:
-        w.add(1, f"{name}_axis = quat_rotate({quat}, {_vector(chain['axis'][n])})")
-        w.add(1, f"{name}_by = s.qpos[i, {int(chain['qpos'][n])}] - {float(chain['ref'][n])!r}")
-        rate = f"s.qvel[i, {int(chain['dof'][n])}] * {name}_axis"
-    if kind == HINGE:
-        axis, anchor = _vector(chain["axis"][n]), chain["anchor"][n]
-        w.add(1, f"{name}_rate = {rate}")
-        w.add(1, f"{name}_quat1 = quat_multiply({quat}, quat_from_axis_angle({axis}, {name}_by))")
-        if np.any(anchor):  # The body's origin turns about it.
-            w.add(1, f"{name}_old = quat_rotate({quat}, {_vector(anchor)})")
-            w.add(1, f"{name}_lever = {name}_old - quat_rotate({name}_quat1, {_vector(anchor)})")
-            w.add(1, f"{name}_pos1 = {pos} + {name}_lever")
-            turning = f"wp.cross({ang}, {name}_lever) + wp.cross({name}_rate, {name}_lever - {name}_old)"
-            w.add(1, f"{name}_vel1 = {vel} + {turning}")
-            pos, vel = f"{name}_pos1", f"{name}_vel1"
-        w.add(1, f"{name}_ang1 = {ang} + {name}_rate")
-        quat, ang = f"{name}_quat1", f"{name}_ang1"
-    if kind == SLIDER:
-        w.add(1, f"{name}_slide = {name}_by * {name}_axis", f"{name}_pos1 = {pos} + {name}_slide")
-        w.add(1, f"{name}_vel1 = {vel} + wp.cross({ang}, {name}_slide) + {rate}")
-        pos, vel = f"{name}_pos1", f"{name}_vel1"
-    for part, value in zip(("pos", "quat", "vel", "ang"), (pos, quat, vel, ang), strict=True):
-        w.add(1, f"{name}_{part} = {value}")
-    return name
-
-
-def _write_end(w: Writer, offset: Sequence[float], end: str) -> None:
-    """Write the place and the velocity of a point of a chain's last node."""
-    w.add(1, f"{end}_point = quat_rotate({end}_quat, {_vector(offset)})", f"{end}_at = {end}_pos + {end}_point")
-    w.add(1, f"{end}_going = {end}_vel + wp.cross({end}_ang, {end}_point)")
+    has_pos, has_quat = bool(np.any(chain["pos"][n])), not np.array_equal(chain["quat"][n], IDENTITY)
+    has_anchor = kind == HINGE and bool(np.any(chain["anchor"][n]))
+    pos, vel = (f"{name if has_pos else above}_{part}{'0' * has_pos}" for part in ("pos", "vel"))
+    quat = f"{name}_quat0" if has_quat else f"{above}_quat"
+    is_moved = has_anchor or kind == SLIDER
+    return {
+        "name": name,
+        "above": above,
+        "has_pos": has_pos,
+        "has_quat": has_quat,
+        "has_anchor": has_anchor,
+        "has_joint": kind != 0,
+        "is_hinge": kind == HINGE,
+        "is_slider": kind == SLIDER,
+        "pos": _vector(chain["pos"][n]),
+        "quat": _vector(chain["quat"][n]),
+        "axis": _vector(chain["axis"][n]),
+        "anchor": _vector(chain["anchor"][n]),
+        "qpos": int(chain["qpos"][n]),
+        "dof": int(chain["dof"][n]),
+        "ref": repr(float(chain["ref"][n])),
+        "pos0": pos,
+        "vel0": vel,
+        "quat0": quat,
+        "pos1": f"{name}_pos1" if is_moved else pos,
+        "vel1": f"{name}_vel1" if is_moved else vel,
+        "quat1": f"{name}_quat1" if kind == HINGE else quat,
+        "ang1": f"{name}_ang1" if kind == HINGE else f"{above}_ang",
+    }

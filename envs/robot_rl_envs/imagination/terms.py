@@ -1,8 +1,8 @@
 """The terms of a task on rows of states, as one kernel with its adjoint.
 
-A row is one world of the simulator: the same struct ``s``, with arrays that have a gradient. The kernel computes
-the quantities that derive from qpos and qvel and every term that returns a number; contacts, torques and other values
-that only an engine knows are inputs.
+A row is a world of the simulator: the same struct ``s``, with arrays that have a gradient. The kernel derives
+the quantities that follow from qpos and qvel and computes every term that returns a number; contacts, torques and other
+quantities of an engine are inputs.
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from robot_rl_envs.entity import derive
+from robot_rl_envs.codegen import Numbers
+from robot_rl_envs.codegen.writer import KernelWriter
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.watched import STATE
-from robot_rl_envs.fuse import Numbers
-from robot_rl_envs.fuse.layout import Writer
-from robot_rl_envs.imagination.compiling import compile_kernel
+from robot_rl_envs.imagination.compiling import IMAGINED, compile_kernel
 from robot_rl_envs.imagination.frames import fields_of
-from robot_rl_envs.imagination.kinematics import write_feet, write_sites
-from robot_rl_envs.sensing import measure
+from robot_rl_envs.imagination.kinematics import fill_feet, fill_sites
 from robot_rl_envs.sensing.sensors import used_sensors
 from robot_rl_envs.task import Task, TorchTerm
 
@@ -58,44 +56,38 @@ def torch_terms(task: Task) -> list[str]:
     return found
 
 
-def write_derive(w: Writer, scene: Scene, task: Task) -> None:
-    """Write the quantities that follow from qpos and qvel of a row."""
-    for name in scene.watched:
-        if name in STATE:
-            kind = f"s.engine_{name}.dtype"
-            w.add(1, f"for j in range(s.{name}.shape[1]):", f"    s.engine_{name}[i, j, 0] = {kind}(s.{name}[i, j])")
-    if scene.base:
-        w.run(1, derive.derive_base)
-    w.run(1, derive.derive_joints)
-    if scene.objects:
-        w.run(1, derive.derive_objects)
-    if scene.things.joints:
-        w.run(1, derive.derive_object_joints)
-    if scene.sizes["feet"]:
-        write_feet(w, scene)
-    if scene.things.sites:
-        write_sites(w, scene)
-    if "height_scan" in used_sensors(task) and task.sensors.height_scan.source == "map":
-        w.run(1, measure.scan_heights)
+def derive_values(scene: Scene, task: Task) -> dict[str, Any]:
+    """Return the slots of the quantities that follow from qpos and qvel of a row."""
+    fields = ({"field": name} for name in scene.watched if name in STATE)
+    return {
+        "engine_state": IMAGINED.fill_each("engine_field", fields),
+        "base": bool(scene.base),
+        "objects": bool(scene.objects),
+        "object_joints": bool(scene.things.joints),
+        "feet": fill_feet(scene),
+        "sites": fill_sites(scene) if scene.things.sites else "",
+        "height_map": "height_scan" in used_sensors(task) and task.sensors.height_scan.source == "map",
+    }
 
 
-def write_terms(w: Writer, scene: Scene, task: Task) -> list[Column]:
-    """Write the kernel, and return the columns of its results."""
+def fill_terms(w: KernelWriter, scene: Scene, task: Task) -> tuple[str, list[Column]]:
+    """Return the text of the kernel, and the columns that it computes."""
     columns: list[Column] = []
-    w.add(0, "def terms(s: SceneState, numbers: Numbers, out: wp.array2d(dtype=wp.float32)):")
-    w.add(1, "i = wp.tid()", "p = numbers.params")
-    write_derive(w, scene, task)
+    rows = []
     slots = {f"observations.{group}.{slot.name}": slot for group, of in w.layout.groups.items() for slot in of}
     for path, term in written_terms(task).items():
+        row = {"at": len(columns), "is_observation": path in slots}
         if path not in slots:
-            w.add(1, f"out[i, {len(columns)}] = float({w.call(path, term, 's, i')})")
+            row["call"] = w.call(path, term, "s, i")
             columns.append(Column(path))
-            continue
-        size, clean = slots[path].size, slots[path].term.info.source.clean
-        w.add(1, f"for j in range({size}):")
-        w.add(2, f"out[i, {len(columns)} + j] = {w.call(path, slots[path].term, 's, i, j', clean, 'clean')}")
-        columns += [Column(path, element) for element in range(size)]
-    return columns
+        else:
+            slot = slots[path]
+            row["size"] = slot.size
+            row["call"] = w.call(path, slot.term, "s, i, j", slot.term.info.source.clean, "clean")
+            columns += [Column(path, element) for element in range(slot.size)]
+        rows.append(row)
+    values = derive_values(scene, task) | {"terms_out": IMAGINED.fill_each("term_out", rows)}
+    return IMAGINED.fill("terms", values), columns
 
 
 class Terms:
@@ -116,12 +108,12 @@ class Terms:
         """
         self.rows, self._device = rows, env.device
         parts = env.operands()
-        known, w = len(parts.layout.values), Writer(parts.layout)
-        self.columns = write_terms(w, env.scene, env.cfg)
+        known, w = len(parts.layout.values), KernelWriter(parts.layout)
+        text, self.columns = fill_terms(w, env.scene, env.cfg)
         if len(parts.layout.values) != known:
             raise ValueError(f"terms of {env.cfg.name} have parameters that the simulator's kernels do not have")
         self.struct = parts.struct._cls()
-        self._kernel = compile_kernel(env.cfg.name, w.lines, self.struct._cls, w.functions)
+        self._kernel = compile_kernel(env.cfg.name, "terms", text, self.struct._cls, w.functions)
         self.arrays: dict[str, Any] = {}
         for name in self.struct._cls.vars:
             setattr(self.struct, name, getattr(parts.struct, name))

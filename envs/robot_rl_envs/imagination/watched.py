@@ -1,7 +1,7 @@
 """MuJoCo's own fields in imagined steps: further columns of a change, and of a world's row.
 
-After a step a field is as predicted, like the actuators' forces. Places [m] have moved by the prediction, in
-the world frame, so that a prediction knows no place. qpos and qvel are those of the imagined state.
+After a step a field is the predicted value, as of the actuators' forces. Places [m] have moved by the predicted
+distance, in the world frame, so that a prediction knows no place. qpos and qvel are those of the imagined state.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.watched import STATE
-from robot_rl_envs.fuse.layout import Writer
+from robot_rl_envs.imagination.compiling import IMAGINED
 
 ENGINE = "engine_"
 """What the names of these fields begin with in ``s``."""
@@ -74,26 +74,15 @@ def watched_parts(scene: Scene) -> dict[str, Watched]:
     return found
 
 
-def write_watched(w: Writer, scene: Scene, parts: dict[str, slice]) -> None:
-    """Write the lines that fill row i's watched fields from the columns of its change."""
-    for name, of in watched_parts(scene).items():
-        before = f"a.{name}[i, j, k] + " if of.is_place else ""
-        w.add(1, *_loops(of))
-        w.add(3, f"s.{name}[i, j, k] = {before}s.{name}.dtype(change[i, {_column(of, parts)}])")
-
-
-def write_difference(w: Writer, scene: Scene, parts: dict[str, slice]) -> None:
-    """Write the lines that fill what `write_watched` takes."""
-    for name, of in watched_parts(scene).items():
-        before = f" - a.{name}[i, j, k]" if of.is_place else ""
-        w.add(1, *_loops(of))
-        w.add(3, f"change[i, {_column(of, parts)}] = float(s.{name}[i, j, k]{before})")
-
-
-def _loops(of: Watched) -> list[str]:
-    """Return the loops over the numbers; the compiler unrolls those of a known length."""
-    return [f"for j in range({of.first}, s.{of.name}.shape[1]):", f"    for k in range(s.{of.name}.shape[2]):"]
-
-
-def _column(of: Watched, parts: dict[str, slice]) -> str:
-    return f"{parts[of.name].start - of.first * of.columns} + j * {of.columns} + k"
+def fill_watched(section: str, scene: Scene, parts: dict[str, slice]) -> str:
+    """Return the lines between row i's watched fields and the columns of its change, in a section's direction."""
+    rows = (
+        {
+            "field": name,
+            "first": field.first,
+            "is_place": field.is_place,
+            "column": f"{parts[name].start - field.first * field.columns} + j * {field.columns} + k",
+        }
+        for name, field in watched_parts(scene).items()
+    )
+    return IMAGINED.fill_each(section, rows)

@@ -14,9 +14,9 @@ from typing import Any
 import warp as wp
 
 from robot_rl_envs.buffers import extra_fields, model_fields, struct_name
+from robot_rl_envs.codegen.layout import make_layout
 from robot_rl_envs.entity.scene import Scene, make_scene
 from robot_rl_envs.entity.state import CONSTANTS, FIELDS
-from robot_rl_envs.fuse.layout import make_layout
 from robot_rl_envs.imagination.context import CONTEXT, Number, drawn_numbers, representatives
 from robot_rl_envs.imagination.frames import DERIVED, PROBE, noted_fields, numbers_of
 from robot_rl_envs.imagination.parts import FIXED_POSE, fixed_objects

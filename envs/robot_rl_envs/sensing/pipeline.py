@@ -1,6 +1,6 @@
 """What a sensor does to a quantity before a policy reads it: bias, drift, noise, delay and lost values.
 
-Plain figures and their checks; :mod:`robot_rl_envs.fuse.observing` writes the kernel's text from them.
+Plain figures and their checks; :mod:`robot_rl_envs.codegen.observing` writes the kernel's text from them.
 """
 
 from __future__ import annotations

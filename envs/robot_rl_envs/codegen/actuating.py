@@ -1,4 +1,4 @@
-"""The actuate stage as text: what explicit actuators do before each substep; and the draws of delays.
+"""Explicit actuators, which compute torques before each substep, and the delays of all actuators.
 
 Native actuators need none of it: the engine takes joint targets and steps a whole control period at once. For explicit
 ones the act stage writes ``s.joint_target``, this stage turns it into torques, one thread a joint, and the engine steps
@@ -16,20 +16,17 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from robot_rl_envs.actuation import drive
 from robot_rl_envs.actuation.actuator_net import NetFile
 from robot_rl_envs.actuation.actuators import ActuatorNet, ExplicitPd
-from robot_rl_envs.engine import DIRTY_MODEL
+from robot_rl_envs.codegen.template import STEP
+from robot_rl_envs.codegen.writer import KernelWriter
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.fuse.layout import Writer
 from robot_rl_envs.launch import Recorder, Stage
 from robot_rl_envs.task import Task
 
 DELAY_PATH = "actions.actuator.delay_s"
 QUANTILES_PATH = "actions.actuator.delay_quantiles_s"
 JITTER_PATH = "actions.actuator.jitter_quantiles_s"
-_DELAY_FUNCTIONS = ("draw_delay_steps", "draw_quantile", "round_delay", "set_engine_delay")
-_FUNCTIONS = ("pd_torque", "torque_speed", "delayed_target", "push_sample", "draw_delay_steps", "set_engine_delay")
 
 
 def native_model_fields(task: Task) -> list[str]:
@@ -42,7 +39,7 @@ def actuator_fields(task: Task, scene: Scene, num_envs: int) -> dict[str, tuple[
     """Return the fields that the actuators add to ``s``: name -> dtype, number of dimensions, shape.
 
     ``joint_target`` [rad or m], ``kp``, ``kd``, ``strength`` (N, na), ``kp_nominal``, ``kd_nominal`` (na,) of explicit
-    actuators; ``delay_steps`` (N,), a world's delay in substeps, where there is one; ``delay_base_s`` (N,), the part
+    actuators; ``delay_steps`` (N,), a world's delay in substeps, if it has one; ``delay_base_s`` (N,), the part
     of a measured one that is constant during an episode.
     """
     actuator, na = task.actions.actuator, len(scene.actuated)
@@ -57,66 +54,48 @@ def actuator_fields(task: Task, scene: Scene, num_envs: int) -> dict[str, tuple[
     return fields
 
 
-def write_delay_draw(w: Writer, task: Task, indent: int) -> None:
-    """Write the draw of a world's delay at its reset, if it has one."""
+def step_delay_values(w: KernelWriter, task: Task) -> dict[str, Any]:
+    """Return the slots of a control step's delay in a running episode."""
+    actuator, quantiles = task.actions.actuator, task.actions.actuator.jitter_quantiles_s
+    values = {
+        "delayed": actuator.delayed,
+        "measured_delay": actuator.measured,
+        "delay_history": actuator.delay_history,
+        "delay_s": "late" if quantiles else "s.delay_base_s[i]",
+        "jitter": "",
+        "jitter_rng": w.rng(JITTER_PATH),
+        "round_rng": w.rng(f"{JITTER_PATH}.round"),
+    }
+    if quantiles:
+        values["timestep"] = w.layout.param("sim.timestep", task.sim.timestep)
+        values["jitter"] = _draw_quantile(w, JITTER_PATH, quantiles)
+    return values
+
+
+def delay_values(w: KernelWriter, task: Task) -> dict[str, Any]:
+    """Return the slots of the draw of a world's delay at its reset, if it has one."""
     actuator = task.actions.actuator
     if not actuator.delayed:
-        return
-    w.functions |= {name: getattr(drive, name) for name in _DELAY_FUNCTIONS}
-    lo, hi = (w.layout.param(f"{DELAY_PATH}.{n}", value) for n, value in enumerate(actuator.delay_s))
-    timestep = w.layout.param("sim.timestep", task.sim.timestep)
-    w.rng(indent, DELAY_PATH)
-    if actuator.measured:
-        w.add(indent, f"s.delay_base_s[i] = {lo} + ({hi} - {lo}) * wp.randf(rng)")
-        if actuator.delay_quantiles_s:
-            w.rng(indent, QUANTILES_PATH)
-            drawn = _draw_quantile(w, QUANTILES_PATH, actuator.delay_quantiles_s)
-            w.add(indent, f"s.delay_base_s[i] = s.delay_base_s[i] + {drawn}")
-        _write_steps(w, task, indent)
-        return
-    w.add(indent, f"s.delay_steps[i] = draw_delay_steps(rng, {lo}, {hi}, {timestep}, {actuator.delay_history})")
-    _write_engine_delay(w, task, indent)
+        return {}
+    values = {"delay_rng": w.rng(DELAY_PATH), "quantile_rng": w.rng(QUANTILES_PATH), "delay_quantile": ""}
+    values["delay_lo"], values["delay_hi"] = w.params(DELAY_PATH, actuator.delay_s)
+    values["timestep"] = w.layout.param("sim.timestep", task.sim.timestep)
+    if actuator.delay_quantiles_s:
+        values["delay_quantile"] = _draw_quantile(w, QUANTILES_PATH, actuator.delay_quantiles_s)
+    return values
 
 
-def write_jitter(w: Writer, task: Task, indent: int) -> None:
-    """Write the draw of the next control step's delay in a running episode, if it varies."""
-    if task.actions.actuator.jitter_quantiles_s:
-        w.functions |= {name: getattr(drive, name) for name in _DELAY_FUNCTIONS}
-        _write_steps(w, task, indent)
-
-
-def _draw_quantile(w: Writer, path: str, values: tuple[float, ...]) -> str:
-    for n, value in enumerate(values):
-        w.layout.param(f"{path}.{n}", value)
+def _draw_quantile(w: KernelWriter, path: str, quantiles: tuple[float, ...]) -> str:
+    w.params(path, quantiles)
     first = w.layout.params[f"{path}.0"]
-    return f"draw_quantile(p, {first}, {first + len(values) - 1}, rng)"
-
-
-def _write_steps(w: Writer, task: Task, indent: int) -> None:
-    """Write the conversion of a world's delay and this step's jitter to whole substeps."""
-    actuator = task.actions.actuator
-    timestep = w.layout.param("sim.timestep", task.sim.timestep)
-    late = "s.delay_base_s[i]"
-    if actuator.jitter_quantiles_s:
-        w.rng(indent, JITTER_PATH)
-        w.add(indent, f"late = {late} + {_draw_quantile(w, JITTER_PATH, actuator.jitter_quantiles_s)}")
-        late = "late"
-    w.rng(indent, f"{JITTER_PATH}.round")
-    w.add(indent, f"s.delay_steps[i] = round_delay(rng, {late}, {timestep}, {actuator.delay_history})")
-    _write_engine_delay(w, task, indent)
-
-
-def _write_engine_delay(w: Writer, task: Task, indent: int) -> None:
-    timestep = w.layout.param("sim.timestep", task.sim.timestep)
-    if not task.actions.actuator.explicit:
-        w.add(indent, f"set_engine_delay(s, i, {timestep})", f"s.dirty[i] = s.dirty[i] | {DIRTY_MODEL}")
+    return f"draw_quantile(p, {first}, {first + len(quantiles) - 1}, rng)"
 
 
 class Drive:
-    """Arrays and source of a task's explicit actuators; false where the engine drives the joints.
+    """Arrays and source of a task's explicit actuators; false if the engine drives the joints.
 
     Attributes:
-        arrays: what the stage reads and writes, by name.
+        arrays: the arrays that the kernel reads and writes, by name.
         struct: the Warp struct type of all of it.
     """
 
@@ -207,7 +186,7 @@ class Drive:
         )
 
     def record(self, recorder: Recorder, kernel: Any, s: Any, flight: Any) -> list[Stage]:
-        """Record the stage once for each substep of a control period; empty where the engine drives the joints."""
+        """Record the stage once for each substep of a control period; empty if the engine drives the joints."""
         if not self:
             return []
         a = self.struct()
@@ -220,48 +199,31 @@ class Drive:
             for m in range(self.task.sim.decimation)
         ]
 
-    def write(self, w: Writer) -> None:
-        """Write the stage: ``actuate(s, a, f, substep, first)`` over worlds and driven joints."""
+    def values(self) -> dict[str, Any]:
+        """Return the slots of the kernel ``actuate(s, a, f, substep, first)`` over worlds and driven joints."""
         if not self:
-            return
-        w.functions |= {name: getattr(drive, name) for name in _FUNCTIONS}
-        w.add(0, "def actuate(s: SceneState, a: Drive, f: Flight, substep: int, first: int):")
-        w.add(1, "row, j = wp.tid()", "i = first + row")
-        if self.actuator.delayed:
-            w.add(1, f"target = delayed_target(s, a, i, j, substep, {self.task.sim.decimation})")
-        else:
-            w.add(1, "target = s.joint_target[i, j]")
-        w.add(1, "pos = s.qpos[i, a.qpos_at[j]]", "vel = s.qvel[i, a.dof_at[j]]")
-        if self._net is not None:
-            self._write_net(w, self._net)
-        else:
-            law = "pd_torque(s, i, j, target, pos, vel)"
-            if "by_speed" in self.arrays:
-                w.functions["pd_torque_or_speed"] = drive.pd_torque_or_speed
-                law = "pd_torque_or_speed(s, a, i, j, target, pos, vel)"
-            w.add(1, f"torque = {law}")
-            if isinstance(self.actuator, ExplicitPd) and self.actuator.saturation_effort > 0:
-                w.add(1, "torque = torque_speed(torque, vel, a.stall[j], a.no_load[j])")
-        w.add(1, "s.ctrl[i, j] = s.strength[i, j] * wp.clamp(torque, -a.limit[j], a.limit[j])")
-        w.add(1, "record_control(s, f, i, substep, j)")
+            return {}
+        values = {
+            "decimation": self.task.sim.decimation,
+            "by_speed": "by_speed" in self.arrays,
+            "has_net": self._net is not None,
+            "saturates": isinstance(self.actuator, ExplicitPd) and self.actuator.saturation_effort > 0,
+        }
+        return values if self._net is None else values | self._net_values(self._net)
 
-    def _write_net(self, w: Writer, net: NetFile) -> None:
-        w.functions[net.activation] = getattr(drive, net.activation)
-        w.add(1, "x = Inputs()")
-        if max(self._lags) == 0:
-            w.add(1, "x[0] = target - pos", "x[1] = vel")
-        else:
-            w.add(1, "push_sample(s, a.net_errors, i, j, substep, target - pos)")
-            w.add(1, "push_sample(s, a.net_velocities, i, j, substep, vel)")
-            for k, lag in enumerate(self._lags):
-                w.add(1, f"x[{k}] = a.net_errors[i, j, {lag}]")
-                w.add(1, f"x[{len(self._lags) + k}] = a.net_velocities[i, j, {lag}]")
-        before, widths = "x", net.sizes
-        for k in range(len(net.layers) - 1):
-            w.add(1, f"h{k} = a.b{k}[0]", f"for k in range({widths[k]}):")
-            w.add(2, f"h{k} += {before}[k] * a.w{k}[k]")
-            w.add(1, f"for k in range({widths[k + 1]}):")
-            w.add(2, f"h{k}[k] = {net.activation}(h{k}[k])")
-            before = f"h{k}"
-        last = len(net.layers) - 1
-        w.add(1, f"torque = wp.dot(a.w{last}[0], {before}) + a.b{last}[0]")
+    def _net_values(self, net: NetFile) -> dict[str, Any]:
+        lags, last = self._lags, len(net.layers) - 1
+        inputs = ["x", *(f"h{k}" for k in range(last))]
+        samples = ({"k": k, "lag": lag, "velocity": len(lags) + k} for k, lag in enumerate(lags))
+        layers = (
+            {"k": k, "input": inputs[k], "inputs": net.sizes[k], "outputs": net.sizes[k + 1]}
+            | {"activation": net.activation}
+            for k in range(last)
+        )
+        return {
+            "has_lags": max(lags) > 0,
+            "net_inputs": STEP.fill_each("net_input", samples),
+            "net_layers": STEP.fill_each("net_layer", layers),
+            "last": last,
+            "last_input": inputs[last],
+        }

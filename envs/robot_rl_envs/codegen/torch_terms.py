@@ -1,7 +1,7 @@
 """Terms that are torch functions over the batch, outside the fused kernels.
 
-They run between the after-physics and the observe kernel, on the state the step ended in, and finish what the first
-began: the reward's sum, its floor, and which worlds end.
+They run between the after-physics and the observe kernel, on the state the step ended in, and complete
+the work of the first: the reward's sum, its floor, and which worlds end.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from robot_rl_envs.codegen.layout import TaskLayout
 from robot_rl_envs.engine import FAULT_OBSERVATION, FAULT_REWARD
-from robot_rl_envs.fuse.layout import TaskLayout
 from robot_rl_envs.task import Task, TorchTerm
 
 
@@ -36,7 +36,7 @@ class TorchTerms:
         """Return the value of a term's function, (N,) or (N, size); refuse anything else."""
         try:
             value, worlds = term.fn(self.state), self.state.reward.shape[0]
-        except Exception as error:  # whatever a user's function raises
+        except Exception as error:  # Any error of a user's function.
             raise ValueError(f"{path}: its function raised {type(error).__name__}: {error}") from error
         shape = (worlds, term.size) if term.kind == "observation" else (worlds,)
         if not isinstance(value, torch.Tensor):

@@ -1,8 +1,8 @@
 """Generate a task's terms as flat Warp kernels: act, after-physics, observe (and one for startup events).
 
-The kernels are generated as text, one call a term, and compiled once; Warp caches them by their content. Weights,
-parameters, scales and ranges are not in the text but in one device array, so a sweep or a curriculum changes them
-without a recompile or a new CUDA graph.
+`step_kernels.py.txt` is their source, a template: `step_kernels.py` fills its slots, with one call of each term. The
+kernels are compiled once; Warp caches them by their content. Weights, parameters, scales and ranges are not in the text
+but in one device array, so a sweep or a curriculum changes them without a recompile or a new CUDA graph.
 """
 
 from __future__ import annotations
@@ -10,21 +10,25 @@ from __future__ import annotations
 import hashlib
 import linecache
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.entity import derive as derive_module
+from robot_rl_envs import rng
+from robot_rl_envs.actuation import drive as actuation
+from robot_rl_envs.codegen.actuating import Drive
+from robot_rl_envs.codegen.layout import TaskLayout
+from robot_rl_envs.codegen.observing import GROUP
+from robot_rl_envs.codegen.step_kernels import fill_step
+from robot_rl_envs.codegen.writer import KernelWriter
+from robot_rl_envs.entity import crews, derive
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.fuse.actuating import Drive
-from robot_rl_envs.fuse.layout import TaskLayout, Writer
-from robot_rl_envs.fuse.observing import GROUP, write_group
-from robot_rl_envs.fuse.stages import write_act, write_after, write_observe, write_share, write_startup
 from robot_rl_envs.launch import BLOCK_THREADS
-from robot_rl_envs.recorder import flight as flight_module
-from robot_rl_envs.rng import stream
+from robot_rl_envs.recorder import flight
+from robot_rl_envs.sensing import measure
 from robot_rl_envs.task import Task
 from robot_rl_envs.terms.checks import nearest
 
@@ -74,7 +78,7 @@ class Kernels:
         return [kernel for name in STAGES if (kernel := getattr(self, name)) is not None]
 
     def load(self, device: str) -> None:
-        """Compile, or take from the cache, what the stages need, side by side."""
+        """Compile the stages side by side, or take them from the cache."""
         modules = [kernel.module for kernel in self.stages()]
         wp.force_load(device, modules, block_dim=BLOCK_THREADS, max_workers=len(modules))
 
@@ -95,16 +99,62 @@ class Kernels:
         function, file, line = steps[-1].groups()
         where = "" if file.startswith("<") else f" in {function}, {file}:{line}"
         reason = " ".join(text[steps[-1].end() :].removeprefix("Error, ").split())
-        found = re.match(r"`(\w+)` is not an attribute of 's'", reason)
-        if found is None:
+        attribute = re.match(r"`(\w+)` is not an attribute of 's'", reason)
+        if attribute is None:
             return ValueError(f"{path}: Warp does not compile it{where}: {reason}")
-        name = found[1]
+        name = attribute[1]
         hint = nearest(name, fields)
         if name.startswith("engine_"):
             hint = f"declare data=({name.removeprefix('engine_')!r},) at the term"
         elif name.removesuffix("_nominal") in model_fields:
             hint = f"declare model_fields=({name.removesuffix('_nominal')!r},) at the event"
         return ValueError(f"{path}: reads s.{name}, which the state does not have,{where}; {hint}")
+
+
+def find_functions(text: str, modules: Iterable[ModuleType]) -> dict[str, Any]:
+    """Return the Warp functions of these modules that a text calls by their own names."""
+    names = set(re.findall(r"\b(\w+)\(", text))
+    return {
+        name: value
+        for module in modules
+        for name, value in vars(module).items()
+        if name in names and isinstance(value, wp.Function)
+    }
+
+
+def load_source(
+    body: str,
+    title: str,
+    functions: Mapping[str, Any],
+    types: Mapping[str, Any],
+    *,
+    prefix: str,
+    groups: Iterable[str],
+    precision: str = "",
+) -> tuple[str, dict[str, Any]]:
+    """Execute generated source; return its text, with unique names, and its namespace.
+
+    Args:
+        body: The source.
+        title: The task's name, or further words.
+        functions: Functions that it calls, by the names that it calls them.
+        types: Structs that it names.
+        prefix: Beginning of the names of the functions of observation groups.
+        groups: Names of the functions that begin with `GROUP` in the text.
+        precision: Hash of the arrays' types, if they differ between engines.
+    """
+    names = "".join(f"{alias}={fn.module.name}.{fn.key};" for alias, fn in sorted(functions.items()))
+    digest = hashlib.sha256((body + names + precision).encode()).hexdigest()[:12]
+    filename = f"<robot_rl {title} {digest}>"
+    source = body.replace(GROUP, f"{prefix}_{digest}_")
+    namespace: dict[str, Any] = {"wp": wp, **types, **functions}
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    exec(compile(source, filename, "exec"), namespace)
+    module = wp.get_module(f"robot_rl_{title.replace(' ', '_')}_{digest}")
+    for name in groups:
+        full = f"{prefix}_{digest}_{name}"
+        namespace[full] = wp.func(namespace[full], module=module)
+    return source, namespace
 
 
 def make_kernels(
@@ -114,35 +164,15 @@ def make_kernels(
 
     ``fields`` are the randomized model fields of ``s``.
     """
-    writer = Writer(layout, scene.crew)
-    write_act(writer, scene, task)
-    write_after(writer, scene, task)
-    for name, group in task.vectors.items():
-        write_group(writer, name, group)
-    write_observe(writer, scene, task, fields)
-    write_startup(writer, task)
-    if scene.crew is not None:
-        write_share(writer, scene, task)
-    drive.write(writer)
-    body = "\n".join(writer.lines)
-    names = "".join(f"{alias}={fn.module.name}.{fn.key};" for alias, fn in sorted(writer.functions.items()))
+    writer = KernelWriter(layout, scene.crew)
+    body = fill_step(writer, scene, task, drive, fields)
+    functions = find_functions(body, (actuation, crews, derive, flight, measure, rng)) | writer.functions
+    types = {"SceneState": struct, "Chain": chain, "Numbers": Numbers, "Flight": flight.Flight, **drive.namespace}
     # The arrays of an engine have its own precision: the same text on another engine is another kernel.
-    own = struct.hash.hex() if scene.watched else ""
-    digest = hashlib.sha256((body + names + own).encode()).hexdigest()[:12]
-    filename = f"<robot_rl {task.name} {digest}>"
-    namespace: dict[str, Any] = {"wp": wp, "SceneState": struct, "Chain": chain, "Numbers": Numbers, "stream": stream}
-    namespace |= writer.functions
-    for name in ("derive", "update_contacts", "clear_world", "place_on_terrain", "world_faults", "park_world"):
-        namespace[name] = getattr(derive_module, name)
-    for name in ("Flight", "record_start", "record_action", "record_control", "record_end", "dump", "reason_of"):
-        namespace[name] = getattr(flight_module, name)
-    namespace |= drive.namespace
-    renamed = body.replace(GROUP, f"observe_{digest}_")
-    linecache.cache[filename] = (len(renamed), None, renamed.splitlines(keepends=True), filename)
-    exec(compile(renamed, filename, "exec"), namespace)
-    for name in task.vectors:
-        full = f"observe_{digest}_{name}"
-        namespace[full] = wp.func(namespace[full], module=wp.get_module(f"robot_rl_{task.name}_{digest}"))
+    precision = struct.hash.hex() if scene.watched else ""
+    source, namespace = load_source(
+        body, task.name, functions, types, prefix="observe", groups=task.vectors, precision=precision
+    )
     options = {"enable_backward": False, "max_unroll": MAX_UNROLL}
     kernels: dict[str, Any] = {
         name: wp.kernel(
@@ -153,4 +183,4 @@ def make_kernels(
     }
     keys = {alias: fn.key for alias, fn in writer.functions.items()}
     paths = {alias: path for path, alias in writer.aliases.items()}
-    return Kernels(**kernels, source=renamed, paths=paths, keys=keys)
+    return Kernels(**kernels, source=source, paths=paths, keys=keys)

@@ -1,17 +1,13 @@
-"""Indices of everything of a task in the arrays shared by kernels and environment; and the writer of kernels' text."""
+"""Indices of everything of a task in the arrays that kernels and environment share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from robot_rl_envs.agents import Crew
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entries import named_kind
 from robot_rl_envs.recorder.flight import REASONS
-from robot_rl_envs.rng import salt_of
 from robot_rl_envs.sensing.pipeline import Pipe, make_pipe
 from robot_rl_envs.task import Task, TorchTerm
 from robot_rl_envs.terms.checks import nearest
@@ -20,16 +16,14 @@ from robot_rl_envs.terms.declare import Size
 LOG_EPISODES, LOG_RETURN, LOG_LENGTH, LOG_STEPS, LOG_FAULTS = range(5)
 """The log's first entries; from LOG_FAULTS on quarantined worlds by reason, from LOG_TERMS on those of the terms."""
 LOG_TERMS = LOG_FAULTS + len(REASONS)
-CREW_SEED = 7919
-"""Distance of the seeds of two crews: the same row of both draws differently."""
 
 
 @dataclass(slots=True)
 class ObservationSlot:
     """Where one observation term is in its group: ``offset`` .. ``offset + size * history``, oldest value first.
 
-    ``pipe`` are the columns of what its sensor remembers; None where it remembers nothing. With ``muted``
-    every figure of what its sensor does is 0.
+    ``pipe`` are the columns of its sensor's memory; None without a memory. With ``muted`` all figures of its sensor, as
+    of noise, are 0.
     """
 
     name: str
@@ -50,7 +44,7 @@ class TaskLayout:
         values: the parameter array's initial content.
         groups: observation group -> its slots.
         widths: observation group -> width.
-        pipes: observation group -> columns of what its terms' sensors remember; only groups that need some.
+        pipes: observation group -> columns of the memory of its terms' sensors; only groups that need some.
         log: log name -> index in the log array.
         rewards: names of the reward terms, in the order of ``episode_sums``.
         reward_groups: groups of the reward terms in order; empty if there is only one.
@@ -97,7 +91,7 @@ def message_sizes(task: Task, scene: Scene) -> dict[str, dict[str, int]]:
     Raises:
         ValueError: A message is wider than declared, or narrower.
     """
-    found = {}
+    sizes_of = {}
     for name, message in task.messages.items():
         path = f"messages.{name}"
         sizes = {
@@ -107,8 +101,8 @@ def message_sizes(task: Task, scene: Scene) -> dict[str, dict[str, int]]:
         if total != message.width:
             given = ", ".join(f"{part} {size}" for part, size in sizes.items())
             raise ValueError(f"{path}.width={message.width}: its terms have {total} values ({given}); declare {total}")
-        found[name] = sizes
-    return found
+        sizes_of[name] = sizes
+    return sizes_of
 
 
 def resolve_size(size: Size, scene: Scene, path: str) -> int:
@@ -215,58 +209,3 @@ def make_layout(task: Task, scene: Scene) -> TaskLayout:
     names += [f"tracking/{name}" for name in task.metrics]
     layout.log = {name: LOG_TERMS + k for k, name in enumerate(names)}
     return layout
-
-
-class Writer:
-    """Collects source lines, the functions they call and the parameters they read; ``crew`` is the scene's."""
-
-    def __init__(self, layout: TaskLayout, crew: Crew | None = None):
-        self.layout = layout
-        self.lines: list[str] = []
-        self.functions: dict[str, Any] = {}
-        self.aliases: dict[str, str] = {}
-        self.crew = crew
-        self._depth = 0
-
-    def add(self, indent: int, *lines: str) -> None:
-        """Add lines with one indent."""
-        self.lines += ["    " * (indent + self._depth) + line for line in lines]
-
-    @contextmanager
-    def inside(self, condition: str) -> Iterator[None]:
-        """Put the lines that are added meanwhile below a condition, where there is one; it is at their indent of 1."""
-        if condition:
-            self.add(1, f"if {condition}:")
-        with self.deeper(int(bool(condition))):
-            yield
-
-    @contextmanager
-    def deeper(self, by: int) -> Iterator[None]:
-        """Indent the lines that are added meanwhile."""
-        self._depth += by
-        try:
-            yield
-        finally:
-            self._depth -= by
-
-    def call(self, path: str, term: Any, arguments: str, fn: Any = None, part: str = "update") -> str:
-        """Return an expression that calls ``term`` (or ``fn``, its ``part``) with its parameters from the array."""
-        key = path if fn is None else f"{path}.{part}"
-        alias = self.aliases.setdefault(key, f"t{len(self.aliases)}_{key.replace('.', '_')}")
-        self.functions[alias] = term.fn if fn is None else fn
-        params = [self.layout.param(f"{path}.{name}", value) for name, value in term.params.items()]
-        return f"{alias}({', '.join([arguments, *params])})"
-
-    def run(self, indent: int, fn: Any, arguments: str = "s, i") -> None:
-        """Add the line that calls a Warp function."""
-        self.functions[fn.key] = fn
-        self.add(indent, f"{fn.key}({arguments})")
-
-    def rng(self, indent: int, path: str, *, team: bool = False) -> None:
-        """Add the line that opens the random stream of a term; with ``team`` it is that of the world's robots."""
-        row, seed = "i + s.world_offset", "s.seed"
-        if self.crew is not None and team:
-            row = f"(i + s.world_offset) / {self.crew.size}"
-        elif self.crew is not None and self.crew.index:
-            seed = f"s.seed + {self.crew.index * CREW_SEED}"
-        self.add(indent, f"rng = stream({seed}, {row}, s.counter[i], {salt_of(path)})")

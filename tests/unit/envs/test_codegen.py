@@ -1,10 +1,13 @@
 """Terms become kernels: each task its own, parameters outside the compiled text."""
 
+import re
 from typing import Any
 
 import pytest
 import torch
 import warp as wp
+from robot_rl_envs.codegen.template import STEP
+from robot_rl_envs.imagination.compiling import IMAGINED
 from robot_rl_envs.mdp import observations, rewards
 from robot_rl_envs.task import Event, Observation, ObservationGroup, Reward
 from robot_rl_envs.terms import event, observation, reward
@@ -180,3 +183,11 @@ def test_a_joint_without_limits_has_no_limit_to_break(puppet, cart_task):
     assert value[0].item() == pytest.approx(0.05 * 0.1, rel=1e-4)
     assert not dones.any()
     assert torch.isfinite(doll.env.get_observations()["actor"]).all()
+
+
+@pytest.mark.parametrize("template", [STEP, IMAGINED])
+def test_each_section_of_a_template_is_written_somewhere(template):
+    lines = (line for section in template.sections.values() for line in section)
+    written = {name for line in lines for name in re.findall(r"^ *\{(\w+)\}", line)}
+    written |= set(re.findall(r'"(\w+)"', "".join(path.read_text() for path in template.path.parent.glob("*.py"))))
+    assert template.sections.keys() - written == set()
