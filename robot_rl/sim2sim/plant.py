@@ -162,7 +162,7 @@ class Body:
         quat = self._data["qpos"][0, self._base_qpos[3:]].astype(np.float64)
         gyro = self._data["qvel"][0, self._base_dof[3:]].astype(np.float64)
         quat /= np.linalg.norm(quat)
-        if not self.env.scene.sensing.imu:
+        if "imu" not in self.env.scene.sensing.read:
             return quat, gyro
         import mujoco
 

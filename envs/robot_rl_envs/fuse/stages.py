@@ -8,12 +8,9 @@ from itertools import groupby
 from robot_rl_envs import engine
 from robot_rl_envs.entity import crews, derive
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.entity.sensing import ACCELEROMETER, DELAY_PATH
 from robot_rl_envs.fuse.actuating import write_delay_draw, write_jitter
 from robot_rl_envs.fuse.layout import LOG_EPISODES, LOG_FAULTS, LOG_LENGTH, LOG_RETURN, LOG_STEPS, Writer, message_sizes
 from robot_rl_envs.fuse.observing import GROUP
-from robot_rl_envs.sensing import measure
-from robot_rl_envs.sensing.sensors import used_sensors
 from robot_rl_envs.task import Event, Task, TorchTerm
 
 _DIRTY = {"nothing": 0}
@@ -234,13 +231,14 @@ def write_after(w: Writer, scene: Scene, task: Task) -> None:
         w.add(1, f"s.{name}[i] = s.{name}[i] + 1")
     w.add(1, "s.fault_term[i] = -1", "faults = world_faults(s, i)", "if faults != 0:")
     w.add(2, "record_end(s, f, i)", "park_world(s, i)")
-    if "encoders" in used_sensors(task):
-        w.run(1, measure.keep_joints)
+    for function in scene.sensing.functions("before"):
+        w.run(1, function)
     _write_derive(w, 1, scene)
     w.add(1, "update_contacts(s, c, i)")
     if scene.contacts:
         w.run(1, derive.read_contact_sensors)
-    _write_sensors_update(w, task)
+    for function in scene.sensing.functions("update"):
+        w.run(1, function)
     if scene.crew is not None:
         w.run(1, crews.begin_robot, "s, i, faults")
         w.run(1, crews.publish)
@@ -297,7 +295,8 @@ def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> Non
     w.add(2, f"if fresh == 1 or (done == 0 and (s.dirty[i] & {engine.DIRTY_VELOCITY}) != 0):")
     _write_derive(w, 3, scene)
     w.add(2, "if fresh == 1:", "    looking = 0")
-    _write_sensors_reset(w, task)
+    for function in scene.sensing.functions("reset"):
+        w.run(3, function)
     _write_commands(w, task, 3, timed=False)
     if scene.crew is not None:
         _write_unseen(w, 3, groups)
@@ -427,7 +426,7 @@ def _write_reset(w: Writer, scene: Scene, task: Task) -> None:
     if scene.entity.joint_follows[:, 0].max() >= 0:
         w.run(3, derive.couple_joints)
     write_delay_draw(w, task, 3)
-    _write_sensor_delay(w, task, scene)
+    scene.sensing.write_draws(w)
     w.add(3, "clear_world(s, i)")
     if crew is not None:
         w.run(3, crews.finish_robot, "s, i, age")
@@ -455,44 +454,6 @@ def write_startup(w: Writer, task: Task) -> None:
         if term.mode == "startup":
             w.rng(1, f"events.{name}", team=term.team)
             _write_event(w, name, term, 1)
-
-
-def _write_sensors_update(w: Writer, task: Task) -> None:
-    """Write what is computed once a step from the derived state."""
-    used = used_sensors(task)
-    if "imu_acc" in used:
-        is_late = task.sensors.imu.delay_s[1] > 0
-        w.run(1, measure.read_late_accelerometer if is_late else measure.read_accelerometer)
-    if "foot_forces" in used:
-        w.run(1, measure.read_foot_forces)
-    if "height_scan" in used and task.sensors.height_scan.source == "map":
-        w.run(1, measure.scan_heights)
-
-
-def _write_sensor_delay(w: Writer, task: Task, scene: Scene) -> None:
-    """Write the draw of a world's own delay of its accelerometer."""
-    if not scene.sensing.late:
-        return
-    accelerometer = scene.model.sensor(ACCELEROMETER).id
-    lo, hi = (w.layout.param(f"{DELAY_PATH}.{n}", value) for n, value in enumerate(task.sensors.imu.delay_s))
-    timestep = w.layout.param("sim.timestep", task.sim.timestep)
-    longest = float(round(task.sensors.imu.delay_s[1] / task.sim.timestep))
-    w.rng(3, DELAY_PATH)
-    w.run(3, measure.draw_sensor_delay, f"s, i, {accelerometer}, rng, {lo}, {hi}, {timestep}, {longest}")
-    w.add(3, f"s.dirty[i] = s.dirty[i] | {engine.DIRTY_MODEL}")
-
-
-def _write_sensors_reset(w: Writer, task: Task) -> None:
-    """Write the sensors' values at an episode's start, from the derived state."""
-    used = used_sensors(task)
-    if "encoders" in used:
-        w.run(3, measure.keep_joints_at_reset)
-    if "imu_acc" in used:
-        w.run(3, measure.rest_accelerometer)
-    if "foot_forces" in used:
-        w.run(3, measure.clear_foot_forces)
-    if "height_scan" in used and task.sensors.height_scan.source == "map":
-        w.run(3, measure.scan_heights)
 
 
 def _write_messages(w: Writer, scene: Scene, task: Task, indent: int) -> None:

@@ -21,8 +21,6 @@ from robot_rl_envs.fuse.layout import Writer
 from robot_rl_envs.imagination.compiling import compile_kernel
 from robot_rl_envs.imagination.frames import fields_of
 from robot_rl_envs.imagination.kinematics import write_feet, write_sites
-from robot_rl_envs.sensing import measure
-from robot_rl_envs.sensing.sensors import used_sensors
 from robot_rl_envs.task import Task, TorchTerm
 
 FLOATS = (wp.float32, wp.float64)
@@ -75,8 +73,8 @@ def write_derive(w: Writer, scene: Scene, task: Task) -> None:
         write_feet(w, scene)
     if scene.things.sites:
         write_sites(w, scene)
-    if "height_scan" in used_sensors(task) and task.sensors.height_scan.source == "map":
-        w.run(1, measure.scan_heights)
+    for function in scene.sensing.derived:
+        w.run(1, function)
 
 
 def write_terms(w: Writer, scene: Scene, task: Task) -> list[Column]:
