@@ -13,7 +13,7 @@ from robot_rl_envs.terms import Source, observation
 from robot_rl_envs.terms.checks import are_numbers, is_number, require
 from robot_rl_envs.terrain.lookup import terrain_height
 
-SIGNAL = "height_scan"
+SIGNAL = "measured/height_scan"
 SCAN_SOURCES = ("map", "rays")
 MAX_SCAN_POINTS = 4096
 ABOVE = 0.5

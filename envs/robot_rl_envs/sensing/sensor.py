@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     import mujoco
@@ -19,14 +19,6 @@ if TYPE_CHECKING:
 
 Fields = dict[str, tuple[Any, int, tuple[int, ...]]]
 """Fields of ``s``: name -> dtype, number of dimensions, shape; an empty shape is the engine's array."""
-
-
-class Launches(Protocol):
-    """A sensor that is read by launches of its own between the physics and the step's kernels."""
-
-    def look(self) -> None:
-        """Read every world at its current state; capturable if the engine is."""
-        ...
 
 
 @dataclass(kw_only=True, slots=True)
@@ -115,8 +107,8 @@ class Sensor:
         """Whether the sensor is read by launches of its own."""
         return False
 
-    def make_launches(self, scene: Any, engine: Any, arrays: dict[str, wp.array]) -> Launches:
-        """Return the launches of a sensor that has some; ``arrays`` are those of ``s``."""
+    def make_launches(self, scene: Any, engine: Any, arrays: dict[str, wp.array]) -> Any:
+        """Return an object whose ``look()`` reads every world by launches of its own; ``arrays`` are those of ``s``."""
         raise NotImplementedError
 
     # -- the robot ---------------------------------------------------------------------------------------------------

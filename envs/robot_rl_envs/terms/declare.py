@@ -79,7 +79,6 @@ SIGNALS = (
     "imu_acc",
     "foot_contact",
     "foot_force",
-    "height_scan",
     "command",
     "last_action",
     "clock",

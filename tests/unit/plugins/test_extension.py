@@ -1,4 +1,4 @@
-"""A package outside of the tree adds a robot, a sensor, a task with its own term, an algorithm, a launcher, a command."""
+"""A package outside of the tree adds a robot, a sensor, a task with its term, an algorithm, a launcher, a command."""
 
 import json
 
