@@ -24,7 +24,6 @@ TOGETHER = 3
 DECLARED_ENDS = {
     "foot_contact": (1.0, 0.0),
     "foot_force": (50.0, 0.0),
-    "height_scan": (0.3, 0.1),
     MEASURED: (0.3, -0.2),
 }
 """Signal -> its value while the robot stands, and one that alternates with it while the body is tilted."""

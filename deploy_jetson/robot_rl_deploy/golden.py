@@ -20,6 +20,7 @@ from robot_rl_deploy.contract import Contract
 from robot_rl_deploy.forced import check_coverage
 from robot_rl_deploy.observe import needed_signals
 from robot_rl_deploy.strict import ContractError
+from robot_rl_deploy.terms import current_name
 
 MIN_STEPS = 200
 OBSERVATION_TOLERANCE = 1e-6
@@ -132,7 +133,9 @@ def loads(data: bytes, contract: Contract) -> Golden:
         raise
     except Exception as error:  # those of zip, of compression and of the arrays' headers share no other base
         raise ContractError(f"golden.npz cannot be read ({error}); export the bundle again") from None
-    golden = Golden(action_bound=arrays.pop("action_bound", None), signals=arrays, **fields)
+    bound = arrays.pop("action_bound", None)
+    signals = {current_name(name): array for name, array in arrays.items()}
+    golden = Golden(action_bound=bound, signals=signals, **fields)
     golden.check(contract)
     return golden
 

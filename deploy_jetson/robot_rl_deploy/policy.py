@@ -86,7 +86,7 @@ class BundlePolicy:
         Args:
             robot_state: Raw signals by name (num_envs, size), without noise or scale: "joint_pos" and "joint_vel" in
                 the robot's order of joints [rad or m, and per s], "imu_gyro" [rad/s], "imu_quat_wxyz"
-                (base in world), "imu_acc" [m/s^2], "foot_contact" (1 or 0), "foot_force" [N], "height_scan" [m],
+                (base in world), "imu_acc" [m/s^2], "foot_contact" (1 or 0), "foot_force" [N],
                 "command", "measured/<name>" [as its term in the contract says]; those of the IMU in the frame of the
                 contract, "imu" being the unit's own.
 

@@ -23,7 +23,6 @@ REACH = {
     "imu_gyro": 35.0,
     "imu_acc": 160.0,
     "foot_force": 1e3,
-    "height_scan": 10.0,
     MEASURED: 10.0,
     "last_action": 100.0,
 }

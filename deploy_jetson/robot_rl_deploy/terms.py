@@ -9,7 +9,7 @@ from robot_rl_deploy.strict import ContractError, at_least, decode, number, refu
 MAX_HISTORY, MAX_SIZE = 1000, 2**20
 # The largest number of values of a signal in one message of a robot.
 MAX_JOINTS, MAX_COMMAND = 64, 96
-MAX_SIGNAL = {"foot_contact": 8, "foot_force": 8, "height_scan": 1024}
+MAX_SIGNAL = {"foot_contact": 8, "foot_force": 8}
 MAX_MEASURED = 1024
 """The largest number of values of all measured signals together, images among them."""
 MEASURED = "measured/<name>"
@@ -26,7 +26,6 @@ SIGNALS: dict[str, tuple[str, ...]] = {
     MEASURED: ("base", "heading", "world", "imu", "joint", "none"),
     "foot_contact": ("none",),
     "foot_force": ("none",),
-    "height_scan": ("heading",),
     "command": ("base",),
     "last_action": ("none",),
     "clock": ("none",),
@@ -46,7 +45,7 @@ TRANSFORMS: dict[str, dict[str, tuple[str, ...]]] = {
         "last_action": ("1",),
     },
     "minus_default": {"joint_pos": ("rad", "m")},
-    "minus_offset": {"height_scan": ("m",)},
+    "minus_offset": {MEASURED: ("m",)},
     "sin_cos": {"joint_pos": ("1",)},
     "projected_gravity": {"imu_quat_wxyz": ("1",)},
     "sin_cos_phase": {"clock": ("1",)},
@@ -54,11 +53,16 @@ TRANSFORMS: dict[str, dict[str, tuple[str, ...]]] = {
 GATES = ("none", "command")
 JOINT_SIGNALS = ("joint_pos", "joint_vel")
 FIXED_SIZES = {"imu_gyro": 3, "imu_quat_wxyz": 4, "imu_acc": 3}
-# Signals with the width of the first term that reads them: one value a foot, a point of the grid, or a measured value.
-DECLARED_SIGNALS = ("foot_contact", "foot_force", "height_scan", MEASURED)
+# Signals with the width of the first term that reads them: one value a foot, or what is measured.
+DECLARED_SIGNALS = ("foot_contact", "foot_force", MEASURED)
 PARAMS = {"sin_cos_phase": {"frequency_hz", "gate", "gate_norm"}, "minus_offset": {"offset", "grid"}}
 IMAGE_KINDS = {"depth": 1, "rgb": 3}
 """Kind of an image -> its channels."""
+
+
+def current_name(signal: str) -> str:
+    """Return the name of a signal in a bundle of any version: a height scan had one that was not measured/<name>."""
+    return "measured/height_scan" if signal == "height_scan" else signal
 
 
 def kind_of(signal: str) -> str:
@@ -72,7 +76,7 @@ def kind_of(signal: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridSpec:
-    """The points of a height scan around the base, in a frame that is level and turns with it.
+    """The points of a grid around the base, such as a height scan's, in a frame that is level and turns with it.
 
     Rows run along x (forward), from the rear to the front; the first row is the rightmost, at the lowest y. The signal
     is the height of the base's origin above the ground at each point [m].
@@ -193,6 +197,7 @@ class ObservationSpec:
 
     def __post_init__(self) -> None:
         """Check everything that does not need the rest of the contract."""
+        object.__setattr__(self, "signal", current_name(self.signal))
         where = f"observation '{self.name}':"
         kind = kind_of(self.signal)
         if not kind:

@@ -117,7 +117,7 @@ def allocate(engine: Engine, scene: Scene, layout: TaskLayout, extra: Extra, fie
     for name, (dtype, _, shape) in extra.items():
         if shape and name not in arrays:
             arrays[name] = wp.zeros(shape, dtype=dtype, device=device)
-    scene.entity.sensing.fill(arrays, scene.model, scene.robot.feet)
+    scene.entity.sensing.fill(arrays)
     scene.things.fill(arrays)
     scene.clips.fill(arrays)
     crews.fill(arrays, scene.crew)

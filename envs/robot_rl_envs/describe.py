@@ -68,9 +68,7 @@ def _observation_row(slot: ObservationSlot, scene: Scene, task: Task) -> dict[st
     info = slot.term.info
     signal = info.signal
     params: dict[str, Any] = {name: v for name, v in slot.term.params.items() if name not in info.source.simulated}
-    if info.signal == "height_scan":
-        scan = scene.sensing.sensors.height_scan
-        params["grid"] = {"size": list(scan.size), "resolution": scan.resolution, "offset": list(scan.offset)}
+    params |= scene.sensing.describe(info.source.uses)
     if slot.term.measured:
         signal, params = f"measured/{slot.term.measured}", {}
     if info.size == "limited_joints":
@@ -223,9 +221,9 @@ def observation_terms(scene: Scene, layout: TaskLayout) -> dict[str, tuple[int, 
     found: dict[str, tuple[int, ...]] = {}
     for group, slots in layout.groups.items():
         for slot in slots:
-            is_grid = not isinstance(slot.term, TorchTerm) and slot.term.info.signal == "height_scan"
-            grid = (slot.history, *scene.sensing.sensors.height_scan.shape)
-            shape = grid if is_grid else (slot.history * slot.size,)
+            size = "" if isinstance(slot.term, TorchTerm) else slot.term.info.size
+            sensed = scene.sensing.shapes.get(size, ()) if isinstance(size, str) else ()
+            shape = (slot.history, *sensed) if len(sensed) > 1 else (slot.history * slot.size,)
             found[f"{group}.{slot.name}"] = (slot.offset, *shape)
     return found
 

@@ -35,7 +35,7 @@ from robot_rl_envs.launch import Recorder
 from robot_rl_envs.motion import component_names
 from robot_rl_envs.recorder.flight import REASONS
 from robot_rl_envs.recorder.quarantine import Quarantine
-from robot_rl_envs.sensing.scan import RayScan
+from robot_rl_envs.sensing.sensors import SensorLaunches
 from robot_rl_envs.task import Task
 
 _NOT_MEASURED = (
@@ -150,7 +150,7 @@ class Env(VecEnv):
         self._out_torch = {name: wp.to_torch(array) for name, array in self._out.items()}
         self._final_torch = {name: wp.to_torch(array) for name, array in self._final.items()}
         self._torch_terms = TorchTerms(self.cfg, self._layout, self.state, wp.to_torch(self._log)[0])
-        self._scan = RayScan(self.scene, self.engine, self._arrays)
+        self._scan = SensorLaunches(self.scene.sensing, self.scene, self.engine, self._arrays)
         try:
             self.kernels.load(self.device)
             self._record_stages(self._recorder)

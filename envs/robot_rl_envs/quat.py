@@ -3,7 +3,12 @@
 Warp's own quaternion functions read x, y, z, w; they are used nowhere in this package.
 """
 
+from typing import TYPE_CHECKING
+
 import warp as wp
+
+if TYPE_CHECKING:
+    import torch
 
 
 @wp.func
@@ -45,3 +50,20 @@ def quat_from_axis_angle(axis: wp.vec3, angle: float) -> wp.vec4:
 def yaw_of(q: wp.vec4) -> float:
     """Heading [rad] of a body with orientation q (w, x, y, z)."""
     return wp.atan2(2.0 * (q[0] * q[3] + q[1] * q[2]), 1.0 - 2.0 * (q[2] * q[2] + q[3] * q[3]))
+
+
+def multiply(a: "torch.Tensor", b: "torch.Tensor") -> "torch.Tensor":
+    """Return the Hamilton product of quaternions w x y z, (N, 4)."""
+    import torch
+
+    aw, bw, av, bv = a[:, :1], b[:, :1], a[:, 1:], b[:, 1:]
+    vector = aw * bv + bw * av + torch.linalg.cross(av, bv)
+    return torch.cat([aw * bw - (av * bv).sum(dim=1, keepdim=True), vector], dim=1)
+
+
+def rotate_inverse(q: "torch.Tensor", v: "torch.Tensor") -> "torch.Tensor":
+    """Return vectors (N, 3) in the frame that q (N, 4) rotates into theirs."""
+    import torch
+
+    t = 2.0 * torch.linalg.cross(q[:, 1:], v)
+    return v - q[:, :1] * t + torch.linalg.cross(q[:, 1:], t)

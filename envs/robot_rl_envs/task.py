@@ -25,7 +25,8 @@ from robot_rl_envs.entries import (
 from robot_rl_envs.objects import OTHERS, Articulated, Contact, Object, check_objects
 from robot_rl_envs.sensing.camera import ImageGroup
 from robot_rl_envs.sensing.pipeline import OPTIONS
-from robot_rl_envs.sensing.sensors import Sensors
+from robot_rl_envs.sensing.sensor import Sensor
+from robot_rl_envs.sensing.sensors import Sensors, check_sensors
 from robot_rl_envs.terms.checks import check_length, is_number, require
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ class Task:
         contacts: sensors of the contacts between parts of the scene, by name.
         motions: reference motions by name: one of the robot's library, or a file; see :mod:`robot_rl_envs.motions`.
         tracked: bodies (or sites) of the robot that terms compare with those of the reference motion.
-        sensors: poses and ranges of sensors; the observation terms decide which are read.
+        sensors: poses and ranges of sensors by name; the observation terms decide which are read.
         randomize: randomization that is read from files: a measured latency.
         only_positive_rewards: floor the summed reward of a step at zero.
         mirror: the task is left-right symmetric.
@@ -228,7 +229,7 @@ class Task:
     contacts: dict[str, Contact] = field(default_factory=dict)
     motions: dict[str, str] = field(default_factory=dict)
     tracked: tuple[str, ...] = ()
-    sensors: Sensors = field(default_factory=Sensors)
+    sensors: Mapping[str, Sensor] = field(default_factory=Sensors)
     randomize: Randomize = field(default_factory=Randomize)
     only_positive_rewards: bool = False
     mirror: bool = False
@@ -257,6 +258,8 @@ class Task:
         for name, group in self.vectors.items():
             require(bool(group.terms), f"observations.{name}", group.terms, "needs at least one term")
             check_terms(f"observations.{name}", "observation", group.terms)
+        sections = self.sections().items()
+        check_sensors(self.sensors, {f"{path}.{name}": one for path, terms in sections for name, one in terms.items()})
         names = [*(term.measured for term in self._sensed.values() if getattr(term, "measured", "")), *self.images]
         twice = next((name for name in names if names.count(name) > 1), "")
         require(not twice, "observations.actor: measured", twice, TWICE)

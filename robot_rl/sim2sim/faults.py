@@ -382,7 +382,7 @@ CONTENT: dict[str, Callable[[Any, Fault], None]] = {
 """Kinds that change the content of a state, and how."""
 
 IMU, JOINTS = ("quat_wxyz", "gyro", "acc"), ("joint_pos", "joint_vel")
-AROUND = ("foot_contact", "foot_force", "height_scan", "measured")
+AROUND = ("foot_contact", "foot_force", "measured")
 FROZEN: dict[str, tuple[str, ...]] = {
     "freeze": (*IMU, *JOINTS, "joint_effort", "temperature_c", "motor_fault", *AROUND),
     "freeze_imu": IMU,

@@ -97,7 +97,6 @@ class Link:
         joints: Sequence[str],
         *,
         feet: int = 0,
-        heights: int = 0,
         measured: Mapping[str, int] | None = None,
     ) -> None:
         """Listen at an address such as "udp:127.0.0.1:9870" or "shm:name" as a robot with these joints, in its order.
@@ -109,8 +108,9 @@ class Link:
         """
         self._runtime = runtime = load_runtime()
         self.measured = tuple(measured or ())
-        counts = (feet, heights, sum((measured or {}).values()))
-        self._end: Any = runtime.RobotEnd(address, runtime.RobotDescription(robot, list(joints), *counts))
+        count = sum((measured or {}).values())
+        description = runtime.RobotDescription(robot, list(joints), feet=feet, measured=count)
+        self._end: Any = runtime.RobotEnd(address, description)
         self.low = runtime.LowState()
         self.command: Any = None
         self.notes: list[Note] = []
@@ -191,7 +191,6 @@ def make_link(body: Body, address: str, bundle: Path) -> Link:
     from robot_rl_deploy.terms import MEASURED, kind_of
 
     signals, robot = body.env.robot_state(), body.env.scene.robot
-    heights = signals["height_scan"].shape[1] if "height_scan" in signals else 0
     contract = read_bundle(bundle).contract
     own = [name for name in needed_signals(contract) if name not in contract.received]
     measured = [name for name in own if kind_of(name) == MEASURED]
@@ -201,7 +200,7 @@ def make_link(body: Body, address: str, bundle: Path) -> Link:
             right = f"its policy reads {name}; task={body.env.cfg.name} measures {has}"
             raise UserError(f"bundle={bundle}: {right}")
     sizes = {name: signals[name].shape[1] for name in measured}
-    return Link(address, robot.name, body.joint_names, feet=len(robot.feet), heights=heights, measured=sizes)
+    return Link(address, robot.name, body.joint_names, feet=len(robot.feet), measured=sizes)
 
 
 def request_of(runtime: Any, request: str) -> Any:

@@ -123,7 +123,7 @@ class Body:
     def sense(self, low: Any, measured: Sequence[str] = ()) -> None:
         """Write the current signals into a `robot_rl_runtime.LowState`; the caller sets its sequence number and time.
 
-        Joints, IMU and feet are those of the last tick; accelerometer, heights and measured values those of the last
+        Joints, IMU and feet are those of the last tick; accelerometer and measured values those of the last
         control step.
 
         Args:
@@ -149,8 +149,6 @@ class Body:
         low.foot_contact, low.foot_force = feet > CONTACT_N, feet
         if "imu_acc" in self._slow:
             low.acc = self._slow["imu_acc"]
-        if "height_scan" in self._slow:
-            low.heights, low.height_scan = len(self._slow["height_scan"]), self._slow["height_scan"]
         if measured:
             low.measured = values = np.concatenate([self._slow[name] for name in measured])
             low.measured_count = len(values)
@@ -162,7 +160,7 @@ class Body:
         quat = self._data["qpos"][0, self._base_qpos[3:]].astype(np.float64)
         gyro = self._data["qvel"][0, self._base_dof[3:]].astype(np.float64)
         quat /= np.linalg.norm(quat)
-        if not self.env.scene.sensing.imu:
+        if "imu" not in self.env.scene.sensing.read:
             return quat, gyro
         import mujoco
 

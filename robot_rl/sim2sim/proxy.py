@@ -287,8 +287,9 @@ class Relay(FaultProxy):
         if self._robot is None:
             return
         names = [joint["name"] for joint in json.loads(self._contract)["joints"]]
-        counts = (described.feet, described.heights, described.measured)
-        description = self._runtime.RobotDescription(described.robot, names, *counts)
+        description = self._runtime.RobotDescription(
+            described.robot, names, feet=described.feet, measured=described.measured
+        )
         self._layout = self._runtime.layout_of(description)
         self._front = self._runtime.RobotEnd(front, description)
         threads = [self._start(self._take_commands)]

@@ -133,7 +133,6 @@ std::vector<std::int64_t> time_logging(const Bundle& bundle, const std::filesyst
   state.joints = command.joints = static_cast<int>(bundle.contract.joints.size());
   output.actions = bundle.contract.action_size;
   state.feet = kMaxFeet;
-  state.heights = bundle.contract.signal_size("height_scan");
   state.measured_count = bundle.contract.measured_size;
   const std::vector<float> observation(static_cast<std::size_t>(bundle.contract.observation_size)), requested(3);
   std::vector<std::int64_t> cost(static_cast<std::size_t>(ticks));

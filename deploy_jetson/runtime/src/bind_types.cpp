@@ -42,14 +42,12 @@ nb::class_<C> bind_message(nb::module_& module, const char* name, const char* do
 void bind_types(nb::module_& module) {
   module.attr("MAX_JOINTS") = kMaxJoints;
   module.attr("MAX_FEET") = kMaxFeet;
-  module.attr("MAX_HEIGHTS") = kMaxHeights;
   module.attr("MAX_MEASURED") = kMaxMeasured;
   module.attr("MAX_COMMAND") = kMaxCommand;
   bind_enums(module);
   bind_message<LowState>(module, "LowState", "One state of the robot; types.h has units and frames.")
       .def_rw("joints", &LowState::joints)
       .def_rw("feet", &LowState::feet)
-      .def_rw("heights", &LowState::heights)
       .def_rw("measured_count", &LowState::measured_count);
   bind_message<LowCommand>(module, "LowCommand", "One command to the motors; types.h has units.")
       .def_rw("joints", &LowCommand::joints);

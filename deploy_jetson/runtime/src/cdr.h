@@ -56,6 +56,7 @@ class CdrDefinition {
     line(ros_name<T>(), kAny, name);
   }
   void list(const char* name, std::vector<float>&) { line("float32", kAny, name); }
+  void former(const char* name, auto&, auto&) { line("float32", kAny, name); }
   void text(const char* name, std::string&) { line("string", kOne, name); }
   const std::string& definition() const { return text_; }
 
@@ -90,6 +91,10 @@ class CdrWriter {
   void list(const char* name, T (&values)[N], std::int32_t& count) {
     number(name, count);
     put(values, sizeof(T), sizeof(T), static_cast<std::size_t>(count));
+  }
+  void former(const char* name, auto&, auto&) {
+    std::uint32_t count = 0;
+    number(name, count);
   }
   void list(const char* name, std::vector<float>& values) {
     auto count = static_cast<std::uint32_t>(values.size());
@@ -144,6 +149,16 @@ class CdrReader {
     number(name, found);
     good_ = good_ && found <= N && (count < 0 || static_cast<std::uint32_t>(count) == found);
     if (!good_) return;
+    count = static_cast<std::int32_t>(found);
+    get(values, sizeof(T), sizeof(T), found);
+  }
+  /// A list that is empty in what is written now; of an earlier version it is the values of another list.
+  template <class T, std::size_t N>
+  void former(const char* name, T (&values)[N], std::int32_t& count) {
+    std::uint32_t found = 0;
+    number(name, found);
+    good_ = good_ && found <= N;
+    if (!good_ || found == 0) return;
     count = static_cast<std::int32_t>(found);
     get(values, sizeof(T), sizeof(T), found);
   }

@@ -192,8 +192,7 @@ void place_commanded(Contract& contract) {
 
 /// The largest number of values of a signal in one state of the robot.
 int most_of(const std::string& signal) {
-  if (signal == "foot_contact" || signal == "foot_force") return kMaxFeet;
-  return signal == "height_scan" ? kMaxHeights : kMaxSize;
+  return signal == "foot_contact" || signal == "foot_force" ? kMaxFeet : kMaxSize;
 }
 
 void check_observations(Contract& contract, const std::vector<ReadTerm>& terms, const ReadMessages& messages,

@@ -39,6 +39,9 @@ struct ActionSpec {
   int commanded = -1;    // element of the observation that is that component; -1: none
 };
 
+/// The signal of a height scan.
+inline constexpr std::string_view kHeightScan = "measured/height_scan";
+
 /// The points of a height scan; see robot_rl_deploy.terms.GridSpec.
 struct GridSpec {
   std::vector<double> size, offset;
@@ -123,7 +126,7 @@ struct Contract {
   /// How far a target may be from the recorded one where an action may be so far from it, by the largest scale.
   double target_tolerance(double action_bound) const;
 
-  /// Width of a signal by name, whether the policy reads it or not; of feet, height scan and what is measured 0 if
+  /// Width of a signal by name, whether the policy reads it or not; of feet and what is measured 0 if
   /// it does not.
   int signal_size(std::string_view signal) const;
   /// The term that reads value `place` of LowState::measured; nullptr if none does.

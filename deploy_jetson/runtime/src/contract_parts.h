@@ -17,6 +17,8 @@ inline constexpr int kMaxHistory = 1000, kMaxSize = 1 << 20;
 inline constexpr std::string_view kMeasured = "measured/<name>";
 /// The entry of a signal; empty for measured/ without a name of ASCII letters, digits and _.
 std::string_view kind_of(std::string_view signal);
+/// The name of a signal in a bundle of any version: a height scan had one that was not measured/<name>.
+std::string current_name(std::string signal);
 
 /// Refuse a value below `low`, or also equal to it with `strictly`.
 void at_least(const std::string& where, double value, double low, bool strictly);

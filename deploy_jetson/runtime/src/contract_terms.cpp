@@ -23,9 +23,8 @@ const std::vector<Signal>& signals() {
       {"imu_gyro", {"base", "imu"}}, {"imu_quat_wxyz", {"base", "world", "imu"}},
       {kMeasured, {"base", "heading", "world", "imu", "joint", "none"}},
       {"imu_acc", {"imu"}},          {"foot_contact", {"none"}},
-      {"foot_force", {"none"}},      {"height_scan", {"heading"}},
-      {"command", {"base"}},         {"last_action", {"none"}},
-      {"clock", {"none"}},
+      {"foot_force", {"none"}},      {"command", {"base"}},
+      {"last_action", {"none"}},     {"clock", {"none"}},
   };
   return kSignals;
 }
@@ -48,7 +47,7 @@ const std::vector<Transform>& transforms() {
       {"identity", "command", {"m/s, m/s, rad/s", "m/s", "rad/s", "m", "rad", "1", "mixed"}},
       {"identity", "last_action", {"1"}},
       {"minus_default", "joint_pos", {"rad", "m"}},
-      {"minus_offset", "height_scan", {"m"}},
+      {"minus_offset", kMeasured, {"m"}},
       {"sin_cos", "joint_pos", {"1"}},
       {"projected_gravity", "imu_quat_wxyz", {"1"}},
       {"sin_cos_phase", "clock", {"1"}},
@@ -205,6 +204,8 @@ void read_params(const Json& params, const std::string& where, ObservationSpec& 
 
 }  // namespace
 
+std::string current_name(std::string signal) { return signal == "height_scan" ? std::string(kHeightScan) : signal; }
+
 std::string_view kind_of(std::string_view signal) {
   constexpr auto kPrefix = kMeasured.substr(0, kMeasured.find('<'));
   if (!signal.starts_with(kPrefix)) return signal;
@@ -251,7 +252,7 @@ ReadTerm read_term(const Json& value, const std::string& path) {
   ReadTerm result;
   auto& term = result.term;
   term.name = fields.text("name");
-  term.signal = fields.text("signal");
+  term.signal = current_name(fields.text("signal"));
   term.transform = fields.text("transform");
   term.unit = fields.text("unit");
   term.frame = fields.text("frame");

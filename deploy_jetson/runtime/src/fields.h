@@ -23,7 +23,9 @@ void fields(auto& a, Is<LowState> auto& s, bool measured = true) {
   a.list("motor_fault", s.motor_fault, s.joints);
   a.list("foot_contact", s.foot_contact, s.feet);
   a.list("foot_force", s.foot_force, s.feet);
-  a.list("height_scan", s.height_scan, s.heights);
+  // A log of an earlier version has the measured values of a height scan here.
+  if constexpr (requires { a.former("height_scan", s.measured, s.measured_count); })
+    a.former("height_scan", s.measured, s.measured_count);
   if (measured) a.list("measured", s.measured, s.measured_count);
 }
 

@@ -52,6 +52,7 @@ class FrameTransport final : public Receiver {
   std::atomic<std::int64_t> heard_ns_{0};
   std::int64_t greeted_ns_ = 0;
   std::vector<int> places_;
+  int heights_at_ = 0;  // where the contract reads a height scan among the measured values
   LowState scratch_;
   LowCommand ordered_;
   std::array<std::byte, kMaxFrame> out_{};
@@ -82,6 +83,10 @@ RobotDescription FrameTransport::connect(const Contract& contract, double timeou
     }
   }
   places_ = fit_robot(contract, robot_);
+  heights_at_ = 0;
+  for (const auto& term : contract.observations) {
+    if (robot_.heights > 0 && term.signal == kHeightScan) heights_at_ = term.place;
+  }
   layout_ = layout_of(robot_);
   window_.reset();
   fresh_ = false;
@@ -130,8 +135,7 @@ void FrameTransport::take_state_frame(const Frame& frame) noexcept {
   const auto now = now_ns();
   if (frame.layout != layout_) return count(counters_.foreign);
   if (!read_state(frame, scratch_) || scratch_.joints != static_cast<int>(robot_.joints.size()) ||
-      scratch_.feet != robot_.feet || scratch_.heights != robot_.heights ||
-      scratch_.measured_count != robot_.measured) {
+      scratch_.feet != robot_.feet || scratch_.measured_count != robot_.measured + robot_.heights) {
     return count(counters_.damaged);
   }
   auto verdict = window_.see(scratch_.sequence, counters_.lost);
@@ -155,6 +159,8 @@ void FrameTransport::take_state_frame(const Frame& frame) noexcept {
   watch_.see(scratch_.commander, now);
   newest_ = scratch_;
   newest_.receive_time_ns = now;
+  // A program of an earlier version sends a height scan first; the contract may read it later.
+  std::rotate(newest_.measured, newest_.measured + robot_.heights, newest_.measured + robot_.heights + heights_at_);
   if (newest_.robot_time_ns == 0) newest_.robot_time_ns = now;  // It gives no time: that of arrival counts.
   for (int joint = 0; joint < scratch_.joints; ++joint) {
     const auto place = static_cast<std::size_t>(places_[static_cast<std::size_t>(joint)]);

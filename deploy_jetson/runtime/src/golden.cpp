@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "contract_parts.h"
 #include "json.h"
 #include "npz.h"
 #include "observe.h"
@@ -189,21 +190,23 @@ Golden read_golden(std::span<const std::byte> file, const Contract& contract) {
   const auto reset = take("reset"), observation = take("observation"), action = take("action"),
              target = take("joint_target");
   const auto bounds = arrays.extract("action_bound");
+  Arrays signals;
+  for (const auto& [name, array] : arrays) signals.emplace(current_name(name), array);
   Golden golden;
   const auto needed = contract.needed_signals();
   std::string odd;
-  for (const auto& [name, array] : arrays) {
+  for (const auto& [name, array] : signals) {
     if (std::find(needed.begin(), needed.end(), name) == needed.end()) odd += (odd.empty() ? "" : ", ") + name;
   }
   for (const auto& name : needed) {
-    if (!arrays.contains(name)) odd += (odd.empty() ? "" : ", ") + name;
+    if (!signals.contains(name)) odd += (odd.empty() ? "" : ", ") + name;
   }
   if (!odd.empty())
     throw ContractError("golden.npz: the signals do not fit the contract, see " + odd + "; export the bundle again");
   golden.reset = read_reset(reset);
   golden.steps = static_cast<int>(golden.reset.size());
   for (const auto& name : needed) {
-    golden.signals[name] = read_floats(arrays.at(name), name, golden.steps, contract.signal_size(name));
+    golden.signals[name] = read_floats(signals.at(name), name, golden.steps, contract.signal_size(name));
   }
   golden.observation = read_floats(observation, "observation", golden.steps, contract.observation_size);
   golden.action = read_floats(action, "action", golden.steps, contract.action_size);
@@ -236,7 +239,6 @@ float* target_of(const Contract& contract, std::string_view name, LowState& stat
   if (name == "imu_acc") return state.acc;
   if (name == "foot_contact") return state.foot_contact;
   if (name == "foot_force") return state.foot_force;
-  if (name == "height_scan") return state.height_scan;
   for (const auto& term : contract.observations) {
     if (term.place >= 0 && term.signal == name) return state.measured + term.place;
   }
@@ -250,7 +252,6 @@ void golden_state(const Golden& golden, const Contract& contract, int step, LowS
   state.sequence = static_cast<std::uint64_t>(step) + 1;
   state.joints = static_cast<std::int32_t>(contract.joints.size());
   state.feet = std::max(contract.signal_size("foot_contact"), contract.signal_size("foot_force"));
-  state.heights = contract.signal_size("height_scan");
   state.measured_count = contract.measured_size;
   for (const auto& [name, values] : golden.signals) {
     const auto part = row(values, step, contract.signal_size(name));

@@ -60,7 +60,7 @@ std::size_t channel_named(const std::string& topic) {
 /// Shorten the lists to the size that was read.
 void make_fresh(LogEvent& event, bool measured) {
   event.state.measured_count = measured ? -1 : 0;
-  event.state.joints = event.state.feet = event.state.heights = -1;
+  event.state.joints = event.state.feet = -1;
   event.input.size = event.output.actions = event.sent.joints = -1;
   event.finding = {};
 }

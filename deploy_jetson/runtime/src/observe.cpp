@@ -39,8 +39,7 @@ const float* plain_signal(const LowState& state, const ObservationSpec& term) {
   if (signal == "imu_acc") return state.acc;
   if (signal == "imu_quat_wxyz") return state.quat_wxyz;
   if (signal == "foot_contact") return state.foot_contact;
-  if (signal == "foot_force") return state.foot_force;
-  return state.height_scan;
+  return state.foot_force;
 }
 
 /// NaN stays NaN, and a zero keeps its sign, as in NumPy.

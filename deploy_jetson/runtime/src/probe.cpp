@@ -27,7 +27,7 @@ double signal_reach(const std::string& signal) {
   if (signal == "imu_gyro") return 35;
   if (signal == "imu_acc") return 160;
   if (signal == "foot_force") return 1e3;
-  return signal == "height_scan" || kind_of(signal) == kMeasured ? 10 : 1;
+  return kind_of(signal) == kMeasured ? 10 : 1;
 }
 
 double joint_reach(const ObservationSpec& term, const JointSpec& joint) {

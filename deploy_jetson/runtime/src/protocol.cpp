@@ -27,6 +27,10 @@ class Walk {
   /// A number from `least` to `most` in 8 or 16 bits.
   void u8(auto& value, int least, int most) { within<std::uint8_t>(value, least, most); }
   void u16(auto& value, int least, int most) { within<std::uint16_t>(value, least, most); }
+  /// Make a number that was read larger; it may not be above `most`.
+  void add([[maybe_unused]] auto& value, [[maybe_unused]] int more, [[maybe_unused]] int most) {
+    if constexpr (kReads) fail_ = fail_ || (value += more) > most;
+  }
   template <class T>
   void array(T* values, int count) {
     move(values, sizeof(T) * static_cast<std::size_t>(count));
@@ -95,7 +99,7 @@ void fields(auto& a, Is<RobotDescription> auto& robot) {
   auto joints = std::min<std::size_t>(robot.joints.size(), kMaxJoints + 1);
   a.u16(joints, 1, kMaxJoints);
   a.u16(robot.feet, 0, kMaxFeet);
-  a.u16(robot.heights, 0, kMaxHeights);
+  a.u16(robot.heights, 0, kMaxMeasured);
   a.resize(robot.joints, a.failed() ? 0 : joints);
   for (auto& joint : robot.joints) a.name(joint);
   if (a.has(robot.measured)) a.u16(robot.measured, 1, kMaxMeasured);
@@ -107,8 +111,10 @@ void fields(auto& a, Is<LowState> auto& state) {
   a.number(state.commander);
   a.u16(state.joints, 0, kMaxJoints);
   a.u16(state.feet, 0, kMaxFeet);
-  a.u16(state.heights, 0, kMaxHeights);
+  int heights = 0;  // the first measured values of a program of an earlier version
+  a.u16(heights, 0, kMaxMeasured);
   a.u16(state.measured_count, 0, kMaxMeasured);
+  a.add(state.measured_count, heights, kMaxMeasured);
   a.array(state.quat_wxyz, 4);
   a.array(state.gyro, 3);
   a.array(state.acc, 3);
@@ -119,7 +125,6 @@ void fields(auto& a, Is<LowState> auto& state) {
   a.array(state.motor_fault, state.joints);
   a.array(state.foot_contact, state.feet);
   a.array(state.foot_force, state.feet);
-  a.array(state.height_scan, state.heights);
   a.array(state.measured, state.measured_count);
 }
 

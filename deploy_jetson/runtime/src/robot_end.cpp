@@ -82,7 +82,7 @@ class FrameRobotEnd final : public RobotEnd {
  private:
   int send_to_all(const LowState& state, const std::uint32_t* corrupt_bit) noexcept {
     if (state.joints != static_cast<int>(robot_.joints.size()) || state.feet != robot_.feet ||
-        state.heights != robot_.heights || state.measured_count != robot_.measured) {
+        state.measured_count != robot_.heights + robot_.measured) {
       count(counters_.send_failed);
       return 0;
     }
@@ -164,9 +164,8 @@ std::unique_ptr<RobotEnd> make_robot_end(const std::string& address, const Robot
   const auto where = parse_address(address, "transport");
   if (layout_of(robot) == 0) {
     throw UserError("robot: it needs a name, 1 to " + std::to_string(kMaxJoints) + " joints with names of at most " +
-                    std::to_string(kMaxName) + " bytes, at most " + std::to_string(kMaxFeet) + " feet, " +
-                    std::to_string(kMaxHeights) + " heights and " + std::to_string(kMaxMeasured) +
-                    " measured values");
+                    std::to_string(kMaxName) + " bytes, at most " + std::to_string(kMaxFeet) + " feet and " +
+                    std::to_string(kMaxMeasured) + " measured values");
   }
   if (std::set<std::string>(robot.joints.begin(), robot.joints.end()).size() != robot.joints.size()) {
     throw UserError("robot: a joint's name is given twice");

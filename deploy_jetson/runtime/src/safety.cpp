@@ -235,10 +235,8 @@ Safety::Safety(const Contract& contract, const SafetyLimits& limits)
   tilt_cos_ = limits.tilt_rad < std::numbers::pi ? std::cos(limits.tilt_rad) : -2.0;
   for (const ObservationSpec& term : contract.observations) {
     if (term.signal == "foot_contact" || term.signal == "foot_force") feet_ = std::max(feet_, term.size);
-    if (term.signal == "height_scan") heights_ = std::max(heights_, term.size);
   }
   check_size("foot signals", static_cast<std::size_t>(feet_), kMaxFeet);
-  check_size("height_scan", static_cast<std::size_t>(heights_), kMaxHeights);
   check_size("measured values", static_cast<std::size_t>(contract.measured_size), kMaxMeasured);
 }
 
@@ -248,9 +246,6 @@ Finding Safety::check_counts(const LowState& state) const {
   }
   if (state.feet < feet_ || state.feet > kMaxFeet) {
     return {Fault::kRefused, -1, static_cast<double>(state.feet), static_cast<double>(feet_), Signal::kFeet};
-  }
-  if (state.heights < heights_ || state.heights > kMaxHeights) {
-    return {Fault::kRefused, -1, static_cast<double>(state.heights), static_cast<double>(heights_), Signal::kHeights};
   }
   const int measured = contract_->measured_size;
   if (state.measured_count < measured || state.measured_count > kMaxMeasured) {
@@ -275,7 +270,6 @@ Finding Safety::check_finite(const LowState& state) const {
                         {Signal::kTemperature, state.temperature_c, joints_},
                         {Signal::kFootContact, state.foot_contact, state.feet},
                         {Signal::kFootForce, state.foot_force, state.feet},
-                        {Signal::kHeightScan, state.height_scan, state.heights},
                         // A log contains none that the policy does not read, and its replay must find the same.
                         {Signal::kMeasured, state.measured, contract_->measured_size}};
   for (const Part& part : parts) {

@@ -56,7 +56,7 @@ class Safety {
   const Contract* contract_;
   SafetyLimits limits_;
   double tilt_cos_;
-  int joints_, feet_ = 0, heights_ = 0;  // what the contract needs
+  int joints_, feet_ = 0;  // what the contract needs
 };
 
 }  // namespace robot_rl

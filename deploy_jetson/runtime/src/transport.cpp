@@ -27,14 +27,11 @@ std::vector<int> fit_robot(const Contract& contract, const RobotDescription& rob
                           " feet, the robot gives " + std::to_string(robot.feet));
     }
   }
-  const int heights = contract.signal_size("height_scan");
-  if (heights != 0 && heights != robot.heights) {
-    throw ContractError("height_scan: the policy reads " + std::to_string(heights) + " points, the robot gives " +
-                        std::to_string(robot.heights));
-  }
   // What it receives from other robots does not come from the robot itself.
   const int measured = contract.measured_size - contract.received_size;
-  if (measured != 0 && measured != robot.measured) {
+  const int given = robot.measured + robot.heights;
+  const bool is_seen = robot.heights == 0 || robot.heights == contract.signal_size(kHeightScan);
+  if (measured != 0 && (measured != given || !is_seen)) {
     std::string names;
     for (int place = 0; place < measured;) {
       const auto* term = contract.measured_term(place);
@@ -42,7 +39,7 @@ std::vector<int> fit_robot(const Contract& contract, const RobotDescription& rob
       place = term->place + term->size;
     }
     throw ContractError(names + ": the policy reads " + std::to_string(measured) +
-                        " measured values, the robot gives " + std::to_string(robot.measured));
+                        " measured values, the robot gives " + std::to_string(given));
   }
   return places;
 }

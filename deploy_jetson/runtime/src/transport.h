@@ -17,7 +17,9 @@ namespace robot_rl {
 struct RobotDescription {
   std::string robot;
   std::vector<std::string> joints;  // in the robot's own order
-  int feet = 0, heights = 0, measured = 0;  // numbers of values in each state
+  int feet = 0;     // numbers of values in each state
+  int heights = 0;  // of a program of an earlier version: a height scan, which comes before the measured values
+  int measured = 0;
 };
 
 struct TransportCounters {

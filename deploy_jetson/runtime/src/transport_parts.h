@@ -21,7 +21,7 @@ struct AtomicCounters {
 inline void count(std::atomic<std::uint64_t>& counter) noexcept { counter.fetch_add(1, std::memory_order_relaxed); }
 
 /// For every joint of the contract its index among the robot's. Throws ContractError if the robot is another one,
-/// has other joints, or lacks feet, heights or measured values that the policy reads.
+/// has other joints, or lacks feet or measured values that the policy reads.
 std::vector<int> fit_robot(const Contract& contract, const RobotDescription& robot);
 
 /// Detects another commander from the commander that the robot obeyed last.

@@ -13,7 +13,6 @@ concept Is = std::same_as<std::remove_const_t<T>, Of>;
 
 inline constexpr int kMaxJoints = 64;
 inline constexpr int kMaxFeet = 8;
-inline constexpr int kMaxHeights = 1024;
 inline constexpr int kMaxMeasured = 1024;
 inline constexpr int kMaxCommand = 96;
 
@@ -29,7 +28,7 @@ struct LowState {
   std::int64_t robot_time_ns = 0;     // the robot's own clock
   std::int64_t receive_time_ns = 0;   // CLOCK_MONOTONIC of this machine when it arrived
   std::uint64_t commander = 0;        // the one that the robot obeyed last; 0: not reported
-  std::int32_t joints = 0, feet = 0, heights = 0, measured_count = 0;
+  std::int32_t joints = 0, feet = 0, measured_count = 0;
   float quat_wxyz[4] = {1, 0, 0, 0};  // of the base in the world
   float gyro[3] = {};                 // [rad/s], base frame
   float acc[3] = {};                  // [m/s^2], specific force in the IMU's frame
@@ -40,7 +39,6 @@ struct LowState {
   std::uint32_t motor_fault[kMaxJoints] = {};  // fault bits of the motors, 0: none
   float foot_contact[kMaxFeet] = {};  // 0 or 1
   float foot_force[kMaxFeet] = {};    // [N]
-  float height_scan[kMaxHeights] = {};  // [m], in the order of the contract's grid
   float measured[kMaxMeasured] = {};    // signals measured/<name>, in the order in which the contract first reads them
 };
 

@@ -28,7 +28,6 @@ from robot_rl_envs.entity import crews, derive
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.launch import BLOCK_THREADS
 from robot_rl_envs.recorder import flight
-from robot_rl_envs.sensing import measure
 from robot_rl_envs.task import Task
 from robot_rl_envs.terms.checks import nearest
 
@@ -166,7 +165,7 @@ def make_kernels(
     """
     writer = KernelWriter(layout, scene.crew)
     body = fill_step(writer, scene, task, drive, fields)
-    functions = find_functions(body, (actuation, crews, derive, flight, measure, rng)) | writer.functions
+    functions = find_functions(body, (actuation, crews, derive, flight, rng)) | writer.sensors | writer.functions
     types = {"SceneState": struct, "Chain": chain, "Numbers": Numbers, "Flight": flight.Flight, **drive.namespace}
     # The arrays of an engine have its own precision: the same text on another engine is another kernel.
     precision = struct.hash.hex() if scene.watched else ""

@@ -17,8 +17,6 @@ from robot_rl_envs.codegen.observing import fill_group
 from robot_rl_envs.codegen.template import STEP
 from robot_rl_envs.codegen.writer import KernelWriter
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.entity.sensing import ACCELEROMETER, DELAY_PATH
-from robot_rl_envs.sensing.sensors import used_sensors
 from robot_rl_envs.task import Event, Task, TorchTerm
 
 Values = dict[str, Any]
@@ -34,7 +32,7 @@ _DIRTY |= {kind: getattr(engine, f"DIRTY_{kind.upper()}") for kind in ("state", 
 
 def fill_step(w: KernelWriter, scene: Scene, task: Task, drive: actuating.Drive, fields: list[str]) -> str:
     """Return the source of a task's kernels; ``fields`` are the randomized model fields of ``s``."""
-    values = CONSTANTS | scene_values(scene, task)
+    values = CONSTANTS | scene_values(scene, task) | sensor_values(w, scene)
     values |= action_values(w, scene, task)
     values |= outcome_values(w, task)
     values |= {
@@ -52,8 +50,8 @@ def fill_step(w: KernelWriter, scene: Scene, task: Task, drive: actuating.Drive,
 
 
 def scene_values(scene: Scene, task: Task) -> Values:
-    """Return the conditions that depend on the scene and its sensors."""
-    used, things, crew = used_sensors(task), scene.things, scene.crew
+    """Return the conditions that depend on the scene."""
+    things, crew = scene.things, scene.crew
     return {
         "team": crew is not None,
         "base": bool(scene.base),
@@ -66,14 +64,14 @@ def scene_values(scene: Scene, task: Task) -> Values:
         "coupled_joints": scene.entity.joint_follows[:, 0].max() >= 0,
         "terrain": task.terrain is not None,
         "wrench": any(term.info.writes == "wrench" for term in task.events.values()),
-        "encoders": "encoders" in used,
-        "accelerometer": "imu_acc" in used,
-        "late_accelerometer": scene.sensing.late,
-        "foot_forces": "foot_forces" in used,
-        "height_map": "height_scan" in used and task.sensors.height_scan.source == "map",
         "looks_again": scene.looks_again,
         "joins": crew is not None and crew.team.joins > 0,
     }
+
+
+def sensor_values(w: KernelWriter, scene: Scene) -> Values:
+    """Return the lines of the sensors that terms read: before and after the state is derived, and at a reset."""
+    return {f"sensors_{when}": w.runs(scene.sensing.functions(when)) for when in ("before", "update", "reset")}
 
 
 def action_clip(w: KernelWriter, scene: Scene, task: Task) -> str:
@@ -262,16 +260,7 @@ def reset_values(w: KernelWriter, scene: Scene, task: Task) -> Values:
             values["joins"] = w.layout.param("team.joins", crew.team.joins)
     values["reset_events"] = fill_events(w, task, "reset")
     values |= actuating.delay_values(w, task)
-    if scene.sensing.late:
-        delay_s = task.sensors.imu.delay_s
-        values["late_lo"], values["late_hi"] = w.params(DELAY_PATH, delay_s)
-        values |= {
-            "timestep": w.layout.param("sim.timestep", task.sim.timestep),
-            "late_steps": float(round(delay_s[1] / task.sim.timestep)),
-            "accelerometer_id": scene.model.sensor(ACCELEROMETER).id,
-            "accelerometer_rng": w.rng(DELAY_PATH),
-        }
-    return values
+    return values | {"sensor_draws": scene.sensing.draws(w)}
 
 
 def startup_values(w: KernelWriter, task: Task) -> Values:

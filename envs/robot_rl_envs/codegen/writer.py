@@ -22,12 +22,14 @@ class KernelWriter:
         crew: the robots of the scene, in a team.
         functions: functions of terms by the name that the text calls them.
         aliases: path of a term -> that name.
+        sensors: functions of sensors by their own names.
     """
 
     def __init__(self, layout: TaskLayout, crew: Crew | None = None):
         self.layout, self.crew = layout, crew
         self.functions: dict[str, Any] = {}
         self.aliases: dict[str, str] = {}
+        self.sensors: dict[str, Any] = {}
 
     def call(self, path: str, term: Any, arguments: str, fn: Any = None, part: str = "update") -> str:
         """Return an expression that calls ``term`` (or ``fn``, its ``part``) with its parameters from the array."""
@@ -46,6 +48,14 @@ class KernelWriter:
             fn = None if isinstance(term, TorchTerm) else getattr(term.info, attribute)
             if fn is not None:
                 lines.append(self.call(f"{section}.{name}", term, arguments, fn, part) + "\n")
+        return "".join(lines)
+
+    def runs(self, functions: Iterable[Any], arguments: str = "s, i") -> str:
+        """Return the lines that run functions of sensors."""
+        lines = []
+        for function in functions:
+            self.sensors[function.key] = function
+            lines.append(f"{function.key}({arguments})\n")
         return "".join(lines)
 
     def params(self, path: str, values: Iterable[float]) -> list[str]:

@@ -18,7 +18,7 @@ import warp as wp
 from robot_rl_envs.engine import DIRTY_MODEL, DIRTY_STATE, DIRTY_VELOCITY, EngineData
 from robot_rl_envs.engines.isaac_scene import Worlds, open_worlds
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.entity.sensing import rotate_inverse
+from robot_rl_envs.quat import rotate_inverse
 
 MASSES = ("body_mass", "body_inertia", "body_ipos")
 GAINS = ("actuator_gainprm", "actuator_biasprm")

@@ -11,7 +11,7 @@ from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.entity.couplings import find_leaders
 from robot_rl_envs.entity.objects import chain_path, columns
-from robot_rl_envs.entity.sensing import Sensing
+from robot_rl_envs.sensing.sensors import Sensing
 from robot_rl_envs.terms.checks import nearest
 
 _JOINT_KINDS = {int(mujoco.mjtJoint.mjJNT_HINGE): 1, int(mujoco.mjtJoint.mjJNT_SLIDE): 2}

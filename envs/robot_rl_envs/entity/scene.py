@@ -19,12 +19,12 @@ from robot_rl_envs.entity.clips import Clips
 from robot_rl_envs.entity.entity import Entity, one_line, read_model
 from robot_rl_envs.entity.objects import Things
 from robot_rl_envs.entity.robot_checks import require_sound
-from robot_rl_envs.entity.sensing import Sensing
 from robot_rl_envs.entity.watched import STATE, watched_fields
 from robot_rl_envs.motions.files import read_motion
 from robot_rl_envs.motions.motion import Motion
 from robot_rl_envs.objects import CONTACT_SIZE, OTHERS, ROBOT, Articulated, Contact, Object, add_contact, sense_contact
-from robot_rl_envs.sensing.sensors import used_sensors
+from robot_rl_envs.sensing.sensor import SensorContext
+from robot_rl_envs.sensing.sensors import Sensing, used_sensors
 from robot_rl_envs.task import Actions, Sim, Task
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ def make_sensing(task: Task) -> Sensing:
         for name, term in actor.items()
         if hasattr(term, "params") and term.info.frame == "base" and (term.info.signal or "").startswith("imu")
     ]
-    return Sensing(task.sensors, used_sensors(task), task.sim.decimation, tuple(in_base))
+    at = SensorContext(used=used_sensors(task), decimation=task.sim.decimation, in_base=tuple(in_base))
+    return Sensing(task.sensors, at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +175,7 @@ class Scene:
 
         The engine has to compute it, or the other robots also have to be placed.
         """
-        return self.crew is not None or self.sensing.rays or bool(set(self.watched) - STATE)
+        return self.crew is not None or self.sensing.is_launched or bool(set(self.watched) - STATE)
 
     def compile(self, extend: Callable[[Any], None] | None = None) -> mujoco.MjModel:
         """Compile the model to simulate.
@@ -446,7 +447,7 @@ class Scene:
             if samples:
                 value = joint.default_pos if position and not joint.by_speed else 0.0
                 mujoco.mj_initCtrlHistory(self.model, data, k, None, np.full((samples, 1), value))
-        self.sensing.fill_history(self.model, data)
+        self.sensing.fill_history(data)
         return data.history.copy()
 
 

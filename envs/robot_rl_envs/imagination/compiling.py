@@ -13,7 +13,6 @@ from robot_rl_envs.codegen import Numbers, find_functions, load_source
 from robot_rl_envs.codegen.template import Template
 from robot_rl_envs.entity import derive
 from robot_rl_envs.imagination import advance
-from robot_rl_envs.sensing import measure
 
 IMAGINED = Template(Path(__file__).with_name("imagined_step.py.txt"))
 """The kernels of imagined steps."""
@@ -40,7 +39,7 @@ def compile_kernel(
         groups: Names of further functions in the text, such as those of observation groups.
         backward: With the adjoint.
     """
-    functions = find_functions(body, (advance, derive, measure, rng)) | dict(functions)
+    functions = find_functions(body, (advance, derive, rng)) | dict(functions)
     types = {"SceneState": struct, "Numbers": Numbers}
     _, namespace = load_source(body, f"{task} {entry}", functions, types, prefix="look", groups=groups)
     options = {"enable_backward": backward, "max_unroll": 1}  # An adjoint is as quick in a loop, and compiles sooner.

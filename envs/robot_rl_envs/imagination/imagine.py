@@ -83,7 +83,7 @@ def fill_step(w: KernelWriter, scene: Scene, task: Task, ranks: dict[str, int]) 
     """
     groups, moving, parts = seen_groups(task), moving_fields(task), change_parts(scene)
     values = {"groups": "\n".join(fill_group(w, name, task.vectors[name], onward=True) for name in groups)}
-    values |= derive_values(scene, task) | {
+    values |= derive_values(w, scene) | {
         "src_arrays": array_arguments("src", groups),
         "dst_arrays": array_arguments("dst", groups),
         "observe_calls": IMAGINED.fill_each("observe_call", ({"group": name} for name in groups)),
@@ -197,7 +197,9 @@ class Imagination:
         text, helpers = fill_step(w, scene, task, ranks)
         if len(parts.layout.values) != known:
             raise ValueError(f"task={task.name}: imagined steps have parameters that the simulator's have not")
-        self._kernel = compile_kernel(task.name, "imagine", text, parts.struct._cls, w.functions, groups=helpers)
+        self._kernel = compile_kernel(
+            task.name, "imagine", text, parts.struct._cls, w.sensors | w.functions, groups=helpers
+        )
         self._difference = _compile_difference(task.name, scene, self.parts, parts.struct._cls)
         self._numbers = parts.numbers
         self._launches = [self._record(t, adjoint=False) for t in range(steps)]

@@ -20,7 +20,6 @@ from robot_rl_envs.entity.watched import STATE
 from robot_rl_envs.imagination.compiling import IMAGINED, compile_kernel
 from robot_rl_envs.imagination.frames import fields_of
 from robot_rl_envs.imagination.kinematics import fill_feet, fill_sites
-from robot_rl_envs.sensing.sensors import used_sensors
 from robot_rl_envs.task import Task, TorchTerm
 
 FLOATS = (wp.float32, wp.float64)
@@ -56,7 +55,7 @@ def torch_terms(task: Task) -> list[str]:
     return found
 
 
-def derive_values(scene: Scene, task: Task) -> dict[str, Any]:
+def derive_values(w: KernelWriter, scene: Scene) -> dict[str, Any]:
     """Return the slots of the quantities that follow from qpos and qvel of a row."""
     fields = ({"field": name} for name in scene.watched if name in STATE)
     return {
@@ -66,7 +65,7 @@ def derive_values(scene: Scene, task: Task) -> dict[str, Any]:
         "object_joints": bool(scene.things.joints),
         "feet": fill_feet(scene),
         "sites": fill_sites(scene) if scene.things.sites else "",
-        "height_map": "height_scan" in used_sensors(task) and task.sensors.height_scan.source == "map",
+        "sensors_derived": w.runs(scene.sensing.derived),
     }
 
 
@@ -86,7 +85,7 @@ def fill_terms(w: KernelWriter, scene: Scene, task: Task) -> tuple[str, list[Col
             row["call"] = w.call(path, slot.term, "s, i, j", slot.term.info.source.clean, "clean")
             columns += [Column(path, element) for element in range(slot.size)]
         rows.append(row)
-    values = derive_values(scene, task) | {"terms_out": IMAGINED.fill_each("term_out", rows)}
+    values = derive_values(w, scene) | {"terms_out": IMAGINED.fill_each("term_out", rows)}
     return IMAGINED.fill("terms", values), columns
 
 
@@ -113,7 +112,7 @@ class Terms:
         if len(parts.layout.values) != known:
             raise ValueError(f"terms of {env.cfg.name} have parameters that the simulator's kernels do not have")
         self.struct = parts.struct._cls()
-        self._kernel = compile_kernel(env.cfg.name, "terms", text, self.struct._cls, w.functions)
+        self._kernel = compile_kernel(env.cfg.name, "terms", text, self.struct._cls, w.sensors | w.functions)
         self.arrays: dict[str, Any] = {}
         for name in self.struct._cls.vars:
             setattr(self.struct, name, getattr(parts.struct, name))

@@ -1,144 +1,202 @@
-"""A robot's sensors as plain figures: their poses and ranges. The task's terms decide which of them are read.
+"""A task's sensors by name, and those of them that its terms read, in a compiled scene.
 
-Noise, bias, delay and dropout are options of each observation term; see docs/sensors.md.
+A quantity that several groups read, or that needs the physics' last substeps, is computed once a step and once after a
+reset, and kept in ``s``; the sensor's terms read it there. Noise, bias, delay and dropout are options of each
+observation term; see docs/sensors.md.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from robot_rl_envs.terms.checks import are_numbers, is_number, is_whole, require
+import numpy as np
+import warp as wp
 
-SCAN_SOURCES = ("map", "rays")
-MAX_SCAN_POINTS = 4096
-MAX_FORCE_SUBSTEPS = 100
+from robot_rl_envs.engine import DIRTY_STATE, Engine
+from robot_rl_envs.sensing.encoders import Encoders
+from robot_rl_envs.sensing.foot_force import FootForce
+from robot_rl_envs.sensing.height_scan import HeightScan
+from robot_rl_envs.sensing.imu import Imu
+from robot_rl_envs.sensing.sensor import Fields, Sensor, SensorContext
+from robot_rl_envs.terms.checks import nearest, require
 
+if TYPE_CHECKING:
+    import mujoco
+    import torch
+    from robot_rl_assets.robot import Robot
 
-def _require(fits: bool, field: str, value: Any, right: str) -> None:
-    require(fits, f"sensors.{field}", value, right)
-
-
-@dataclass(kw_only=True, slots=True)
-class Imu:
-    """The mount of the inertial measurement unit: a site, or a pose on a body; rigid to the base.
-
-    Attributes:
-        site: the site; empty: the robot's own ``imu_site``, or the base's frame if it has none.
-        body: a body to mount it on instead of a site.
-        pos: position on ``body`` [m].
-        quat_wxyz: orientation on ``body``: from the unit's frame to the body's.
-        delay_s: (lo, hi) [s]: each world's delay of the accelerometer, drawn at every reset, to the physics step: by
-            MuJoCo's own sensor delay.
-    """
-
-    site: str = ""
-    body: str = ""
-    pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    quat_wxyz: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
-    delay_s: tuple[float, float] = (0.0, 0.0)
-
-    def __post_init__(self) -> None:
-        _require(not (self.site and self.body), "imu.site", self.site, f"leave it or imu.body={self.body!r} empty")
-        _require(are_numbers(self.pos, 3), "imu.pos", self.pos, "must be 3 numbers [m]")
-        _require(are_numbers(self.quat_wxyz, 4), "imu.quat_wxyz", self.quat_wxyz, "must be 4 numbers")
-        length = math.hypot(*self.quat_wxyz)
-        _require(abs(length - 1.0) < 1e-3, "imu.quat_wxyz", self.quat_wxyz, f"its length is {length:g}, must be 1")
-        moved = any(self.pos) or tuple(self.quat_wxyz) != (1.0, 0.0, 0.0, 0.0)
-        right = "imu.pos and imu.quat_wxyz place the unit on a body; name it (a site has a pose of its own)"
-        _require(bool(self.body) or not moved, "imu.body", self.body, right)
-        fits = are_numbers(self.delay_s, 2) and 0.0 <= self.delay_s[0] <= self.delay_s[1] <= 0.5
-        _require(fits, "imu.delay_s", self.delay_s, "must be (lo, hi) with 0 <= lo <= hi <= 0.5 s")
+WITHOUT_SETTINGS: dict[str, Sensor] = {"encoders": Encoders()}
+"""The sensors of every robot that a task does not set."""
+OWN_SIGNALS = ("joint_pos", "joint_vel", "imu_gyro", "imu_quat_wxyz", "command", "foot_contact", "foot_force")
+"""The signals of every robot."""
 
 
-@dataclass(kw_only=True, slots=True)
-class HeightScan:
-    """A grid of points around the base, rotated with its heading, at which the ground's height is read.
+class Sensors(dict[str, Sensor]):
+    """A task's sensors by name: the standard ones, and those that are given. One that no term reads costs nothing."""
 
-    Attributes:
-        size: extent along x (forward) and y [m].
-        resolution: distance between points [m].
-        offset: of the grid's middle from the base's origin, along x and y [m].
-        source: "map": from the terrain's own height map; "rays": by the engine's rays against the ground.
-        max_distance: bound on the magnitude of a reading [m].
-    """
-
-    size: tuple[float, float] = (1.6, 1.0)
-    resolution: float = 0.1
-    offset: tuple[float, float] = (0.0, 0.0)
-    source: str = "map"
-    max_distance: float = 5.0
-
-    def __post_init__(self) -> None:
-        fits = are_numbers(self.size, 2) and min(self.size) >= 0
-        _require(fits, "height_scan.size", self.size, "must be (x, y) >= 0 m")
-        _require(are_numbers(self.offset, 2), "height_scan.offset", self.offset, "must be (x, y) [m]")
-        for name in ("resolution", "max_distance"):
-            value = getattr(self, name)
-            _require(is_number(value) and value > 0, f"height_scan.{name}", value, "must be a number > 0 [m]")
-        sides = [side for side in self.size if side > 0]
-        right = f"must be at most {min(sides, default=0.0):g} m, the shortest side of size (one of 0 is a single row)"
-        _require(all(self.resolution <= side for side in sides), "height_scan.resolution", self.resolution, right)
-        right = f"must be one of {', '.join(SCAN_SOURCES)}"
-        _require(self.source in SCAN_SOURCES, "height_scan.source", self.source, right)
-        right = f"gives {self.count} points, at most {MAX_SCAN_POINTS}; take a coarser one or a smaller size"
-        _require(self.count <= MAX_SCAN_POINTS, "height_scan.resolution", self.resolution, right)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows along y and columns along x."""
-        columns, rows = (int(extent / self.resolution + 1e-6) + 1 for extent in self.size)
-        return rows, columns
-
-    @property
-    def count(self) -> int:
-        """Number of points."""
-        rows, columns = self.shape
-        return rows * columns
-
-    def points(self) -> list[tuple[float, float]]:
-        """Return x and y of every point from the base, heading frame [m]: row after row from the right to the left."""
-        rows, columns = self.shape
-        return [
-            (
-                self.offset[0] + (column - (columns - 1) / 2) * self.resolution,
-                self.offset[1] + (row - (rows - 1) / 2) * self.resolution,
-            )
-            for row in range(rows)
-            for column in range(columns)
-        ]
+    def __init__(self, **given: Sensor):
+        super().__init__({"imu": Imu(), "height_scan": HeightScan(), "foot_force": FootForce()} | given)
 
 
-@dataclass(kw_only=True, slots=True)
-class FootForce:
-    """How many physics steps of the feet's contact forces are kept.
-
-    Attributes:
-        substeps: so that a peak between two control steps is seen; 0: those of a control step.
-    """
-
-    substeps: int = 0
-
-    def __post_init__(self) -> None:
-        right = f"must be an int in [0, {MAX_FORCE_SUBSTEPS}]"
-        fits = is_whole(self.substeps, 0, MAX_FORCE_SUBSTEPS)
-        _require(fits, "foot_force.substeps", self.substeps, right)
-
-
-@dataclass(kw_only=True, slots=True)
-class Sensors:
-    """A task's sensors; one that no term reads costs nothing."""
-
-    imu: Imu = field(default_factory=Imu)
-    height_scan: HeightScan = field(default_factory=HeightScan)
-    foot_force: FootForce = field(default_factory=FootForce)
+def check_sensors(sensors: Mapping[str, Sensor], terms: Mapping[str, Any]) -> None:
+    """Raise ValueError for an entry that is not a sensor, or a term, given by its path, that reads a missing one."""
+    known = list(WITHOUT_SETTINGS)
+    for name, sensor in sensors.items():
+        is_sensor = isinstance(sensor, Sensor) and str(name).isidentifier() and name not in known
+        right = "must be a Sensor by its own name of letters, digits and _; see robot_rl_envs.sensing.sensor"
+        require(is_sensor, f"sensors.{name}", sensor, right)
+        known += [name, *sensor.parts]
+    for path, term in terms.items():
+        for name in term.info.source.uses if hasattr(term, "params") else ():
+            require(name in known, path, term.info.name, f"reads the sensor {name!r}; {nearest(name, known)}")
 
 
 def used_sensors(task: Any) -> frozenset[str]:
-    """Return the sensors that a task's terms read: "imu", "imu_acc", "encoders", "foot_forces", "height_scan"."""
+    """Return what a task's terms read: names of sensors and of their parts, such as "imu_acc"."""
     groups = [
         group.terms for group in (*task.observations.values(), *task.messages.values()) if hasattr(group, "terms")
     ]
     terms = [term for group in groups for term in group.values() if hasattr(term, "params")]
     return frozenset(name for term in terms for name in term.info.source.uses)
+
+
+class Sensing:
+    """A task's sensors in one scene; those that its terms read are called.
+
+    Attributes:
+        sensors: all sensors of the task by name.
+        read: those that a term reads.
+        at: the robot and the model.
+    """
+
+    def __init__(self, sensors: Mapping[str, Sensor] | None = None, at: SensorContext | None = None):
+        self.at = at or SensorContext()
+        self.sensors = WITHOUT_SETTINGS | dict(Sensors() if sensors is None else sensors)
+        self.read = {name: one for name, one in self.sensors.items() if self.at.used & {name, *one.parts}}
+
+    @property
+    def is_launched(self) -> bool:
+        """Whether a sensor is read by launches of its own."""
+        return any(sensor.is_launched for sensor in self.read.values())
+
+    def add_to(self, spec: Any, robot: Robot, timestep: float) -> None:
+        """Add sites and sensors to a ``mujoco.MjSpec`` that already has the feet's contact sensors.
+
+        Raises:
+            ValueError: a sensor cannot be mounted.
+        """
+        self.at.robot, self.at.timestep = robot, timestep
+        for sensor in self.sensors.values():
+            sensor.add_to(spec, self.at)
+
+    def bind(self, model: mujoco.MjModel, robot: Robot, base_body: int) -> dict[str, int]:
+        """Check every sensor in the compiled model; return the widths that terms name.
+
+        Raises:
+            ValueError: a sensor cannot be where it is.
+        """
+        self.at.robot, self.at.model, self.at.base_body = robot, model, base_body
+        for sensor in self.sensors.values():
+            sensor.bind(self.at)
+        return {name: math.prod(shape) for name, shape in self.shapes.items()}
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of terms by the name of their size."""
+        return {name: shape for one in self.sensors.values() for name, shape in one.sizes(self.at).items()}
+
+    def fill_history(self, data: mujoco.MjData) -> None:
+        """Fill the delay buffers of ``data`` with values at rest."""
+        for sensor in self.read.values():
+            sensor.fill_history(data, self.at)
+
+    def model_fields(self) -> list[str]:
+        """Return the model fields that need per-world values."""
+        return [name for sensor in self.read.values() for name in sensor.model_fields(self.at)]
+
+    def fields(self, sizes: dict[str, int], num_envs: int) -> Fields:
+        """Return fields of ``s``: name -> dtype, number of dimensions, shape; an empty shape is the engine's array."""
+        return {
+            name: field
+            for sensor in self.read.values()
+            for name, field in sensor.fields(sizes, num_envs, self.at).items()
+        }
+
+    def fill(self, arrays: dict[str, wp.array]) -> None:
+        """Set the values of constants and mounts."""
+        for sensor in self.read.values():
+            for name, value in sensor.constants(self.at).items():
+                array = arrays[name]
+                rows = np.asarray(value, dtype=np.int32 if array.dtype is wp.int32 else np.float32)
+                array.assign(np.broadcast_to(rows, array.numpy().shape).copy())
+
+    def functions(self, when: str) -> list[wp.Function]:
+        """Return the functions of a moment of the step: "before", "update" or "reset"."""
+        return [function for sensor in self.read.values() for function in getattr(sensor, when)(self.at)]
+
+    @property
+    def derived(self) -> list[wp.Function]:
+        """The functions of an update that read nothing but the derived state."""
+        return [function for sensor in self.read.values() if sensor.derives for function in sensor.update(self.at)]
+
+    def draws(self, w: Any) -> str:
+        """Return the lines of a world's draws at its reset."""
+        return "".join(sensor.draws(w, self.at) for sensor in self.read.values())
+
+    # -- the robot ---------------------------------------------------------------------------------------------------
+
+    def signals(self, state: Any) -> dict[str, torch.Tensor]:
+        """Return the signals of a real robot, without noise, from ``Env.state``.
+
+        Returns:
+            joint_pos, joint_vel (N, nj), imu_gyro (N, 3) [rad/s], imu_quat_wxyz (N, 4), command (N, 3), foot_contact
+            and foot_force (N, nf) [N]; and those of the sensors that a term reads, such as imu_acc (N, 3) [m/s^2] and
+            height_scan (N, n) [m]. The IMU's are in its own frame where a term reads it there, else in the base's.
+        """
+        fields = {"imu_gyro": "base_ang_vel_b", "imu_quat_wxyz": "base_quat_wxyz"}
+        found: dict[str, torch.Tensor] = {name: getattr(state, fields.get(name, name)).clone() for name in OWN_SIGNALS}
+        for sensor in self.read.values():
+            found |= sensor.signals(state, self.at)
+        return found
+
+    def describe(self, uses: Sequence[str]) -> dict[str, Any]:
+        """Return what the contract says of the sensors that a term reads."""
+        read = (self.sensors[name] for name in uses if name in self.sensors)
+        return {key: value for sensor in read for key, value in sensor.describe().items()}
+
+    def mirror(self, rule: str) -> tuple[list[int], list[float]] | None:
+        """Return permutation and sign of a sensor's values under the left-right mirror; None for any other rule.
+
+        Raises:
+            ValueError: the sensor's mount has no mirror.
+        """
+        return next((found for one in self.sensors.values() if (found := one.mirror(rule, self.at)) is not None), None)
+
+
+class SensorLaunches:
+    """The launches of the sensors that have some; false if none has. ``arrays`` are those of ``s``."""
+
+    def __init__(self, sensing: Sensing, scene: Any, engine: Engine, arrays: dict[str, wp.array]):
+        self._blind = engine.capturable
+        launched = (sensor for sensor in sensing.read.values() if sensor.is_launched)
+        self._all = [sensor.make_launches(scene, engine, arrays) for sensor in launched]
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def look(self) -> None:
+        """Read every world at its current state; capturable if the engine is."""
+        for launches in self._all:
+            launches.look()
+
+    def look_again(self, dirty: wp.array) -> bool:
+        """Read the start of worlds that were reset; return whether there were any, or may have been.
+
+        A CPU may read ``dirty`` (N,) and skip the launches; a graph holds them in any case.
+        """
+        if not self._blind and not (dirty.numpy() & DIRTY_STATE).any():
+            return False
+        self.look()
+        return True

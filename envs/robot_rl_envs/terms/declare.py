@@ -79,12 +79,13 @@ SIGNALS = (
     "imu_acc",
     "foot_contact",
     "foot_force",
-    "height_scan",
     "command",
     "last_action",
     "clock",
 )
-
+"""The robot's own signals."""
+MEASURED = "measured/"
+"""What the names of all others begin with."""
 
 MirrorRule = str | tuple[float, ...] | Callable[[Any], tuple[list[int], list[float]]]
 """How the left-right mirror acts on an observation, see :class:`TermInfo`."""
@@ -95,7 +96,8 @@ class Source:
     """The sensor that an observation term reads.
 
     Attributes:
-        uses: sensors that must be computed: of "imu", "imu_acc", "encoders", "foot_forces", "height_scan".
+        uses: sensors that must be computed, by their names in ``Task.sensors``, or parts of them: "imu_acc" of "imu",
+            "foot_forces" of "foot_force"; or "encoders".
         simulated: parameters that describe the sensor's faults and are not part of an exported policy.
         clean: a Warp function ``(s, i, j, *params)`` for groups with ``noise=False``; None: the term itself.
     """
@@ -114,20 +116,21 @@ class TermInfo:
         params: parameter names in order.
         summary: first line of the docstring.
         size: observation width: an int, one of ``Scene.sizes`` ("joints", "actions", "feet", "limited_joints",
-            "height_scan", "foot_forces", "command"), or a function of the scene; of no meaning for a command.
+            "command", and those of sensors), or a function of the scene; of no meaning for a command.
         components: of a command: see :data:`Components`.
         draws: how a viewer draws a command, one of :data:`DRAWS`.
         unit: SI unit of an observation or a metric; of an observation "command": as the task's command declares.
         better: which values of a metric are better: one of :data:`BETTER`.
         frame: reference frame of an observation ("base", "imu", "heading", "world", "joint", "none"; "command": as the
             task's command declares), or of a command, one of :data:`COMMAND_FRAMES`.
-        signal: the robot signal an observation comes from, one of :data:`SIGNALS`; None: privileged.
+        signal: the robot signal an observation comes from: one of :data:`SIGNALS`, or ``measured/<name>`` of a sensor;
+            None: privileged.
         transform: how the signal becomes the observation.
         reads_command: how many components of the command it reads by index; 0 for none, or for any number.
-        mirror: how the left-right mirror acts: "joints", "actions", "feet", "limited_joints", "foot_forces",
-            "height_scan", "command" (as the task's command declares), "imu_polar" (a vector in the IMU's frame),
-            "imu_axial" (an angular velocity there), a sign for each element, or a function of the scene that returns
-            permutation and sign of the elements, as those of :mod:`robot_rl_envs.entity.mirrors` do.
+        mirror: how the left-right mirror acts: "joints", "actions", "feet", "limited_joints", "foot_forces", "command"
+            (as the task's command declares), a rule of a sensor, such as "imu_polar" (a vector in the IMU's frame), a
+            sign for each element, or a function of the scene that returns permutation and sign of the elements, as
+            those of :mod:`robot_rl_envs.entity.mirrors` do.
         fields: state fields the term adds to the struct, see :data:`Fields`.
         data: MuJoCo's own fields that it reads as ``s.engine_<name>``, see ``Engine.watch``.
         before: a Warp function ``(s, i, *params)`` of a reward or curriculum that runs before the physics.
@@ -267,8 +270,10 @@ def observation(
 
     ``declared`` may contain ``source``, ``data`` and ``reads_command``.
     """
-    if signal is not None and signal not in SIGNALS:
-        raise ValueError(f"signal {signal!r} is none of {', '.join(SIGNALS)} (None for a privileged term)")
+    is_measured = (signal or "").startswith(MEASURED) and (signal or "").removeprefix(MEASURED).isidentifier()
+    if signal is not None and signal not in SIGNALS and not is_measured:
+        known = f"{', '.join(SIGNALS)}, {MEASURED}<name>"
+        raise ValueError(f"signal {signal!r} is none of {known} (None for a privileged term)")
     declared |= {"size": size, "unit": unit, "frame": frame, "signal": signal, "transform": transform, "mirror": mirror}
     return _marker("observation", **declared)
 

@@ -29,7 +29,7 @@ LowState state_of(const Contract& contract) {
   state.sequence = 1;
   state.robot_time_ns = kNow;
   state.joints = static_cast<int>(contract.joints.size());
-  state.feet = state.heights = 2;
+  state.feet = state.measured_count = 2;
   return state;
 }
 
@@ -307,7 +307,7 @@ void read_cdr(std::span<const std::byte> data) {
   for (std::size_t channel = 0; channel < kLogChannels.size(); ++channel) {
     for (const bool measured : {false, true}) {
       LogEvent e;
-      e.state.joints = e.state.feet = e.state.heights = e.input.size = e.output.actions = e.sent.joints = -1;
+      e.state.joints = e.state.feet = e.input.size = e.output.actions = e.sent.joints = -1;
       e.state.measured_count = measured ? -1 : 0;
       CdrReader reader(data);
       log_fields(reader, channel, e, measured);

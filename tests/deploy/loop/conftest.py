@@ -44,9 +44,9 @@ class Robot:
         self.rt, self.period_s = rt, period_s
         names = [joint["name"] for joint in contract["joints"]]
         self.count = len(names)
-        self.end = rt.RobotEnd(address, rt.RobotDescription(contract["robot"], names, 4, 0))
+        self.end = rt.RobotEnd(address, rt.RobotDescription(contract["robot"], names, 4))
         self.state = rt.LowState()
-        self.state.joints, self.state.feet, self.state.heights = self.count, 4, 0
+        self.state.joints, self.state.feet = self.count, 4
         self.state.quat_wxyz = [1, 0, 0, 0]
         self.state.acc = [0, 0, 9.81]
         self.state.joint_pos = [joint["default_pos"] for joint in contract["joints"]]

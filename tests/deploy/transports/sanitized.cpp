@@ -32,7 +32,6 @@ std::size_t random_frame(std::span<std::byte> room) {
   OperatorInput input;
   state.joints = static_cast<int>(draw() % 65);
   state.feet = static_cast<int>(draw() % 9);
-  state.heights = static_cast<int>(draw() % 1025);
   state.measured_count = static_cast<int>(draw() % 65);
   command.joints = static_cast<int>(draw() % 65);
   command.commander = 1;
@@ -90,7 +89,6 @@ void fuzz_readers() {
 void fuzz_rooms() {
   LowState state;
   state.joints = kMaxJoints;
-  state.heights = kMaxHeights;
   state.measured_count = kMaxMeasured;
   for (std::size_t size = 0; size < kMaxFrame; ++size) {
     const std::unique_ptr<std::byte[]> room(new std::byte[size]);

@@ -200,6 +200,17 @@ def test_measured_values_arrive_in_their_order(address, contract, tools):
     assert state.measured[:6].tolist() == [0.5, 1.5, 2.5, 3.5, 4.5, 0.0]
 
 
+def test_the_heights_of_an_older_robot_arrive_where_the_policy_reads_them(address, contract, tools):
+    end = rt.RobotEnd(address, rt.RobotDescription("toy", ["tail", "hip", "knee"], heights=4, measured=3))
+    client, data = rt.Transport(address, commander=7), json.loads(measuring(contract, 4))
+    grid = {"size": [1.0, 1.0], "resolution": 1.0, "offset": [0.0, 0.0]}
+    scan = {"signal": "height_scan", "transform": "minus_offset", "frame": "heading"}
+    data["observations"][-1] |= scan | {"params": {"offset": 0.3, "grid": grid}}
+    tools.connect(end, client, json.dumps(data))
+    end.send_state(tools.state(1, measured_count=7, measured=[0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5]))
+    assert tools.take_state(client).measured[:8].tolist() == [4.5, 5.5, 6.5, 0.5, 1.5, 2.5, 3.5, 0.0]
+
+
 def test_a_robot_that_measures_something_runs_a_policy_that_reads_none(address, contract, tools):
     end = rt.RobotEnd(address, rt.RobotDescription("toy", ["tail", "hip", "knee"], measured=2))
     tools.connect(end, rt.Transport(address), contract)

@@ -75,13 +75,13 @@ def test_sensors_in_the_contract(env, training):
     assert frames["acc"] == ("imu_acc", "imu", 3)
     assert frames["contact"] == ("foot_contact", "none", 4)
     assert frames["force"] == ("foot_force", "none", 4)
-    assert frames["scan"] == ("height_scan", "heading", 20)
+    assert frames["scan"] == ("measured/height_scan", "heading", 20)
     assert rows["joint_pos"].params == {}, "an encoder's resolution is the simulation's affair"
     assert rows["scan"].params["grid"] == {"size": [0.8, 0.6], "resolution": 0.2, "offset": [0.2, 0.0]}
     assert rows["scan"].params["offset"] == 0.3
-    assert contract.signal_sizes()["height_scan"] == 20
+    assert contract.signal_sizes()["measured/height_scan"] == 20
     assert from_dict(to_dict(contract)) == contract
-    wanted = {"imu_gyro", "imu_quat_wxyz", "imu_acc", "joint_pos", "foot_contact", "foot_force", "height_scan"}
+    wanted = {"imu_gyro", "imu_quat_wxyz", "imu_acc", "joint_pos", "foot_contact", "foot_force", "measured/height_scan"}
     assert set(needed_signals(contract)) == wanted
 
 
@@ -127,8 +127,8 @@ WRONG = [
     (("params", "grid"), {"size": [0.8, 0.6]}, "params.grid.resolution is missing"),
     (("params", "offset"), "high", "params.offset is 'high'; a number is needed"),
     (("params",), {"offset": 0.3}, "params.grid is missing; minus_offset needs it"),
-    (("transform",), "identity", "for height_scan it must be one of minus_offset"),
-    (("frame",), "base", "frame is 'base'; it must be one of heading"),
+    (("transform",), "identity", "there is no such parameter of identity"),
+    (("frame",), "wheel", "frame is 'wheel'; it must be one of base, heading"),
 ]
 
 
@@ -142,6 +142,13 @@ def test_a_wrong_grid_is_refused(env, training, path, value, line):
     with pytest.raises(ContractError) as caught:
         from_dict(data)
     assert line in str(caught.value)
+
+
+def test_a_contract_with_the_former_name_of_the_scan_is_read(env, training):
+    contract = make_contract(env.describe_policy(), training)
+    data = to_dict(contract)
+    next(term for term in data["observations"] if term["name"] == "scan")["signal"] = "height_scan"
+    assert from_dict(data) == contract
 
 
 def test_two_terms_of_one_signal_are_as_wide(env, training):

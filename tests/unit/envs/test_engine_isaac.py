@@ -6,7 +6,7 @@ import pytest
 import torch
 from robot_rl_envs import engines
 from robot_rl_envs.engines import resolve_engine
-from robot_rl_envs.entity.sensing import rotate_inverse
+from robot_rl_envs.quat import rotate_inverse
 
 from robot_rl.cli.main import main
 

@@ -20,8 +20,8 @@ def test_options_of_an_observation_and_figures_of_a_sensor_are_set_by_name():
     task = changed(sensors__height_scan__resolution=0.05, sensors__imu__site="imu", **figures)
     term = task.observations["actor"].terms[name]
     assert (term.delay_s, term.dropout, term.noise_kind) == ((0.0, 0.04), 0.1, "gaussian")
-    assert task.sensors.height_scan.count == 33 * 21
-    assert task.sensors.imu.site == "imu"
+    assert task.sensors["height_scan"].count == 33 * 21
+    assert task.sensors["imu"].site == "imu"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ class Commander:
         plant.connect(self)
 
     def tick(self, plant):
-        low = types.SimpleNamespace(heights=0)
+        low = types.SimpleNamespace()
         plant.sense(low)
         self.seen.append(low)
         return self
@@ -80,7 +80,7 @@ def test_a_command_is_torque_plus_gains_times_errors(task, make, turned):
     plant.hold(True)
     strength = plant._drawn["gainprm"][0, :, 0] / plant._nominal["gain"]
     plant.env.step(torch.zeros(1, 12))
-    before, after = commander.seen[-1], types.SimpleNamespace(heights=0)
+    before, after = commander.seen[-1], types.SimpleNamespace()
     plant.sense(after)
     wanted = strength * (commander.tau + 10.0 * (commander.q - before.joint_pos) + 0.5 * (0.2 - before.joint_vel))
     np.testing.assert_allclose(after.joint_effort, wanted, rtol=2e-3, atol=2e-3)
@@ -89,7 +89,7 @@ def test_a_command_is_torque_plus_gains_times_errors(task, make, turned):
 def test_without_a_command_the_joints_are_free(make):
     plant = make()
     plant.env.step(torch.zeros(1, 12))
-    low = types.SimpleNamespace(heights=0)
+    low = types.SimpleNamespace()
     plant.sense(low)
     assert np.all(low.joint_effort == 0)
 

@@ -42,7 +42,7 @@ def test_each_robot_senses_itself_and_obeys_its_own_command(plant):
     plant.hold(False)
     state = plant.env.state
     for body in (front, rear):
-        low = types.SimpleNamespace(heights=0)
+        low = types.SimpleNamespace()
         body.sense(low, ("measured/board", "measured/board_axis"))
         np.testing.assert_allclose(low.joint_pos, state.joint_pos[body.row], atol=1e-6)
         np.testing.assert_allclose(low.gyro, state.base_ang_vel_b[body.row], atol=1e-6)
