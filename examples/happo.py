@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Context
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
-from robot_rl.learn.algorithms.ppo.ppo import PPO, adapt, make_ppo, policy_loss, probability_ratio
+from robot_rl.learn.algorithms.ppo.ppo import PPO, adapt_learning_rate, make_ppo, policy_loss, probability_ratio
 from robot_rl.learn.checkpoints.worlds import under
 from robot_rl.learn.networks.team import TeamActor
 from robot_rl.learn.optim import FlatAdam
@@ -119,7 +119,7 @@ class HAPPO(PPO):
             factor = factor * ratio
         total[0] = self._fit_critic(batch)
         self.update_normalizers(rollout, batch.returns)
-        self.calibrate_quantizers(rollout)
+        self.quantizers.calibrate(rollout)
         statistics = dict(zip(self.statistics, total.unbind(), strict=True))
         statistics["policy/learning_rate"] = self.optimizer.learning_rate
         statistics["policy/factor"] = factor.mean()
@@ -148,7 +148,7 @@ class HAPPO(PPO):
                 total[1:] += torch.stack((loss.surrogate, loss.entropy, divergence, clip_share))
             optimizer.reduce()
             if self.cfg.schedule == "adaptive":
-                adapt(optimizer.learning_rate, optimizer.averaged_scalar, self.cfg)
+                adapt_learning_rate(optimizer.learning_rate, optimizer.averaged_scalar, self.cfg)
             optimizer.apply()
 
         self._each_minibatch(own.value.shape[0], factor.device, step)

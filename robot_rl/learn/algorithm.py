@@ -12,7 +12,7 @@ of `Algorithm` (`robot_rl.learn.build`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ import torch
 from rsl_rl.env import VecEnv
 from torch import Tensor, nn
 
-from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
+from robot_rl.learn.auxiliaries.auxiliary import Auxiliaries
 from robot_rl.learn.dims import Dims, Mirrors
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.ranks import Ranks
@@ -125,7 +125,7 @@ class Algorithm(ABC):
     """
 
     actor: Actor
-    auxiliaries: Sequence[Auxiliary] = ()
+    auxiliaries: Auxiliaries = Auxiliaries()
     groups: tuple[str, ...] = ()
     critic_memory: int = 0
     keeps_order: bool = False
@@ -158,7 +158,7 @@ class Algorithm(ABC):
             actor_memory=self.actor.state_size,
             critic_memory=self.critic_memory,
             groups=groups,
-            hooks=[auxiliary.hook for auxiliary in self.auxiliaries if auxiliary.hook is not None],
+            hooks=list(self.auxiliaries.hooks.values()),
         )
 
     def snapshot(self, version: int) -> Snapshot:
@@ -177,15 +177,15 @@ class Algorithm(ABC):
 
         Where simulators are apart, each has its own, which is part of the state of its worlds.
         """
-        return {}
+        return self.auxiliaries.acting_streams()
 
     def worlds(self) -> dict[str, Tensor]:
         """Return the state that the learner keeps of each world from rollout to rollout, (N, ...) each, live."""
-        return {}
+        return self.auxiliaries.worlds()
 
     def acting_worlds(self) -> dict[str, Tensor]:
         """Return the state that snapshots and hooks keep of each world, (N, ...) each, live; `update` leaves it."""
-        return {}
+        return self.auxiliaries.acting_worlds()
 
     def described(self) -> dict[str, Any]:
         """Return the algorithm's entries in a checkpoint's description, JSON-able."""

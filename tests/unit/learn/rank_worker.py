@@ -17,7 +17,7 @@ from tensordict import TensorDict
 
 from robot_rl.errors import Interrupted, PeerError, UserError
 from robot_rl.learn.algorithms.distill.config import DistillLearnerCfg, TeacherCfg
-from robot_rl.learn.algorithms.ppo import ppo as ppo_module
+from robot_rl.learn.algorithms.ppo import targets
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.ranks import ALONE, make_ranks
 from robot_rl.learn.trainer import Trainer
@@ -155,12 +155,12 @@ def taught(ranks, directory):
 
 def by_itself(ranks):
     """The usual mistake: each process normalizes the advantages by its own mean and deviation."""
-    normalize = ppo_module._normalize
-    ppo_module._normalize = lambda advantage, valid, _: normalize(advantage, valid, ALONE)
+    normalize = targets.normalize
+    targets.normalize = lambda advantage, valid, _: normalize(advantage, valid, ALONE)
     try:
         return train(ranks)
     finally:
-        ppo_module._normalize = normalize
+        targets.normalize = normalize
 
 
 def minibatches(ranks):

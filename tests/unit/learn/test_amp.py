@@ -276,7 +276,7 @@ def test_the_task_keeps_its_share(make_point_env, small_cfg, recording):
     rollout.done.fill_(True)
     rollout.time_out.fill_(False)
     rollout.reward.fill_(3.0)
-    found = runner.algorithm.advantages(rollout, values, None)
+    found = runner.algorithm.targets.advantages(rollout, values)[0]
     amp, rnd = Trainer(SpeedEnv(), cfg).algorithm.auxiliaries
     torch.testing.assert_close(found, 0.5 * 3.0 + amp.reward(rollout) + rnd.reward(rollout))
 

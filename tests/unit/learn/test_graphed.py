@@ -9,7 +9,7 @@ from robot_rl.learn.algorithms.ppo import graphed
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.graphed import WARM_UP, GraphedStep, why_not_graphed
 from robot_rl.learn.algorithms.ppo.ppo import PPO
-from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
+from robot_rl.learn.auxiliaries.auxiliary import Auxiliaries, Auxiliary
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Gaussian
@@ -151,7 +151,7 @@ def test_what_is_recorded():
     assert why_not_graphed(algorithm, torch.device("cpu")) == "graphs are CUDA's"
     assert why_not_graphed(algorithm, cuda) == ""
     for extra, reason in ((Silent(), ""), (Loud(), "loud adds to the loss"), (Sure(), "")):
-        algorithm.auxiliaries = (extra,)
+        algorithm.auxiliaries = Auxiliaries((extra,))
         assert why_not_graphed(algorithm, cuda) == reason
     algorithm.cfg = replace(algorithm.cfg, cuda_graph=False)
     assert why_not_graphed(algorithm, cuda) == "ppo.cuda_graph=false"

@@ -145,7 +145,7 @@ def test_it_is_in_the_log_and_in_the_reward(make_point_env, small_cfg):
     rollout.done.fill_(True)  # Then an advantage is only the reward.
     rollout.time_out.fill_(False)
     with torch.no_grad():
-        added = runner.algorithm.advantages(rollout, values, None) - rollout.reward
+        added = runner.algorithm.targets.advantages(rollout, values)[0] - rollout.reward
     assert float(added.mean()) == pytest.approx(float(runner.algorithm.auxiliaries[0]._reward), rel=1e-4)
     assert float(added.min()) > 0.0
 

@@ -49,13 +49,13 @@ def test_each_critic_gets_the_advantages_that_it_would_get_alone():
     rollout = filled(Dims(actor=3, critic=3, action=2, num_values=2))
     with torch.no_grad():
         values = pair.value(rollout.critic_obs.flatten(0, 1)).view(7, 4, 2)
-        both = algorithm.advantages(rollout, values, None)
+        both = algorithm.targets.advantages(rollout, values)[0]
         for k in range(2):
             single = Critic(3, cfg)
             single.value = lambda obs, state=None, k=k: pair.value(obs)[:, k]
             alone = PPO(actor, single, PPOCfg())
             own = replace(rollout, reward=rollout.reward[..., k])
-            torch.testing.assert_close(both[..., k], alone.advantages(own, values[..., k], None))
+            torch.testing.assert_close(both[..., k], alone.targets.advantages(own, values[..., k])[0])
 
 
 @pytest.mark.long
@@ -79,9 +79,9 @@ def test_a_loud_group_does_not_drown_a_quiet_one(make_point_env, small_cfg):
 
 def test_reward_weights_scale_the_groups_advantages():
     algorithm = PPO(Actor(2, 1, NetworkCfg(hidden=(4,))), Critic(2, NetworkCfg(hidden=(4,)), num_values=2), PPOCfg())
-    algorithm.reward_weights = torch.tensor([1.0, 0.0])
+    algorithm.targets.reward_weights = torch.tensor([1.0, 0.0])
     advantage = torch.stack((torch.arange(5.0), torch.tensor([9.0, -3.0, 4.0, 0.0, 1.0])), dim=1)
-    mixed = algorithm._combine(advantage, None)
+    mixed = algorithm.targets.combine(advantage, None)
     torch.testing.assert_close(mixed, (torch.arange(5.0) - 2.0) / torch.arange(5.0).std())
 
 

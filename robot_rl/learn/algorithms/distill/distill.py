@@ -22,6 +22,7 @@ from torch import Tensor
 from robot_rl.learn.algorithm import Context, Snapshot, carry
 from robot_rl.learn.algorithms.distill.config import DistillLearnerCfg, TeacherCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
+from robot_rl.learn.algorithms.ppo.off_policy_correction import ProximalPolicy, recorded_policy
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_ppo
 from robot_rl.learn.auxiliaries.auxiliary import RolloutHook
 from robot_rl.learn.auxiliaries.frozen import FrozenObjective, FrozenPolicy, make_frozen
@@ -235,17 +236,15 @@ class Distill(PPO):
         """Return the student as it is."""
         return StudentSnapshot(self.actor, version, self.teacher)
 
-    def make_proximal(self, rollout: Rollout) -> None:
-        """Return None: no action is weighted by its probability."""
+    def proximal_policy(self, rollout: Rollout) -> ProximalPolicy:
+        """Return the policy that acted: no action is weighted by its probability."""
+        return recorded_policy(self.actor, rollout)
 
     def loss(self, batch: Batch, frozen: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the loss () of a minibatch, the critic's and those of the auxiliaries, and its `statistics`."""
         params = self.actor.distribution.params(self.actor.outputs(batch.actor_in, batch.actor_past))
         value_loss = self.value_loss(batch)
-        total = self.cfg.value_coef * value_loss
-        for auxiliary in self.auxiliaries:
-            if (term := auxiliary.loss(batch, params)) is not None:
-                total = total + term
+        total = self.auxiliaries.add_loss(self.cfg.value_coef * value_loss, batch, params)
         return total, value_loss.detach()[None]
 
 

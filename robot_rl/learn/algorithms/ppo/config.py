@@ -20,7 +20,7 @@ ADVANTAGES = ("gae", "vtrace")
 
 @dataclass(kw_only=True, slots=True)
 class CorrectionCfg:
-    """How PPO learns from rollouts of an older policy (`robot_rl.learn.algorithms.ppo.stale`).
+    """How PPO learns from rollouts of an older policy (`robot_rl.learn.algorithms.ppo.off_policy_correction`).
 
     Attributes:
         objective: "decoupled": the ratio is taken to the policy before the update, and clipped there; samples are
