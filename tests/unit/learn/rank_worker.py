@@ -106,7 +106,7 @@ def draw_alike(runner, ranks):
 
 
 def outcome(runner, row):
-    state = {name: tensor.clone() for name, tensor in (runner._networks() | runner._state()).items()}
+    state = {name: tensor.clone() for name, tensor in (runner.networks() | runner.state()).items()}
     return state, {name: value for name, value in row.items() if not name.startswith(("perf/", "time_s"))}
 
 
@@ -183,10 +183,10 @@ def resumed(ranks, directory):
     again = Trainer(Line(ranks), cfg, seed=99, ranks=ranks)
     again.load(whole.checkpoint)
     (first, one), (second, two) = (outcome(runner, runner.train(3)) for runner in (whole, again))
-    first, second = ({**state, **runner._worlds()} for state, runner in ((first, whole), (second, again)))
+    first, second = ({**state, **runner.worlds()} for state, runner in ((first, whole), (second, again)))
     same = all(torch.equal(first[name], second[name]) for name in first) and one == two
     files = sorted(path.name for path in whole.checkpoint.iterdir())
-    return {}, two | {"same": float(same), "remembered": len(whole._worlds()), "files": files}
+    return {}, two | {"same": float(same), "remembered": len(whole.worlds()), "files": files}
 
 
 def error_line(work):

@@ -244,8 +244,8 @@ def test_a_resumed_run_goes_on_to_the_bit(small_cfg, recording, tmp_path):
     expected, found = whole.train(6), resumed.train(6)
     for key in ("loss/value", "amp/reward", "amp/loss", "amp/expert", "amp/policy", "amp/penalty", "rnd/reward"):
         assert found[key] == expected[key]
-    theirs = whole._networks() | whole._state()
-    for name, tensor in (resumed._networks() | resumed._state()).items():
+    theirs = whole.networks() | whole.state()
+    for name, tensor in (resumed.networks() | resumed.state()).items():
         assert torch.equal(tensor, theirs[name]), name
 
 

@@ -162,13 +162,13 @@ def test_a_resumed_run_goes_on_to_the_bit(make_point_env, small_cfg, tmp_path):
     expected, found = whole.train(4), resumed.train(4)
     for key in ("loss/value", "rnd/reward", "rnd/loss"):
         assert found[key] == expected[key]
-    theirs = whole._networks() | whole._state()
+    theirs = whole.networks() | whole.state()
     assert theirs.keys() >= {
         "auxiliary.rnd.trainer.exp_avg",
         "auxiliary.rnd.trainer.random",
         "auxiliary.rnd.target.layers.0.weight",
     }
-    for name, tensor in (resumed._networks() | resumed._state()).items():
+    for name, tensor in (resumed.networks() | resumed.state()).items():
         assert torch.equal(tensor, theirs[name]), name
 
 

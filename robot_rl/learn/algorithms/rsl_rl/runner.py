@@ -24,7 +24,6 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import make_networks
 from robot_rl.learn.base_trainer import BaseTrainer
-from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Gaussian
 from robot_rl.learn.networks.symmetry import Mirror, reflect
@@ -61,7 +60,7 @@ class RslRlRunner(BaseTrainer):
         """Return actor and critic, copies of rsl_rl's."""
         return dict(self._modules)
 
-    def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
+    def _run(self, last: int) -> dict[str, float]:
         self._last = last
         if last > self.iteration:
             self.runner.current_learning_iteration = self.iteration
@@ -102,14 +101,16 @@ class RslRlRunner(BaseTrainer):
         if self._tracker is not None:
             self._tracker.add(reward, done > 0, log)
 
-    def _state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Tensor]:
+        """Return the optimizer's moments, the step size and torch's random state."""
         state = {"random.global": torch.get_rng_state()}
         state["learning_rate"] = torch.tensor(self.runner.alg.learning_rate, dtype=torch.float64)
         for index, moments in self.runner.alg.optimizer.state_dict()["state"].items():
             state |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in moments.items()}
         return state
 
-    def _loaded(self, state: Mapping[str, Tensor]) -> None:
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Load the output of `state`, and copy the networks to rsl_rl."""
         copy_to_rsl_rl(self.actor, self.critic, self.runner.alg)
         if not state:
             return
