@@ -10,7 +10,6 @@ improvement of the team's return adds up. The ratios are those of whole updates,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,7 +20,6 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Context
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, adapt_learning_rate, make_ppo, policy_loss, probability_ratio
-from robot_rl.learn.checkpoints.worlds import under
 from robot_rl.learn.networks.team import TeamActor
 from robot_rl.learn.optim import FlatAdam
 from robot_rl.learn.rollout import Batch, Rollout
@@ -86,21 +84,9 @@ class HAPPO(PPO):
         actor: Any = self.actor
         return actor
 
-    def state(self) -> dict[str, Tensor]:
-        """Return the state of the optimizers and of the random stream."""
-        state = {
-            f"optimizer.{k}.{name}": tensor
-            for k, optimizer in enumerate(self.optimizers)
-            for name, tensor in optimizer.state_dict().items()
-        }
-        return state | {name: stream.get_state() for name, stream in self.streams().items()}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Load the output of `state`."""
-        for k, optimizer in enumerate(self.optimizers):
-            optimizer.load_state_dict(under(state, f"optimizer.{k}."))
-        for name, stream in self.streams().items():
-            stream.set_state(state[name])
+    def stateful(self) -> dict[str, Any]:
+        """Return the optimizers."""
+        return {f"optimizer.{k}": optimizer for k, optimizer in enumerate(self.optimizers)}
 
     def update(self, rollout: Rollout, progress: float = 0.0) -> dict[str, Tensor]:
         """Learn from a rollout: each policy in turn, then the critic; then update the normalizers."""

@@ -21,6 +21,7 @@ from rsl_rl.env import VecEnv
 from torch import Tensor, nn
 
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliaries
+from robot_rl.learn.checkpoints.worlds import under
 from robot_rl.learn.dims import Dims, Mirrors
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.ranks import Ranks
@@ -141,13 +142,25 @@ class Algorithm(ABC):
         The policy that acted may be older than the current one. Statistics named "loss/..." must stay finite.
         """
 
-    @abstractmethod
-    def state(self) -> dict[str, Tensor]:
-        """Return all but the networks that a resumed run needs: optimizers, random streams, replay memory, live."""
+    def stateful(self) -> dict[str, Any]:
+        """Return all but the networks that keeps a state, by its prefix in `state`: optimizers, replay memory.
 
-    @abstractmethod
+        Each has `state_dict()`, which returns live tensors by name, and `load_state_dict()`.
+        """
+        return {}
+
+    def state(self) -> dict[str, Tensor]:
+        """Return all but the networks that a resumed run needs, live: the state of `stateful` and of `streams`."""
+        parts = self.stateful().items()
+        kept = {f"{part}.{name}": tensor for part, owner in parts for name, tensor in owner.state_dict().items()}
+        return kept | {name: stream.get_state() for name, stream in self.streams().items()}
+
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Load the output of `state`; the networks are loaded already."""
+        for part, owner in self.stateful().items():
+            owner.load_state_dict(under(state, f"{part}."))
+        for name, stream in self.streams().items():
+            stream.set_state(state[name].cpu())
 
     def spec(self) -> RolloutSpec:
         """Return the contents that rollouts must hold for this algorithm."""

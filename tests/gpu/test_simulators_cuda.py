@@ -8,10 +8,10 @@ import torch
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
+from benchmarks.thread_pool import ThreadPool
 from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearnerCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.make_trainer import make_trainer
-from robot_rl.learn.simulators.pool import ThreadPool
 from robot_rl.learn.simulators.remote import RemoteWorlds
 from robot_rl.learn.simulators.simulator import Simulator
 from robot_rl.learn.simulators.weights import pack

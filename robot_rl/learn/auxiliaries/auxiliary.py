@@ -10,7 +10,6 @@ from tensordict import TensorDict
 from torch import Tensor, nn
 
 from robot_rl.errors import UserError
-from robot_rl.learn.checkpoints.worlds import under
 from robot_rl.learn.networks.distributions import Params
 from robot_rl.learn.networks.symmetry import Mirror
 from robot_rl.learn.rollout import Batch, Rollout
@@ -122,15 +121,6 @@ class Auxiliaries(tuple[Auxiliary, ...]):
     def hooks(self) -> dict[str, RolloutHook]:
         """Return the parts that run while rollouts are collected, by the objective's name."""
         return {each.name: each.hook for each in self if each.hook is not None}
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the tensors that a checkpoint keeps of them."""
-        return _prefixed({each.name: each.state_dict() for each in self})
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Load the output of `state`, which other tensors may be with."""
-        for each in self:
-            each.load_state_dict(under(state, f"auxiliary.{each.name}."))
 
     def worlds(self) -> dict[str, Tensor]:
         """Return the state that they keep of each world, live."""

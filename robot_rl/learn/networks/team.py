@@ -21,7 +21,7 @@ from robot_rl.learn.networks.distributions import Distribution, Params
 from robot_rl.learn.networks.layout import ObservationLayout
 from robot_rl.learn.networks.mlp import Mlp
 from robot_rl.learn.networks.normalizer import Normalizer
-from robot_rl.learn.precision.conversion import Quantizer, acting
+from robot_rl.learn.precision.conversion import Quantizer
 from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.settings import NetworkCfg
 
@@ -183,7 +183,7 @@ class TeamNormalizer(nn.Module):
             actor.normalizer.update(rows[:, : actor.obs_dim], mask, ranks)
 
 
-class TeamActor(nn.Module):
+class TeamActor(Actor):
     """Several policies as one, for algorithms that know one; each is an `Actor`.
 
     Attributes:
@@ -193,14 +193,11 @@ class TeamActor(nn.Module):
         moment: rows that belong together, T.
     """
 
-    memory = None
-    state_size = 0
-
     def __init__(self, names: Sequence[str], actors: Sequence[Actor], members: Members, layout: Any) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         if any(actor.memory is not None for actor in actors):
             raise UserError("actor.memory.kind: several policies have no memory; use sharing=role with one role")
-        self.names, self.members, self.layout = tuple(names), members, layout
+        self.names, self.members, self.layout, self.memory = tuple(names), members, layout, None
         self.actors = nn.ModuleList(actors)
         self.moment, self.obs_dim = members.size, layout.size
         self.distribution = TeamDistribution([actor.distribution for actor in actors], members)
@@ -235,22 +232,6 @@ class TeamActor(nn.Module):
         """Map encoded observations (B, F) to outputs (B, P)."""
         rows = zip(self.each(), self.members.split(x), strict=True)
         return self.members.join([actor.outputs(own[:, : actor.obs_dim]) for actor, own in rows])
-
-    def act(
-        self, obs: Tensor, noise: Tensor, frozen: Tensor | None = None, state: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return raw actions (B, A) at raw observations (B, D), and the outputs (B, P) that they were drawn at."""
-        with acting(self):
-            out = self.outputs(self.encode(obs))
-        return self.distribution.sample(self.distribution.params(out, frozen), noise), out
-
-    def mean(self, obs: Tensor, state: Tensor | None = None) -> Tensor:
-        """Return actions without noise (B, A) at raw observations (B, D)."""
-        return self.distribution.mode(self.params(obs))
-
-    def params(self, obs: Tensor, state: Tensor | None = None) -> Params:
-        """Return the distributions' parameters at raw observations (B, D)."""
-        return self.distribution.params(self.outputs(self.encode(obs)))
 
 
 class TeamCritic(Critic):

@@ -21,7 +21,6 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Algorithm, Context, Snapshot, carry
 from robot_rl.learn.algorithms.flashsac.config import FlashSACLearnerCfg
 from robot_rl.learn.algorithms.flashsac.networks import Critics, FlashActor, project_target
-from robot_rl.learn.checkpoints.worlds import under
 from robot_rl.learn.dims import Dims, Mirrors
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.networks.normalizer import Normalizer
@@ -241,21 +240,17 @@ class FlashSAC(Algorithm):
             "returns": self.scale,
         }
 
+    def stateful(self) -> dict[str, Any]:
+        """Return the replay memory and the optimizers."""
+        return {"replay": self.replay} | {f"optimizer.{name}": each for name, each in self._optimizers.items()}
+
     def state(self) -> dict[str, Tensor]:
         """Return optimizers, random streams, counters and the replay memory."""
-        state = {f"replay.{name}": tensor for name, tensor in self.replay.state().items()}
-        for part, optimizer in self._optimizers.items():
-            state |= {f"optimizer.{part}.{name}": tensor for name, tensor in optimizer.state_dict().items()}
-        state |= {name: stream.get_state() for name, stream in self.streams().items()}
-        return state | {"flashsac.steps": self.steps, "flashsac.due": self._due}
+        return super().state() | {"flashsac.steps": self.steps, "flashsac.due": self._due}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take over what `state` returned."""
-        self.replay.load(under(state, "replay."))
-        for part, optimizer in self._optimizers.items():
-            optimizer.load_state_dict(under(state, f"optimizer.{part}."))
-        for name, stream in self.streams().items():
-            stream.set_state(state[name].cpu())
+        """Load the output of `state`."""
+        super().load_state(state)
         self.steps.copy_(state["flashsac.steps"])
         self._due.copy_(state["flashsac.due"])
         self.actor.carried_is_random.fill_(not self._is_warm)

@@ -22,7 +22,7 @@ __all__ = ["make_actor", "make_algorithm", "make_critic"]
 
 def make_actor(
     cfg: MAPPOLearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None
-) -> Actor | TeamActor:
+) -> Actor:
     """Build the policies on the CPU: an `Actor` if there is one policy, else a `TeamActor`.
 
     Arguments and errors are those of `build.make_actor` and of `MAPPOLearnerCfg.policies`.

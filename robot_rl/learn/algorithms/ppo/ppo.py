@@ -28,7 +28,6 @@ from robot_rl.learn.algorithms.ppo.off_policy_correction import ProximalPolicy, 
 from robot_rl.learn.algorithms.ppo.quantization import UpdateQuantizers
 from robot_rl.learn.algorithms.ppo.targets import TargetEstimator
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliaries, Auxiliary
-from robot_rl.learn.checkpoints.worlds import under
 from robot_rl.learn.dims import Dims, Mirrors
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Params
@@ -88,17 +87,9 @@ class PPO(Algorithm):
         """Return actor and critic."""
         return {"actor": self.actor, "critic": self.critic}
 
-    def state(self) -> dict[str, Tensor]:
-        """Return the state of the optimizer, of the auxiliaries and of the random stream."""
-        state = {f"optimizer.{name}": tensor for name, tensor in self.optimizer.state_dict().items()}
-        return state | self.auxiliaries.state() | {name: stream.get_state() for name, stream in self.streams().items()}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Load the output of `state`."""
-        self.optimizer.load_state_dict(under(state, "optimizer."))
-        self.auxiliaries.load_state(state)
-        for name, stream in self.streams().items():
-            stream.set_state(state[name])
+    def stateful(self) -> dict[str, Any]:
+        """Return the optimizer and the auxiliaries."""
+        return {"optimizer": self.optimizer} | {f"auxiliary.{each.name}": each for each in self.auxiliaries}
 
     def streams(self) -> dict[str, torch.Generator]:
         """Return the random stream of the minibatches."""

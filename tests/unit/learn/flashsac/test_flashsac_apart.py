@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
+from benchmarks.thread_pool import ThreadPool
 from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearnerCfg
 from robot_rl.learn.algorithms.flashsac.flashsac import ReturnScale, keep_transitions
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.ranks import ALONE
 from robot_rl.learn.replay import Replay
 from robot_rl.learn.rollout import make_rollout
-from robot_rl.learn.simulators.pool import LostError, ThreadPool
+from robot_rl.learn.simulators.pool import LostError
 
 from ..apart import apart, assert_local_run, assert_resumed, same, tensors
 

@@ -59,7 +59,7 @@ def test_the_memory_holds_what_each_step_changed(make):
         rollout = runner.collect()
         ends += int((rollout.done & ~rollout.time_out).sum())
     algorithm = runner.algorithm
-    kept = algorithm.replay.state()
+    kept = algorithm.replay.state_dict()
     columns, parts = algorithm.imagination.carried, algorithm.imagination.parts
     before, change = kept["world"][..., columns["qvel"]], kept["change"][..., parts["joint velocities"]]
     following = kept["world"].roll(-1, 0)[..., columns["qvel"]]
