@@ -66,8 +66,7 @@ class Snapshot:
     capturable: bool = False
 
     def __init__(self, actor: Actor, version: int) -> None:
-        self.actor, self.version = actor, version
-        self.frozen = actor.distribution.snapshot()
+        Snapshot.follow(self, actor, version)
 
     def follow(self, actor: Actor, version: int) -> None:
         """Act with the weights that another actor of the same architecture, or the same one, has now."""

@@ -32,17 +32,10 @@ class Checkpointed(ABC):
     """A training as checkpoints see it.
 
     Attributes:
-        env: the environment; of several processes, the worlds of this one.
-        cfg: the learner's configuration.
-        seed: of weights, actions and minibatches; the environment has its own.
-        ranks: the processes that train together.
-        run_dir: where metrics and checkpoints go; None keeps nothing.
-        dims, mirrors: sizes and mirror images of observations and actions.
         iteration: iterations finished.
         env_steps: control steps finished, over all worlds.
         time_s: time spent in training [s].
         settings: the resolved configuration of the run as plain values, kept with every checkpoint.
-        writer: takes the metrics; None without one.
         metrics_mark: position of this run's metrics in the loaded checkpoint (`MetricsWriter`, `resume`).
     """
 

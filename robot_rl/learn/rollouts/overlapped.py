@@ -12,9 +12,9 @@ import copy
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -40,41 +40,17 @@ class RolloutCancelled(RuntimeError):
     """The rollout is no longer needed."""
 
 
-class PendingWork(Protocol):
-    """Work that was submitted."""
-
-    def result(self) -> float:
-        """Wait for its end, and return how long it took [s]; raise its exception if there was one."""
-        ...
-
-    def exception(self) -> BaseException | None:
-        """Wait for its end, and return its exception."""
-        ...
-
-
-class Executor(Protocol):
-    """Runs work that reports its seconds while its caller continues; `concurrent.futures` has others."""
-
-    def submit(self, work: Callable[[], float], /) -> PendingWork:
-        """Begin work."""
-        ...
-
-    def shutdown(self) -> None:
-        """Wait for all work, and take no more."""
-        ...
-
-
 class StreamExecutor:
     """Launches work on its own CUDA stream, at once; the device runs it while the caller continues.
 
-    It sees the results of earlier work on the caller's stream; the caller sees its results after `PendingWork.result`.
+    It sees the results of earlier work on the caller's stream; the caller sees its results after its `result`.
     """
 
     def __init__(self, device: torch.device, is_ready: Callable[[], bool]) -> None:
         """Take a device; while `is_ready` returns False, work runs on the caller's stream."""
         self._stream, self._is_ready = torch.cuda.Stream(device, priority=FIRST), is_ready
 
-    def submit(self, work: Callable[[], float], /) -> PendingWork:
+    def submit(self, work: Callable[[], float], /) -> _Launched:
         """Launch work; an exception while it is launched is raised here."""
         current = torch.cuda.current_stream(self._stream.device)
         stream = self._stream if self._is_ready() else current
@@ -99,10 +75,12 @@ class _Launched:
         self.begin, self.end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
     def result(self) -> float:
+        """Wait for its end, and return how long it took [s]."""
         self.end.synchronize()
         return self.begin.elapsed_time(self.end) / 1000.0
 
     def exception(self) -> None:
+        """Wait for its end."""
         self.end.synchronize()
 
 
@@ -121,10 +99,12 @@ class PrefetchedRollout:
         self.actor = copy.deepcopy(actor).requires_grad_(False)
         self.version = torch.full((), -1, dtype=torch.int64)
         self.rollout = copy.deepcopy(collector.rollout)
-        self._flight: PendingWork | None = None
+        self._flight: Future[float] | _Launched | None = None
         self._is_unwanted = threading.Event()
         self._can_end_early = executor is None
-        self._executor: Executor = executor or self._make_thread(getattr(collector.env, "uses_cores", True))
+        self._executor: ThreadPoolExecutor | StreamExecutor = executor or self._make_thread(
+            getattr(collector.env, "uses_cores", True)
+        )
 
     @staticmethod
     def _make_thread(uses_cores: bool) -> ThreadPoolExecutor:
