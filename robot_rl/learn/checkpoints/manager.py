@@ -1,4 +1,4 @@
-"""A trainer's checkpoints: what is saved and when, and how a trainer continues from one."""
+"""A trainer's checkpoints: their contents, when they are saved, and how a trainer continues from one."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class CheckpointManager:
         return seconds
 
     def save(self, *, wait: bool = True) -> Path | None:
-        """Write a checkpoint into the run's directory and return its path; None if the run has no directory.
+        """Write a checkpoint into the run's directory and return its path; None if the run is without one.
 
         With `wait` it is on the disk on return; else it is copied, and a thread writes it. Raises OSError if this
         checkpoint or the one before could not be written.
@@ -173,7 +173,7 @@ class CheckpointManager:
             weights_only: load only networks and normalizers, to begin a new training from them.
             allow_resize: divide its worlds among another number of worlds or processes.
             fresh_worlds: let the worlds begin again.
-            tell: called with a line if not every world continues where it was.
+            tell: called with a line if some worlds do not continue from their state.
 
         Raises:
             UserError: it is missing, damaged or of another architecture (with both shapes), or does not fit.
