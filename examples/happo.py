@@ -36,7 +36,7 @@ class HAPPOLearnerCfg(MAPPOLearnerCfg):
         order: in which the policies are improved in an iteration: "random", drawn each time, or "fixed".
     """
 
-    uses_stale: ClassVar[bool] = False
+    supports_stale_rollouts: ClassVar[bool] = False
 
     name: str = "happo"
     sharing: str = "separate"
@@ -97,7 +97,7 @@ class HAPPO(PPO):
         order = list(range(len(self.team.each())))
         if self.order == "random":
             order = torch.randperm(len(order), generator=self.generator, device=batch.value.device).tolist()
-        factor = torch.ones(batch.value.shape[0] // batch.moment, device=batch.value.device)
+        factor = torch.ones(batch.value.shape[0] // batch.group_size, device=batch.value.device)
         total = torch.zeros(len(self.statistics), device=batch.value.device)
         for k in order:
             found, ratio = self._improve(k, batch, rollout.frozen, factor)

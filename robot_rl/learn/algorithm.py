@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliaries
 from robot_rl.learn.checkpoints.worlds import under
-from robot_rl.learn.dims import Dims, Mirrors
+from robot_rl.learn.dims import EnvSpec, Mirrors
 from robot_rl.learn.networks.actor_critic import Actor
-from robot_rl.learn.ranks import Ranks
+from robot_rl.learn.ranks import ProcessGroup
 from robot_rl.learn.rollout import Rollout, RolloutSpec
 
 
@@ -40,11 +40,11 @@ class Context:
     """
 
     env: VecEnv
-    dims: Dims
+    dims: EnvSpec
     mirrors: Mirrors | None
     device: torch.device
     seed: int
-    ranks: Ranks
+    ranks: ProcessGroup
 
     def generator(self, offset: int) -> torch.Generator:
         """Return a random stream on the device, different in each process; `offset` is added to the seed."""
@@ -93,7 +93,7 @@ class Snapshot:
 
     def record(self, rollout: Rollout) -> None:
         """Record in a full rollout the distribution of the policy that acted."""
-        rollout.attribute(self.actor.distribution, self.frozen)
+        rollout.record_policy(self.actor.distribution, self.frozen)
 
 
 CARRIED = "carried_"
@@ -121,14 +121,14 @@ class Algorithm(ABC):
         auxiliaries: further objectives; their `hook` runs in the collector.
         groups: observation groups that rollouts must hold in addition to those of actor and critic.
         critic_memory: components of a recurrent critic's state in each world; 0 without one.
-        keeps_order: `worlds` is kept by the number of a world, for any columns of a rollout (`Rollout.by_world`).
+        indexed_by_world: `worlds` is kept by the number of a world, for any columns of a rollout (`Rollout.by_world`).
     """
 
     actor: Actor
     auxiliaries: Auxiliaries = Auxiliaries()
     groups: tuple[str, ...] = ()
     critic_memory: int = 0
-    keeps_order: bool = False
+    indexed_by_world: bool = False
 
     @abstractmethod
     def modules(self) -> dict[str, nn.Module]:

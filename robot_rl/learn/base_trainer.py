@@ -18,11 +18,11 @@ from torch import Tensor
 from robot_rl.errors import Interrupted
 from robot_rl.learn.checkpoints.manager import Checkpointed, CheckpointManager
 from robot_rl.learn.checkpoints.worlds import num_worlds
-from robot_rl.learn.dims import checked_mirrors, env_mirrors, make_dims
+from robot_rl.learn.dims import checked_mirrors, env_mirrors, make_env_spec
 from robot_rl.learn.episodes import EpisodeTracker
 from robot_rl.learn.health import QuarantineLimit
 from robot_rl.learn.interrupt import IterationCancelled, StopRequest
-from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.ranks import SINGLE_PROCESS, ProcessGroup
 from robot_rl.metrics.iteration import PARTS, merge_rows, overlap_share, time_parts
 from robot_rl.metrics.writers import MetricsWriter
 from robot_rl.processes import SIGNALS
@@ -56,7 +56,7 @@ class BaseTrainer(Checkpointed):
         seed: int = 1,
         observer: Observer | Iterable[Observer] | None = None,
         writer: MetricsWriter | None = None,
-        ranks: Ranks = ALONE,
+        ranks: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         """Read the sizes from the environment; a subclass builds the networks.
 
@@ -81,7 +81,7 @@ class BaseTrainer(Checkpointed):
         self.metrics_mark: dict[str, int] | None = None
         self.counts_ranks = ranks.size > 1
         self.on_iteration_end: OnIterationEnd | None = None
-        self.dims = make_dims(env, cfg)
+        self.dims = make_env_spec(env, cfg)
         self.mirrors = checked_mirrors(cfg, self.dims, env_mirrors(env, cfg))
         own_metrics = getattr(env, "pop_metrics", None)
         tracker = EpisodeTracker(env.num_envs, float(getattr(env, "step_dt", 1.0)), self.device)
@@ -104,7 +104,7 @@ class BaseTrainer(Checkpointed):
             FloatingPointError: the loss is not finite.
             NotRetryableError: too many samples are quarantined, or a checkpoint would hold a number that is not finite.
         """
-        last = self.cfg.max_iterations if max_iterations is None else max_iterations
+        last_iteration = self.cfg.max_iterations if max_iterations is None else max_iterations
         own = None
         if self.writer is None and self.run_dir is not None and self.ranks.is_first:
             own = self.writer = MetricsWriter(self.run_dir, resume=self.metrics_mark)
@@ -114,7 +114,7 @@ class BaseTrainer(Checkpointed):
             with StopRequest(self.ranks.size, self.cfg.notice_s) as self._request:
                 self._stopped_by, row = 0, {}
                 try:
-                    row = self._run(last)
+                    row = self._run(last_iteration)
                     if not self._stopped_by:
                         self._limit.finish(self.iteration)
                 except IterationCancelled:
@@ -178,8 +178,8 @@ class BaseTrainer(Checkpointed):
         self.checkpoints.load(path, **options)
 
     @abstractmethod
-    def _run(self, last: int) -> dict[str, float]:
-        """Run iterations until `last` are done or a stop is requested; return the last row of metrics."""
+    def _run(self, last_iteration: int) -> dict[str, float]:
+        """Run iterations until `last_iteration` are done or a stop is requested; return the last row of metrics."""
 
     def worlds(self) -> dict[str, Tensor]:
         """Return the state that the tracker of episodes keeps of each world, (N, ...) each, live."""

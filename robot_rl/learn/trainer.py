@@ -80,12 +80,12 @@ class Trainer(BaseTrainer):
         finally:
             self.rollouts.pause()
 
-    def _run(self, last: int) -> dict[str, float]:
+    def _run(self, last_iteration: int) -> dict[str, float]:
         row: dict[str, float] = {}
         try:
-            self.rollouts.start(last)
-            while self.iteration < last:
-                row = self._iterate(last)
+            self.rollouts.start(last_iteration)
+            while self.iteration < last_iteration:
+                row = self._iterate(last_iteration)
                 if self._is_enough(row):
                     break
         except StoppedError as error:  # Between two iterations: the saved state is complete.
@@ -93,18 +93,18 @@ class Trainer(BaseTrainer):
             return {}
         return row
 
-    def _iterate(self, last: int) -> dict[str, float]:
+    def _iterate(self, last_iteration: int) -> dict[str, float]:
         """Run one iteration and return its row of metrics. The device is not read before the end of the update."""
         self._guard()
-        rollout = self.rollouts.next(last)
+        rollout = self.rollouts.next(last_iteration)
         self._learn_watch.start()
-        statistics = self.algorithm.update(rollout, self.iteration / max(last, 1))
+        statistics = self.algorithm.update(rollout, self.iteration / max(last_iteration, 1))
         self._learn_watch.lap("learn")
         values = torch.stack(list(statistics.values())).tolist()
         learned, learn_s = dict(zip(statistics, values, strict=True)), self._learn_watch.read()
         found, seconds = self.rollouts.measured(learn_s["learn"])
         row = self._finish_iteration(learned | found, seconds | learn_s)
-        self.rollouts.publish(last)
+        self.rollouts.publish(last_iteration)
         return row
 
     def collect(self) -> Rollout:

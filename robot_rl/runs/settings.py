@@ -25,7 +25,7 @@ from robot_rl.sources.protocol import TaskSource, Worlds, require_keys
 from robot_rl.sources.registry import source_of
 
 if TYPE_CHECKING:
-    from robot_rl.learn.ranks import Ranks
+    from robot_rl.learn.ranks import ProcessGroup
 
 FRONT = ("task", "seed", "num_envs", "device", "engine", "learner", "init_from", "root", "num_threads")
 OPTIONAL = {"run_id": None, "learner_threads": 0, "kernels": ""}
@@ -74,7 +74,9 @@ class TrainCfg:
         """Return the name by which the task is found: its own, or `module:name`."""
         return str(self.tree["task"])
 
-    def worlds(self, num_envs: int | None = None, seed: int | None = None, ranks: "Ranks | None" = None) -> Worlds:
+    def worlds(
+        self, num_envs: int | None = None, seed: int | None = None, ranks: "ProcessGroup | None" = None
+    ) -> Worlds:
         """Return the worlds of the environment.
 
         Args:
@@ -96,7 +98,9 @@ class TrainCfg:
             kernels=self.kernels,
         )
 
-    def make_env(self, num_envs: int | None = None, seed: int | None = None, ranks: "Ranks | None" = None) -> Any:
+    def make_env(
+        self, num_envs: int | None = None, seed: int | None = None, ranks: "ProcessGroup | None" = None
+    ) -> Any:
         """Build the environment of `worlds`; raise UserError where task, robot, engine or learner do not fit."""
         env = self.source.make_env(self.task, self.worlds(num_envs, seed, ranks))
         try:

@@ -66,7 +66,7 @@ class Auxiliary(nn.Module):
         reward_weight: factor of the task's reward if it is active.
         capturable: `loss` may be recorded as a CUDA graph: it reads no number that changes from Python and nothing back
             from the device.
-        keeps_order: `worlds` is kept by the number of a world, for any columns of a rollout (`Rollout.by_world`).
+        indexed_by_world: `worlds` is kept by the number of a world, for any columns of a rollout (`Rollout.by_world`).
     """
 
     name: str = ""
@@ -74,7 +74,7 @@ class Auxiliary(nn.Module):
     hook: RolloutHook | None = None
     reward_weight: float = 1.0
     capturable: bool = False
-    keeps_order: bool = False
+    indexed_by_world: bool = False
 
     def begin(self, rollout: Rollout) -> None:
         """Begin long work that is done elsewhere, before a rollout is learned from."""

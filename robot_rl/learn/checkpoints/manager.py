@@ -17,9 +17,9 @@ from robot_rl.learn.checkpoints import worlds
 from robot_rl.learn.checkpoints.checkpoint import check_shapes, load_checkpoint
 from robot_rl.learn.checkpoints.description import read_counters
 from robot_rl.learn.checkpoints.saving import Package, Saver
-from robot_rl.learn.dims import Dims, Mirrors, mirrors_to_meta
+from robot_rl.learn.dims import EnvSpec, Mirrors, mirrors_to_meta
 from robot_rl.learn.precision.loading import check_precision, with_grids
-from robot_rl.learn.ranks import Ranks
+from robot_rl.learn.ranks import ProcessGroup
 from robot_rl.machine import package_versions
 from robot_rl.metrics.rows import to_stderr
 from robot_rl.metrics.writers import MetricsWriter
@@ -42,9 +42,9 @@ class Checkpointed(ABC):
     env: Any
     cfg: LearnerCfg
     seed: int
-    ranks: Ranks
+    ranks: ProcessGroup
     run_dir: Path | None
-    dims: Dims
+    dims: EnvSpec
     mirrors: Mirrors | None
     iteration: int
     env_steps: int

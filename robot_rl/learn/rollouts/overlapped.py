@@ -157,7 +157,7 @@ class PrefetchedRollout:
         self._flight.result()
         self._flight = None
         self.rollout.begin()
-        self.rollout.take(self._collector.rollout)
+        self.rollout.copy_(self._collector.rollout)
         return self.rollout
 
     def give_up(self) -> bool:
@@ -240,12 +240,12 @@ class OverlappedRollouts(RolloutSource):
         """Return the rollout that was taken last."""
         return self.ahead.rollout
 
-    def start(self, last: int) -> None:
+    def start(self, last_iteration: int) -> None:
         """Begin the first rollout, if none is under way."""
-        if not self.ahead.is_flying and self.trainer.iteration < last:
+        if not self.ahead.is_flying and self.trainer.iteration < last_iteration:
             self._launch()
 
-    def next(self, last: int) -> Rollout:
+    def next(self, last_iteration: int) -> Rollout:
         """Take a rollout, and begin the next."""
         trainer = self.trainer
         self._is_apart = self._count in MEASURED or self._count % MEASURED_EVERY == MEASURED_EVERY - 1
@@ -257,7 +257,7 @@ class OverlappedRollouts(RolloutSource):
         self._popped = trainer.pop_metrics()
         self._seconds = trainer.watch.read()
         self.ahead.become(trainer.algorithm.actor, trainer.iteration)
-        if trainer.iteration + 1 < last and not trainer.is_stopping:
+        if trainer.iteration + 1 < last_iteration and not trainer.is_stopping:
             self._launch()
         else:
             self._note()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from robot_rl.learn.algorithm import Snapshot
 from robot_rl.learn.checkpoints import worlds
-from robot_rl.learn.ranks import Ranks
+from robot_rl.learn.ranks import ProcessGroup
 from robot_rl.learn.rollout import Rollout
 from robot_rl.learn.simulators.weights import unpack
 from robot_rl.learn.trainer import Trainer
@@ -24,7 +24,7 @@ class SegmentCancelled(RuntimeError):
     """The segment is no longer needed."""
 
 
-class Share(Ranks):
+class Share(ProcessGroup):
     """The share of the worlds that a simulator has; it exchanges nothing with the others."""
 
     def __init__(self, index: int, count: int) -> None:

@@ -19,7 +19,7 @@ from robot_rl.errors import Interrupted, PeerError, UserError
 from robot_rl.learn.algorithms.distill.config import DistillLearnerCfg, TeacherCfg
 from robot_rl.learn.algorithms.ppo import targets
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
-from robot_rl.learn.ranks import ALONE, make_ranks
+from robot_rl.learn.ranks import SINGLE_PROCESS, make_process_group
 from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import MemoryCfg, NetworkCfg
 
@@ -132,7 +132,7 @@ def make_student(ranks, directory, **teacher):
     """A student's settings; its teacher sees what the critic does."""
     path = directory / f"teacher-{ranks.size}-{ranks.rank}"
     cfg = replace(CFG, actor_groups=("critic",), actor=replace(CFG.actor, output_gain=1.0))
-    Trainer(Line(ALONE), cfg, run_dir=path, seed=3).save()
+    Trainer(Line(SINGLE_PROCESS), cfg, run_dir=path, seed=3).save()
     return DistillLearnerCfg(**settings_of(CFG) | {"name": "distill", "teacher": TeacherCfg(run=str(path), **teacher)})
 
 
@@ -156,7 +156,7 @@ def taught(ranks, directory):
 def by_itself(ranks):
     """The usual mistake: each process normalizes the advantages by its own mean and deviation."""
     normalize = targets.normalize
-    targets.normalize = lambda advantage, valid, _: normalize(advantage, valid, ALONE)
+    targets.normalize = lambda advantage, valid, _: normalize(advantage, valid, SINGLE_PROCESS)
     try:
         return train(ranks)
     finally:
@@ -258,7 +258,7 @@ def lose(ranks, directory):
 def main():
     directory = Path(sys.argv[1])
     torch.set_num_threads(1)
-    ranks = make_ranks("cpu")
+    ranks = make_process_group("cpu")
     results = {}
     cases = [case for case in sys.argv[2:] if case != "lost"]
     for case in cases:

@@ -16,7 +16,7 @@ from robot_rl.learn.auxiliaries.amp import Amp, Discriminator, style_reward
 from robot_rl.learn.auxiliaries.config import AmpCfg, RndCfg
 from robot_rl.learn.auxiliaries.motions import Motion, read_motion, write_motion
 from robot_rl.learn.auxiliaries.rnd import Rnd
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import NetworkCfg
@@ -41,7 +41,7 @@ def make_amp(pairs=None, **changes):
 def rollout_of(poses):
     """A rollout that goes through poses (T + 1, N, D)."""
     steps, worlds = poses.shape[0] - 1, poses.shape[1]
-    rollout = make_rollout(steps, worlds, Dims(actor=1, critic=1, action=1), "cpu", groups={"motion": SIZE})
+    rollout = make_rollout(steps, worlds, EnvSpec(actor=1, critic=1, action=1), "cpu", groups={"motion": SIZE})
     rollout.groups["motion"].copy_(poses)
     return rollout
 

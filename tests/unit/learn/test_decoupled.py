@@ -124,9 +124,9 @@ def test_v_trace_of_the_same_policy_is_gae(make_stale):
 
 @pytest.mark.parametrize("sequence", [0, 2, 3, 6])
 def test_samples_return_to_steps_and_worlds(sequence):
-    from robot_rl.learn.dims import Dims
+    from robot_rl.learn.dims import EnvSpec
 
-    dims = Dims(actor=2, critic=2, action=1)
+    dims = EnvSpec(actor=2, critic=2, action=1)
     rollout = make_rollout(6, 4, dims, "cpu")
     rollout.sequence = sequence
     x = torch.arange(24.0).view(6, 4)

@@ -11,7 +11,7 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.auxiliaries.config import RndCfg
 from robot_rl.learn.auxiliaries.rnd import CLIP, Rnd
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import NetworkCfg
@@ -25,7 +25,7 @@ def make_rnd(**changes):
 
 def rollout_at(states, done=None):
     """A rollout with steps that lead to states (T, N, D)."""
-    rollout = make_rollout(*states.shape[:2], Dims(actor=1, critic=1, action=1), "cpu", groups={"state": SIZE})
+    rollout = make_rollout(*states.shape[:2], EnvSpec(actor=1, critic=1, action=1), "cpu", groups={"state": SIZE})
     rollout.groups["state"][1:] = states
     if done is not None:
         rollout.done.copy_(done)

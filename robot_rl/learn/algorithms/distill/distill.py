@@ -26,10 +26,10 @@ from robot_rl.learn.algorithms.ppo.off_policy_correction import ProximalPolicy, 
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_ppo
 from robot_rl.learn.auxiliaries.auxiliary import RolloutHook
 from robot_rl.learn.auxiliaries.frozen import FrozenObjective, FrozenPolicy, make_frozen
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Distribution, Params, make_distribution
-from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.ranks import SINGLE_PROCESS, ProcessGroup
 from robot_rl.learn.rollout import Batch, Rollout, mean_over
 
 SEED_OFFSET = 200
@@ -68,7 +68,7 @@ class Teacher(FrozenObjective):
         device: torch.device | str = "cpu",
         *,
         seed: int = 0,
-        ranks: Ranks = ALONE,
+        ranks: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         acts = cfg.mix > 0.0 or cfg.takeover > 0.0
         super().__init__(frozen, None if acts else frozen.initial_state(worlds, device))
@@ -136,7 +136,13 @@ class Teacher(FrozenObjective):
 
 
 def make_teacher(
-    cfg: DistillLearnerCfg, env: VecEnv, dims: Dims, device: torch.device | str, *, seed: int, ranks: Ranks = ALONE
+    cfg: DistillLearnerCfg,
+    env: VecEnv,
+    dims: EnvSpec,
+    device: torch.device | str,
+    *,
+    seed: int,
+    ranks: ProcessGroup = SINGLE_PROCESS,
 ) -> Teacher:
     """Load the teacher for an environment; raise UserError if there is no such policy, or it does not fit."""
     frozen = make_frozen(cfg.teacher, env, dims, device, "teacher")

@@ -21,12 +21,12 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Algorithm, Context, Snapshot, carry
 from robot_rl.learn.algorithms.flashsac.config import FlashSACLearnerCfg
 from robot_rl.learn.algorithms.flashsac.networks import Critics, FlashActor, project_target
-from robot_rl.learn.dims import Dims, Mirrors
+from robot_rl.learn.dims import EnvSpec, Mirrors
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.networks.symmetry import Mirror, reflect
 from robot_rl.learn.optim import FlatAdam
-from robot_rl.learn.ranks import Ranks
+from robot_rl.learn.ranks import ProcessGroup
 from robot_rl.learn.replay import Replay, make_replay
 from robot_rl.learn.rollout import MOST_AGES, Rollout
 
@@ -150,7 +150,7 @@ class ReturnScale(nn.Module):
         self.register_buffer("largest", torch.zeros(()))
         self.statistics = Normalizer(1)
 
-    def update(self, rollout: Rollout, ranks: Ranks) -> None:
+    def update(self, rollout: Rollout, ranks: ProcessGroup) -> None:
         """Take in the rewards of a rollout."""
         sums = torch.empty_like(rollout.reward)
         ended = rollout.done | ~rollout.valid
@@ -190,7 +190,7 @@ class FlashSAC(Algorithm):
     """
 
     actor: FlashActor
-    keeps_order = True
+    indexed_by_world = True
 
     def __init__(self, cfg: FlashSACLearnerCfg, context: Context) -> None:
         """Build networks and replay memory.
@@ -449,7 +449,7 @@ def _moved(context: Context) -> dict[str, Mirror] | None:
 
 
 def make_actor(
-    cfg: FlashSACLearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None
+    cfg: FlashSACLearnerCfg, dims: EnvSpec, mirrors: Mirrors | None, generator: torch.Generator | None = None
 ) -> FlashActor:
     """Build the policy's network on the CPU."""
     return FlashActor(cfg, dims, generator)

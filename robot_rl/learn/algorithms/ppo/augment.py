@@ -12,7 +12,7 @@ from robot_rl.learn.algorithm import Context
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.symmetry import Mirror, reflect
-from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.ranks import SINGLE_PROCESS, ProcessGroup
 from robot_rl.learn.rollout import Batch, Rollout
 
 
@@ -38,7 +38,7 @@ class AugmentSymmetry:
         critic: Critic,
         *,
         more: Mapping[str, Tensor] | None = None,
-        ranks: Ranks = ALONE,
+        ranks: ProcessGroup = SINGLE_PROCESS,
     ) -> Batch:
         """Return the batch (B) of a rollout followed by its mirror image.
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from robot_rl.learn.algorithms.ppo.config import CorrectionCfg
 from robot_rl.learn.networks.actor_critic import Actor
-from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.ranks import SINGLE_PROCESS, ProcessGroup
 from robot_rl.learn.rollout import Rollout, mean_over
 
 MAX_LOG_WEIGHT = 20.0
@@ -61,7 +61,7 @@ def recorded_policy(actor: Actor, rollout: Rollout) -> ProximalPolicy:
 
 @torch.no_grad()
 def corrected_policy(
-    actor: Actor, cfg: CorrectionCfg, rollout: Rollout, *, clip: float, ranks: Ranks = ALONE
+    actor: Actor, cfg: CorrectionCfg, rollout: Rollout, *, clip: float, ranks: ProcessGroup = SINGLE_PROCESS
 ) -> ProximalPolicy:
     """Return the policy that the settings name for a rollout of an older policy.
 

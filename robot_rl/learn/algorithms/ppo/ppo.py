@@ -28,11 +28,11 @@ from robot_rl.learn.algorithms.ppo.off_policy_correction import ProximalPolicy, 
 from robot_rl.learn.algorithms.ppo.quantization import UpdateQuantizers
 from robot_rl.learn.algorithms.ppo.targets import TargetEstimator
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliaries, Auxiliary
-from robot_rl.learn.dims import Dims, Mirrors
+from robot_rl.learn.dims import EnvSpec, Mirrors
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Params
 from robot_rl.learn.optim import FlatAdam
-from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.ranks import SINGLE_PROCESS, ProcessGroup
 from robot_rl.learn.rollout import MOST_AGES, Batch, Rollout, mean_over
 
 MAX_LOG_RATIO = 40.0
@@ -68,13 +68,13 @@ class PPO(Algorithm):
         generator: torch.Generator | None = None,
         auxiliaries: Sequence[Auxiliary] = (),
         reward_weights: Sequence[float] = (),
-        ranks: Ranks = ALONE,
+        ranks: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         self.actor, self.critic, self.cfg = actor, critic, cfg
         self.max_age = 1
         self.symmetry, self.generator = symmetry, generator
         self.auxiliaries, self.ranks = Auxiliaries(auxiliaries), ranks
-        self.keeps_order = all(auxiliary.keeps_order for auxiliary in self.auxiliaries if auxiliary.worlds())
+        self.indexed_by_world = all(auxiliary.indexed_by_world for auxiliary in self.auxiliaries if auxiliary.worlds())
         self.critic_memory = critic.state_size
         self.optimizer = FlatAdam((actor, *critic.parts()), cfg.learning_rate, cfg.max_grad_norm, ranks=ranks)
         self.targets = TargetEstimator(
@@ -152,7 +152,7 @@ class PPO(Algorithm):
             advantage=self.targets.combine(advantage, valid),
             returns=traced + value,
             more={name: flat(tensor) for name, tensor in self.auxiliaries.samples(rollout).items()},
-            moment=max(self.actor.moment, self.critic.moment),
+            group_size=max(self.actor.group_size, self.critic.group_size),
             **rollout.sequences(states),
         )
         if valid is not None:
@@ -310,7 +310,7 @@ ORDER = 2
 
 
 def make_networks(
-    cfg: PPOLearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None
+    cfg: PPOLearnerCfg, dims: EnvSpec, mirrors: Mirrors | None, generator: torch.Generator | None = None
 ) -> tuple[Actor, Critic]:
     """Build actor and critic on the CPU; arguments and errors are those of `build.make_actor`."""
     actor = build.make_actor(cfg, dims, mirrors, generator)

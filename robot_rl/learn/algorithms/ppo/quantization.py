@@ -9,7 +9,7 @@ from torch import Tensor
 
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.precision.conversion import layers_of, measure
-from robot_rl.learn.ranks import Ranks
+from robot_rl.learn.ranks import ProcessGroup
 from robot_rl.learn.rollout import Batch, Rollout
 
 MEASURED_ROWS = 4096
@@ -19,7 +19,7 @@ MEASURED_ROWS = 4096
 class UpdateQuantizers:
     """The quantized layers of the networks that an algorithm updates; without any, nothing is done."""
 
-    def __init__(self, actor: Actor, critic: Critic, ranks: Ranks) -> None:
+    def __init__(self, actor: Actor, critic: Critic, ranks: ProcessGroup) -> None:
         self._actor, self._critic, self._ranks = actor, critic, ranks
         self._is_empty = not (layers_of(actor) or layers_of(critic))
 

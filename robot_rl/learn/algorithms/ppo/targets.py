@@ -11,7 +11,7 @@ from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.gae import advantages, policy_advantages, timeout_bonus
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliaries
 from robot_rl.learn.networks.actor_critic import Critic
-from robot_rl.learn.ranks import Ranks
+from robot_rl.learn.ranks import ProcessGroup
 from robot_rl.learn.rollout import Rollout
 
 
@@ -23,7 +23,13 @@ class TargetEstimator:
     """
 
     def __init__(
-        self, critic: Critic, cfg: PPOCfg, *, auxiliaries: Auxiliaries, reward_weights: Sequence[float], ranks: Ranks
+        self,
+        critic: Critic,
+        cfg: PPOCfg,
+        *,
+        auxiliaries: Auxiliaries,
+        reward_weights: Sequence[float],
+        ranks: ProcessGroup,
     ) -> None:
         self._critic, self._cfg, self._auxiliaries, self._ranks = critic, cfg, auxiliaries, ranks
         device = next(critic.parameters()).device
@@ -92,8 +98,8 @@ class TargetEstimator:
         final, past = rollout.final_obs.flatten(0, 1), None if states is None else states[:-1].flatten(0, 1)
         if final.device.type != "cpu":
             return self._critic.value(final, past).view_as(rollout.reward)
-        cut = rollout.time_out.reshape(-1, self._critic.moment)
-        if self._critic.moment > 1:  # whole worlds
+        cut = rollout.time_out.reshape(-1, self._critic.group_size)
+        if self._critic.group_size > 1:  # whole worlds
             cut = cut.any(1, keepdim=True).expand_as(cut)
         rows = cut.reshape(-1).nonzero().squeeze(-1)  # No device waits here: this is the CPU.
         result = torch.zeros_like(values[:-1].flatten(0, 1))
@@ -101,7 +107,7 @@ class TargetEstimator:
         return result.view_as(rollout.reward)
 
 
-def normalize(advantage: Tensor, valid: Tensor | None, ranks: Ranks) -> Tensor:
+def normalize(advantage: Tensor, valid: Tensor | None, ranks: ProcessGroup) -> Tensor:
     """Return advantages (B,) with mean 0 and deviation 1 over the valid ones of all ranks; the others become 0."""
     if valid is None and ranks.size == 1:
         deviation = advantage.std(correction=min(1, advantage.numel() - 1))  # A single sample has none.

@@ -60,14 +60,14 @@ class RslRlRunner(BaseTrainer):
         """Return actor and critic, copies of rsl_rl's."""
         return dict(self._modules)
 
-    def _run(self, last: int) -> dict[str, float]:
-        self._last = last
-        if last > self.iteration:
+    def _run(self, last_iteration: int) -> dict[str, float]:
+        self._last_iteration = last_iteration
+        if last_iteration > self.iteration:
             self.runner.current_learning_iteration = self.iteration
             stagger = self.cfg.stagger_episodes and self.iteration == 0
-            self._set_linear_rate(last)
+            self._set_linear_rate(last_iteration)
             with contextlib.suppress(_EnoughError):
-                self.runner.learn(last - self.iteration, init_at_random_ep_len=stagger)
+                self.runner.learn(last_iteration - self.iteration, init_at_random_ep_len=stagger)
         return self._row
 
     def after_iteration(self, losses: Mapping[str, float], collect_s: float, learn_s: float) -> None:
@@ -84,15 +84,15 @@ class RslRlRunner(BaseTrainer):
         simulate_s = self._timed.pop_seconds()
         seconds = {"simulate": simulate_s, "infer": collect_s - simulate_s, "learn": learn_s}
         self._row = self._finish_iteration(metrics, seconds)
-        self._set_linear_rate(self._last)
+        self._set_linear_rate(self._last_iteration)
         if self._is_enough(self._row):
             raise _EnoughError
 
-    def _set_linear_rate(self, last: int) -> None:
+    def _set_linear_rate(self, last_iteration: int) -> None:
         """Set the step size of the next iteration for schedule=linear, which rsl_rl does not have."""
         ppo, algorithm = self.cfg.ppo, self.runner.alg
         if ppo.schedule == "linear":
-            algorithm.learning_rate = ppo.learning_rate * (1.0 - min(1.0, self.iteration / max(last, 1)))
+            algorithm.learning_rate = ppo.learning_rate * (1.0 - min(1.0, self.iteration / max(last_iteration, 1)))
             for group in algorithm.optimizer.param_groups:
                 group["lr"] = algorithm.learning_rate
 

@@ -49,7 +49,7 @@ class WorldModel(Algorithm):
     """
 
     groups = (WORLD,)
-    keeps_order = True
+    indexed_by_world = True
 
     def __init__(self, cfg: WorldModelLearnerCfg, context: Context) -> None:
         """Build networks, imagination and replay memory.
@@ -145,7 +145,7 @@ class WorldModel(Algorithm):
             ):
                 frozen.copy_(learned)
         self.frozen.refresh()
-        # The policy goes through the model as it was: both learn at once, on a core each. Ranks, which average the
+        # The policy goes through the model as it was: both learn at once, on a core each. Processes, which average the
         # gradients of both, would meet in different orders.
         is_apart = rollout.reward.device.type == "cpu" and self.ranks.size == 1
         learning = self._pool.submit(self._learn_model) if is_apart else None
@@ -164,7 +164,7 @@ class WorldModel(Algorithm):
 
     def _keep(self, rollout: Rollout) -> None:
         """Put a rollout into the memory, with the changes of each step, and let the normalizers see it."""
-        worlds, (after, useful) = rollout.groups[WORLD], rollout.following(WORLD)
+        worlds, (after, useful) = rollout.groups[WORLD], rollout.next_observations(WORLD)
         change = self._measure(worlds[:-1].flatten(0, 1), after.flatten(0, 1)).view(*useful.shape, -1)
         useful = useful & torch.isfinite(change).all(-1)
         change = torch.where(useful[..., None], change, torch.zeros_like(change))
