@@ -16,7 +16,7 @@ from harness import least_cpu_s
 
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.layout import ObservationLayout
 from robot_rl.learn.rollout import make_rollout
@@ -32,7 +32,7 @@ def measure(side: tuple[int, int], worlds: int, *, encoded: bool) -> dict[str, f
     cfg = NetworkCfg(hidden=(128, 128, 128), conv=ConvCfg(groups=("eye",) if encoded else ()))
     actor, critic = Actor(layout, ACTIONS, cfg), Critic(layout, cfg)
     ppo = PPO(actor, critic, PPOCfg())
-    dims = Dims(actor=layout.size, critic=layout.size, action=ACTIONS)
+    dims = EnvSpec(actor=layout.size, critic=layout.size, action=ACTIONS)
     rollout = make_rollout(STEPS, worlds, dims, "cpu")
     for tensor in (rollout.actor_obs, rollout.critic_obs, rollout.final_obs, rollout.noise, rollout.reward):
         tensor.normal_()
@@ -43,7 +43,7 @@ def measure(side: tuple[int, int], worlds: int, *, encoded: bool) -> dict[str, f
             action, out = actor.act(rollout.actor_obs[t], rollout.noise[t])[:2]
             rollout.action[t].copy_(action)
             rollout.out[t].copy_(out)
-        rollout.attribute(actor.distribution, actor.distribution.snapshot())
+        rollout.record_policy(actor.distribution, actor.distribution.snapshot())
 
     result = {"act_s": least_cpu_s(act, REPEATS), "update_s": least_cpu_s(lambda: ppo.update(rollout), REPEATS)}
     batch, rows = ppo.make_batch(rollout), torch.randperm(STEPS * worlds)[: STEPS * worlds // 4]

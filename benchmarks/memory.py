@@ -18,13 +18,13 @@ from harness import least_cpu_s
 
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_networks
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.networks.memory import Memory
 from robot_rl.learn.rollout import make_rollout
 from robot_rl.settings import MemoryCfg, NetworkCfg
 
 WORLDS, STEPS, REPEATS = 1024, 24, 5
-DIMS = Dims(actor=48, critic=64, action=12)
+DIMS = EnvSpec(actor=48, critic=64, action=12)
 MEMORIES = (("none", 128), ("gru", 128), ("gru", 256), ("lstm", 128), ("lstm", 256))
 
 
@@ -48,7 +48,7 @@ def measure(kind: str, hidden: int, sequence: int = 0) -> dict[str, float]:
             rollout.out[t].copy_(out)
             if state is not None:
                 state.masked_fill_(rollout.ended(t)[:, None], 0.0)
-        rollout.attribute(actor.distribution, actor.distribution.snapshot())
+        rollout.record_policy(actor.distribution, actor.distribution.snapshot())
 
     return {"act_s": least_cpu_s(act, REPEATS), "update_s": least_cpu_s(lambda: ppo.update(rollout), REPEATS)}
 

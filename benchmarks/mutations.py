@@ -74,8 +74,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "invalid samples learned from": Mutation(
         f"{PPO}/ppo.py",
-        "weight = flat(valid).to(value.dtype)",
-        "weight = torch.ones_like(flat(valid).to(value.dtype))",
+        "weight = valid.to(value.dtype)",
+        "weight = torch.ones_like(value)",
         LEARN,
     ),
     "random stream begins again": Mutation(

@@ -160,7 +160,8 @@ def _simulate_apart(
 
     `run` is the time of a step [s], iterations and seed.
     """
-    from robot_rl.learn.simulators.pool import ThreadPool
+    from thread_pool import ThreadPool
+
     from robot_rl.learn.simulators.remote import RemoteWorlds
     from robot_rl.learn.simulators.simulator import Simulator
 

@@ -26,7 +26,7 @@ from robot_rl.cli.options import MAX_COUNT, option, parse_value
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_networks
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.rollout import make_rollout
 from robot_rl.performance.learner import compare_updates, networks
 from robot_rl.runs.settings import resolve_device
@@ -51,10 +51,10 @@ class Options:
     out: str = option("", "file for the figures as JSON")
 
 
-def team_dims(agents: int) -> Dims:
+def team_dims(agents: int) -> EnvSpec:
     """Return the sizes of a team of quadrupeds."""
     names = tuple(f"robot{k}" for k in range(agents))
-    return Dims(
+    return EnvSpec(
         actor=SEEN,
         critic=OWN,
         action=ACTIONS,
@@ -86,7 +86,7 @@ class EqualTeams:
                 action, out = self.ours.actor.act(rollout.actor_obs[t], rollout.noise[t], frozen)
                 rollout.action[t].copy_(action)
                 rollout.out[t].copy_(out)
-        rollout.attribute(distribution, frozen)
+        rollout.record_policy(distribution, frozen)
         self._scratch = tempfile.TemporaryDirectory(prefix="bench-skrl-")
         self.theirs = make_skrl(cfg, dims, worlds, device, self._scratch.name)
         self._fill()
@@ -130,7 +130,7 @@ class EqualTeams:
         self.theirs.enable_models_training_mode(False)
 
 
-def make_skrl(cfg: MAPPOLearnerCfg, dims: Dims, worlds: int, device: str, folder: str) -> Any:
+def make_skrl(cfg: MAPPOLearnerCfg, dims: EnvSpec, worlds: int, device: str, folder: str) -> Any:
     """Return skrl's MAPPO with our hyperparameters.
 
     Raises UserError if skrl is not installed.
@@ -172,7 +172,7 @@ def make_skrl(cfg: MAPPOLearnerCfg, dims: Dims, worlds: int, device: str, folder
     return agent
 
 
-def skrl_models(cfg: MAPPOLearnerCfg, dims: Dims, device: str) -> tuple[Any, Any]:
+def skrl_models(cfg: MAPPOLearnerCfg, dims: EnvSpec, device: str) -> tuple[Any, Any]:
     """Return the classes of skrl's policy and of its value function, which sees the team."""
     from skrl.models.torch import DeterministicMixin, GaussianMixin, Model
 

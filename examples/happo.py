@@ -10,7 +10,6 @@ improvement of the team's return adds up. The ratios are those of whole updates,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,8 +19,7 @@ from torch import Tensor, nn
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Context
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
-from robot_rl.learn.algorithms.ppo.ppo import PPO, adapt, make_ppo, policy_loss, probability_ratio
-from robot_rl.learn.checkpoints.worlds import under
+from robot_rl.learn.algorithms.ppo.ppo import PPO, adapt_learning_rate, make_ppo, policy_loss, probability_ratio
 from robot_rl.learn.networks.team import TeamActor
 from robot_rl.learn.optim import FlatAdam
 from robot_rl.learn.rollout import Batch, Rollout
@@ -38,7 +36,7 @@ class HAPPOLearnerCfg(MAPPOLearnerCfg):
         order: in which the policies are improved in an iteration: "random", drawn each time, or "fixed".
     """
 
-    uses_stale: ClassVar[bool] = False
+    supports_stale_rollouts: ClassVar[bool] = False
 
     name: str = "happo"
     sharing: str = "separate"
@@ -85,21 +83,9 @@ class HAPPO(PPO):
         actor: Any = self.actor
         return actor
 
-    def state(self) -> dict[str, Tensor]:
-        """Return the state of the optimizers and of the random stream."""
-        state = {
-            f"optimizer.{k}.{name}": tensor
-            for k, optimizer in enumerate(self.optimizers)
-            for name, tensor in optimizer.state_dict().items()
-        }
-        return state | {name: stream.get_state() for name, stream in self.streams().items()}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Load the output of `state`."""
-        for k, optimizer in enumerate(self.optimizers):
-            optimizer.load_state_dict(under(state, f"optimizer.{k}."))
-        for name, stream in self.streams().items():
-            stream.set_state(state[name])
+    def stateful(self) -> dict[str, Any]:
+        """Return the optimizers."""
+        return {f"optimizer.{k}": optimizer for k, optimizer in enumerate(self.optimizers)}
 
     def update(self, rollout: Rollout, progress: float = 0.0) -> dict[str, Tensor]:
         """Learn from a rollout: each policy in turn, then the critic; then update the normalizers."""
@@ -110,7 +96,7 @@ class HAPPO(PPO):
         order = list(range(len(self.team.each())))
         if self.order == "random":
             order = torch.randperm(len(order), generator=self.generator, device=batch.value.device).tolist()
-        factor = torch.ones(batch.value.shape[0] // batch.moment, device=batch.value.device)
+        factor = torch.ones(batch.value.shape[0] // batch.group_size, device=batch.value.device)
         total = torch.zeros(len(self.statistics), device=batch.value.device)
         for k in order:
             found, ratio = self._improve(k, batch, rollout.frozen, factor)
@@ -118,7 +104,7 @@ class HAPPO(PPO):
             factor = factor * ratio
         total[0] = self._fit_critic(batch)
         self.update_normalizers(rollout, batch.returns)
-        self.calibrate_quantizers(rollout)
+        self.quantizers.calibrate(rollout)
         statistics = dict(zip(self.statistics, total.unbind(), strict=True))
         statistics["policy/learning_rate"] = self.optimizer.learning_rate
         statistics["policy/factor"] = factor.mean()
@@ -147,7 +133,7 @@ class HAPPO(PPO):
                 total[1:] += torch.stack((loss.surrogate, loss.entropy, divergence, clip_share))
             optimizer.reduce()
             if self.cfg.schedule == "adaptive":
-                adapt(optimizer.learning_rate, optimizer.averaged_scalar, self.cfg)
+                adapt_learning_rate(optimizer.learning_rate, optimizer.averaged_scalar, self.cfg)
             optimizer.apply()
 
         self._each_minibatch(own.value.shape[0], factor.device, step)

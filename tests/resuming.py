@@ -58,7 +58,7 @@ def untimed(path):
 
 def everything(runner):
     """All that a runner, its worlds included, holds."""
-    state = runner._networks() | runner._state() | runner._worlds()
+    state = runner.networks() | runner.state() | runner.worlds()
     return state | {f"env.{name}": tensor for name, tensor in runner.env.state_dict().items()}
 
 

@@ -230,7 +230,7 @@ def action_bounds(policy: TorchPolicy) -> dict[str, Bound | None]:
     names = getattr(actor, "names", ("",))
     found: dict[str, Bound | None] = {}
     for name, each in zip(names, actor.each() if hasattr(actor, "each") else (actor,), strict=True):
-        module = each.export_module() if getattr(each, "quantizes", False) else None
+        module = each.export_module() if getattr(each, "is_quantized", False) else None
         found[name] = None if module is None or module.precision is None else module.action_error
     return found
 

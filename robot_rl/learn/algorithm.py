@@ -12,7 +12,7 @@ of `Algorithm` (`robot_rl.learn.build`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,11 @@ import torch
 from rsl_rl.env import VecEnv
 from torch import Tensor, nn
 
-from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
-from robot_rl.learn.dims import Dims, Mirrors
+from robot_rl.learn.auxiliaries.auxiliary import Auxiliaries
+from robot_rl.learn.checkpoints.worlds import under
+from robot_rl.learn.dims import EnvSpec, Mirrors
 from robot_rl.learn.networks.actor_critic import Actor
-from robot_rl.learn.ranks import Ranks
+from robot_rl.learn.ranks import ProcessGroup
 from robot_rl.learn.rollout import Rollout, RolloutSpec
 
 
@@ -39,11 +40,11 @@ class Context:
     """
 
     env: VecEnv
-    dims: Dims
+    dims: EnvSpec
     mirrors: Mirrors | None
     device: torch.device
     seed: int
-    ranks: Ranks
+    ranks: ProcessGroup
 
     def generator(self, offset: int) -> torch.Generator:
         """Return a random stream on the device, different in each process; `offset` is added to the seed."""
@@ -65,8 +66,7 @@ class Snapshot:
     capturable: bool = False
 
     def __init__(self, actor: Actor, version: int) -> None:
-        self.actor, self.version = actor, version
-        self.frozen = actor.distribution.snapshot()
+        Snapshot.follow(self, actor, version)
 
     def follow(self, actor: Actor, version: int) -> None:
         """Act with the weights that another actor of the same architecture, or the same one, has now."""
@@ -93,7 +93,7 @@ class Snapshot:
 
     def record(self, rollout: Rollout) -> None:
         """Record in a full rollout the distribution of the policy that acted."""
-        rollout.attribute(self.actor.distribution, self.frozen)
+        rollout.record_policy(self.actor.distribution, self.frozen)
 
 
 CARRIED = "carried_"
@@ -121,14 +121,14 @@ class Algorithm(ABC):
         auxiliaries: further objectives; their `hook` runs in the collector.
         groups: observation groups that rollouts must hold in addition to those of actor and critic.
         critic_memory: components of a recurrent critic's state in each world; 0 without one.
-        keeps_order: `worlds` is kept by the number of a world, for any columns of a rollout (`Rollout.by_world`).
+        indexed_by_world: `worlds` is kept by the number of a world, for any columns of a rollout (`Rollout.by_world`).
     """
 
     actor: Actor
-    auxiliaries: Sequence[Auxiliary] = ()
+    auxiliaries: Auxiliaries = Auxiliaries()
     groups: tuple[str, ...] = ()
     critic_memory: int = 0
-    keeps_order: bool = False
+    indexed_by_world: bool = False
 
     @abstractmethod
     def modules(self) -> dict[str, nn.Module]:
@@ -141,13 +141,25 @@ class Algorithm(ABC):
         The policy that acted may be older than the current one. Statistics named "loss/..." must stay finite.
         """
 
-    @abstractmethod
-    def state(self) -> dict[str, Tensor]:
-        """Return all but the networks that a resumed run needs: optimizers, random streams, replay memory, live."""
+    def stateful(self) -> dict[str, Any]:
+        """Return all but the networks that keeps a state, by its prefix in `state`: optimizers, replay memory.
 
-    @abstractmethod
+        Each has `state_dict()`, which returns live tensors by name, and `load_state_dict()`.
+        """
+        return {}
+
+    def state(self) -> dict[str, Tensor]:
+        """Return all but the networks that a resumed run needs, live: the state of `stateful` and of `streams`."""
+        parts = self.stateful().items()
+        kept = {f"{part}.{name}": tensor for part, owner in parts for name, tensor in owner.state_dict().items()}
+        return kept | {name: stream.get_state() for name, stream in self.streams().items()}
+
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Load the output of `state`; the networks are loaded already."""
+        for part, owner in self.stateful().items():
+            owner.load_state_dict(under(state, f"{part}."))
+        for name, stream in self.streams().items():
+            stream.set_state(state[name].cpu())
 
     def spec(self) -> RolloutSpec:
         """Return the contents that rollouts must hold for this algorithm."""
@@ -158,7 +170,7 @@ class Algorithm(ABC):
             actor_memory=self.actor.state_size,
             critic_memory=self.critic_memory,
             groups=groups,
-            hooks=[auxiliary.hook for auxiliary in self.auxiliaries if auxiliary.hook is not None],
+            hooks=list(self.auxiliaries.hooks.values()),
         )
 
     def snapshot(self, version: int) -> Snapshot:
@@ -177,15 +189,15 @@ class Algorithm(ABC):
 
         Where simulators are apart, each has its own, which is part of the state of its worlds.
         """
-        return {}
+        return self.auxiliaries.acting_streams()
 
     def worlds(self) -> dict[str, Tensor]:
         """Return the state that the learner keeps of each world from rollout to rollout, (N, ...) each, live."""
-        return {}
+        return self.auxiliaries.worlds()
 
     def acting_worlds(self) -> dict[str, Tensor]:
         """Return the state that snapshots and hooks keep of each world, (N, ...) each, live; `update` leaves it."""
-        return {}
+        return self.auxiliaries.acting_worlds()
 
     def described(self) -> dict[str, Any]:
         """Return the algorithm's entries in a checkpoint's description, JSON-able."""

@@ -1,38 +1,32 @@
-"""The parts that every trainer shares: counters, observers, metrics, and checkpoints in one format."""
+"""The parts that every trainer shares: counters, observers, metrics, signals and checkpoints."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import signal
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from rsl_rl.env import VecEnv
-from torch import Tensor, nn
+from torch import Tensor
 
-from robot_rl.errors import Interrupted, UserError
-from robot_rl.learn.checkpoints import worlds
-from robot_rl.learn.checkpoints.checkpoint import check_shapes, load_checkpoint
-from robot_rl.learn.checkpoints.description import read_counters
-from robot_rl.learn.checkpoints.saving import Package, Saver
-from robot_rl.learn.dims import Dims, checked_mirrors, env_mirrors, make_dims, mirrors_to_meta
+from robot_rl.errors import Interrupted
+from robot_rl.learn.checkpoints.manager import Checkpointed, CheckpointManager
+from robot_rl.learn.checkpoints.worlds import num_worlds
+from robot_rl.learn.dims import checked_mirrors, env_mirrors, make_env_spec
 from robot_rl.learn.episodes import EpisodeTracker
 from robot_rl.learn.health import QuarantineLimit
 from robot_rl.learn.interrupt import IterationCancelled, StopRequest
-from robot_rl.learn.precision.loading import check_precision, with_grids
-from robot_rl.learn.ranks import ALONE, Ranks
-from robot_rl.machine import package_versions
+from robot_rl.learn.ranks import SINGLE_PROCESS, ProcessGroup
 from robot_rl.metrics.iteration import PARTS, merge_rows, overlap_share, time_parts
-from robot_rl.metrics.rows import to_stderr
 from robot_rl.metrics.writers import MetricsWriter
 from robot_rl.processes import SIGNALS
-from robot_rl.settings import LearnerCfg, to_dict
+from robot_rl.settings import LearnerCfg
 
 Observer = Callable[[dict[str, float]], bool | None]
 """Called once an iteration with the row of metrics; returning True ends the training."""
@@ -40,10 +34,7 @@ OnIterationEnd = Callable[["BaseTrainer"], Mapping[str, float]]
 """Called after each iteration, with the session; returns additional values for the iteration's row."""
 
 
-_versions = functools.cache(package_versions)
-
-
-class BaseTrainer(ABC):
+class BaseTrainer(Checkpointed):
     """A training in an environment: everything around the iterations, for any loop.
 
     Of the environment it uses, where present: `mirror`, `pop_metrics()`, `step_dt`, and in the extras of a step
@@ -51,11 +42,7 @@ class BaseTrainer(ABC):
 
     Attributes:
         device: the device of the environment and the networks.
-        iteration: iterations finished.
-        env_steps: control steps finished, over all worlds.
-        time_s: time spent in training [s].
-        settings: the resolved configuration of the run as plain values, kept with every checkpoint.
-        metrics_mark: position of this run's metrics in the loaded checkpoint (`MetricsWriter`, `resume`).
+        checkpoints: saves and loads its state.
         counts_ranks: whether a row has the number of processes, of their worlds and of their samples.
         on_iteration_end: may look at the session after each iteration; of several processes the first one's counts.
     """
@@ -69,7 +56,7 @@ class BaseTrainer(ABC):
         seed: int = 1,
         observer: Observer | Iterable[Observer] | None = None,
         writer: MetricsWriter | None = None,
-        ranks: Ranks = ALONE,
+        ranks: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         """Read the sizes from the environment; a subclass builds the networks.
 
@@ -94,17 +81,16 @@ class BaseTrainer(ABC):
         self.metrics_mark: dict[str, int] | None = None
         self.counts_ranks = ranks.size > 1
         self.on_iteration_end: OnIterationEnd | None = None
-        self.dims: Dims = make_dims(env, cfg)
+        self.dims = make_env_spec(env, cfg)
         self.mirrors = checked_mirrors(cfg, self.dims, env_mirrors(env, cfg))
         own_metrics = getattr(env, "pop_metrics", None)
         tracker = EpisodeTracker(env.num_envs, float(getattr(env, "step_dt", 1.0)), self.device)
         self._tracker = None if own_metrics else tracker
         self.pop_metrics: Callable[[], dict[str, float]] = own_metrics or tracker.pop
         self.iteration, self.env_steps, self.time_s = 0, 0, 0.0
-        self._saver = Saver(ranks, cfg.keep_checkpoints, cfg.save_interval, cfg.save_interval_s)
-        self._save_s, self._saved, self._limit = 0.0, -1, QuarantineLimit(cfg.max_quarantined)
+        self.checkpoints = CheckpointManager(self)
+        self._limit = QuarantineLimit(cfg.max_quarantined)
         self._mark, self._request, self._stopped_by = 0.0, StopRequest(), 0
-        self._spare: Package | None = None
         self._elapsed_s = 0.0
 
     def train(self, max_iterations: int | None = None) -> dict[str, float]:
@@ -118,7 +104,7 @@ class BaseTrainer(ABC):
             FloatingPointError: the loss is not finite.
             NotRetryableError: too many samples are quarantined, or a checkpoint would hold a number that is not finite.
         """
-        last = self.cfg.max_iterations if max_iterations is None else max_iterations
+        last_iteration = self.cfg.max_iterations if max_iterations is None else max_iterations
         own = None
         if self.writer is None and self.run_dir is not None and self.ranks.is_first:
             own = self.writer = MetricsWriter(self.run_dir, resume=self.metrics_mark)
@@ -128,30 +114,28 @@ class BaseTrainer(ABC):
             with StopRequest(self.ranks.size, self.cfg.notice_s) as self._request:
                 self._stopped_by, row = 0, {}
                 try:
-                    row = self._run(last, self._request)
+                    row = self._run(last_iteration)
                     if not self._stopped_by:
                         self._limit.finish(self.iteration)
                 except IterationCancelled:
-                    self._return_to_spare()
-                if self._saved != self.iteration:
+                    path = self.checkpoints.go_back()
+                    self._stopped_by = self._request.signal
+                    self.load(path)
+                if not self.checkpoints.is_saved:
                     self.save()
-                self._saver.wait()
+                self.checkpoints.saver.wait()
         except KeyboardInterrupt as error:
-            self._saver.finish()
+            self.checkpoints.saver.finish()
             number = getattr(error, "signal", signal.SIGINT)
             raise Interrupted(self.checkpoint, self.iteration, number, saved=False) from error
         finally:
-            self._saver.finish()
+            self.checkpoints.saver.finish()
             if own is not None:
                 own.close()
                 self.writer = None
         if self._stopped_by:
             raise Interrupted(self.checkpoint, self.iteration, self._stopped_by)
         return row
-
-    @abstractmethod
-    def modules(self) -> dict[str, nn.Module]:
-        """Return the networks, "actor" among them, by their name in checkpoints."""
 
     @property
     def actor(self) -> Any:
@@ -166,7 +150,7 @@ class BaseTrainer(ABC):
     @property
     def checkpoint(self) -> Path | None:
         """The newest checkpoint that is on the disk; None before the first."""
-        return self._saver.durable
+        return self.checkpoints.saver.durable
 
     @property
     def elapsed_s(self) -> float:
@@ -186,169 +170,25 @@ class BaseTrainer(ABC):
         return self._request.requested
 
     def save(self, *, wait: bool = True) -> Path | None:
-        """Write a checkpoint into the run's directory and return its path; None if the run has no directory.
+        """Write a checkpoint, as `CheckpointManager.save`."""
+        return self.checkpoints.save(wait=wait)
 
-        With `wait` it is on the disk on return; else it is copied, and a thread writes it. Raises OSError if this
-        checkpoint or the one before could not be written.
-        """
-        if self.run_dir is None:
-            return None
-        begin = time.perf_counter()
-        package = self._package(self.run_dir)
-        self._saver.start(package)
-        if wait:
-            self._saver.wait()
-        self._saved = self.iteration
-        self._save_s += time.perf_counter() - begin
-        return package.path
-
-    def _package(self, run_dir: Path) -> Package:
-        """Return the contents of a checkpoint of this moment, live."""
-        own = self._package_worlds()
-        if not self.ranks.is_first:
-            own |= {f"{worlds.OWN}{name}": t for name, t in self._state().items() if not name.startswith("optimizer.")}
-        path = run_dir / "checkpoints" / self._checkpoint_name()
-        return Package(path, self._networks() | self._state(), self._meta(), own)
-
-    def _guard(self) -> None:
-        """Copy the state before an iteration that may last longer than cfg.notice_s, so that it can be given up.
-
-        Several processes always finish it: they would all have to give up the same one.
-        """
-        if self.run_dir is None or self.ranks.size > 1 or not 0.0 < self.cfg.notice_s < self._elapsed_s:
-            return
-        begin = time.perf_counter()
-        self._spare = self._package(self.run_dir).copied(self._spare)
-        self._save_s += time.perf_counter() - begin
-        self._request.may_give_up = True
-
-    def _return_to_spare(self) -> None:
-        """Write the copy made before the iteration that was given up, and load it."""
-        assert self._spare is not None
-        if self._saved != self.iteration:
-            self._saver.start(self._spare)
-        self._saver.wait()
-        self._stopped_by = self._request.signal
-        self.load(self._spare.path)
-
-    def load(
-        self,
-        path: Path,
-        *,
-        weights_only: bool = False,
-        allow_resize: bool = False,
-        fresh_worlds: bool = False,
-        tell: Callable[[str], None] = to_stderr,
-    ) -> None:
-        """Load a checkpoint; if that fails, nothing is changed.
-
-        Args:
-            path: the checkpoint.
-            weights_only: load only networks and normalizers, to begin a new training from them.
-            allow_resize: divide its worlds among another number of worlds or processes.
-            fresh_worlds: let the worlds begin again.
-            tell: called with a line if not every world continues where it was.
-
-        Raises:
-            UserError: it is missing, damaged or of another architecture (with both shapes), or does not fit.
-        """
-        tensors, meta = load_checkpoint(path)
-        settings = (meta.get("learner") or {}, to_dict(self.cfg))
-        if weights_only:
-            tensors = with_grids(tensors, self._networks())
-            check_shapes(path, tensors, self._networks(), settings)
-            self._load_networks(tensors)
-            self._loaded({})
-            return
-        counters = read_counters(path, meta)
-        check_precision(path, *settings)
-        self._check(meta)
-        own = worlds.read_own(path, meta, self.ranks) or worlds.under(tensors, f"rank{self.ranks.rank}.")
-        tensors |= own
-        check_shapes(path, tensors, self._networks() | self._state(), settings)
-        live, held = self._worlds(), {}
-        report = tell if self.ranks.is_first else lambda _: None
-        if fresh_worlds:
-            report(f"checkpoint {path}: every world begins again, as requested")
-        else:
-            held = worlds.read_worlds(path, meta, self.env, live, self.ranks, allow_resize=allow_resize, tell=report)
-        self._take(path, tensors, held)
-        if not own and not self.ranks.is_first:  # A process more than there were: its own random numbers.
-            for number, stream in enumerate(self._streams().values()):
-                stream.manual_seed(self.ranks.seed(self.seed) + (counters[0] << 32) + number)
-        self.iteration, self.env_steps, self.time_s = counters
-        if self.run_dir is not None and Path(path).resolve().parent.parent == self.run_dir.resolve():
-            self.metrics_mark, self._saved = meta.get("metrics"), self.iteration
+    def load(self, path: Path, **options: Any) -> None:
+        """Load a checkpoint, as `CheckpointManager.load`."""
+        self.checkpoints.load(path, **options)
 
     @abstractmethod
-    def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
-        """Run iterations until `last` are done or a stop is requested; return the last row of metrics."""
+    def _run(self, last_iteration: int) -> dict[str, float]:
+        """Run iterations until `last_iteration` are done or a stop is requested; return the last row of metrics."""
 
-    @abstractmethod
-    def _state(self) -> dict[str, Tensor]:
-        """Return everything but the networks that a checkpoint keeps."""
-
-    @abstractmethod
-    def _loaded(self, state: Mapping[str, Tensor]) -> None:
-        """Load the output of `_state`, after the networks; empty if only networks were loaded."""
-
-    def _streams(self) -> dict[str, torch.Generator]:
-        """Return the random streams that each process has for itself, by their name in `_state`."""
-        return {}
-
-    def _worlds(self) -> dict[str, Tensor]:
-        """Return the state that is kept of each world, (N, ...) each, live."""
+    def worlds(self) -> dict[str, Tensor]:
+        """Return the state that the tracker of episodes keeps of each world, (N, ...) each, live."""
         tracked = {} if self._tracker is None else self._tracker.worlds()
         return {f"tracker.{name}": tensor for name, tensor in tracked.items()}
 
-    def _package_worlds(self) -> dict[str, Tensor]:
-        """Return the state of the worlds for a checkpoint, by the names of `worlds.pack`, live."""
-        return worlds.pack(self.env, self._worlds())
-
-    def _take(self, path: Path, tensors: Mapping[str, Tensor], held: Mapping[str, Tensor]) -> None:
-        """Load the checked tensors; if they still do not fit, restore the state before and raise UserError."""
-        now, live = {**self._networks(), **self._state()}, self._worlds()
-        before = {name: tensor.detach().clone() for name, tensor in now.items()}
-        before_held = {name: tensor.detach().clone() for name, tensor in worlds.pack(self.env, live).items()}
-        try:
-            worlds.unpack(path, held, self.env, live)
-            self._load_networks(tensors)
-            self._loaded(tensors)
-        except (LookupError, TypeError, ValueError, RuntimeError) as error:
-            worlds.unpack(path, before_held, self.env, live)
-            self._load_networks(before)
-            self._loaded(before)
-            raise error if isinstance(error, UserError) else UserError(f"checkpoint {path}: {error}") from error
-
-    def _load_networks(self, tensors: Mapping[str, Tensor]) -> None:
-        for part, network in self.modules().items():
-            network.load_state_dict(worlds.under(tensors, f"{part}."))
-
-    def _meta(self) -> dict[str, Any]:
-        """Return a checkpoint's description."""
-        meta = {
-            "iteration": self.iteration,
-            "env_steps": self.env_steps,
-            "time_s": self.time_s,
-            "seed": self.seed,
-            "learner": to_dict(self.cfg),
-            "dims": to_dict(self.dims),
-            "mirror": mirrors_to_meta(self.mirrors),
-            "processes": self.ranks.size,
-            "threads": self.ranks.gather(torch.get_num_threads()),
-            "worlds": worlds.num_worlds(self.env) * self.ranks.size,
-            "settings": dict(self.settings),
-            "versions": _versions(),
-            **self._described(),
-        }
-        return meta if self.writer is None else meta | {"metrics": self.writer.mark()}
-
-    def _described(self) -> dict[str, Any]:
-        """Return further entries of a checkpoint's description."""
-        return {}
-
-    def _check(self, meta: Mapping[str, Any]) -> None:  # noqa: B027  (a trainer need not have anything to check)
-        """Raise UserError if this trainer cannot resume the run of a checkpoint with this description."""
+    def _guard(self) -> None:
+        """Make it possible to give up the iteration that begins, if it may last longer than cfg.notice_s."""
+        self._request.may_give_up = self.checkpoints.guard(self._elapsed_s)
 
     def _finish_iteration(self, metrics: Mapping[str, float], seconds: Mapping[str, float]) -> dict[str, float]:
         """Count an iteration, write its row, save a checkpoint when it is due, and return the row.
@@ -364,10 +204,10 @@ class BaseTrainer(ABC):
         parts = {part: seconds.get(part, 0.0) for part in PARTS[:-1]}
         parts["other"] = max(0.0, elapsed - sum(parts.values()))
         timing = {"elapsed": elapsed, **{f"perf/{part}_s": value for part, value in parts.items()}}
-        timing["perf/save_s"], self._save_s = self._save_s, 0.0
+        timing["perf/save_s"] = self.checkpoints.pop_seconds()
         if self.ranks.size > 1:
             timing["perf/exchange_s"] = self.ranks.pop_exchange_s()
-        metrics, is_due = {**timing, **metrics}, self._saver.is_due(self.iteration + 1)
+        metrics, is_due = {**timing, **metrics}, self.checkpoints.saver.is_due(self.iteration + 1)
         if self.ranks.size > 1:
             rows = self.ranks.gather((metrics, is_due))
             metrics, is_due = merge_rows([row for row, _ in rows]), rows[0][1]
@@ -381,14 +221,14 @@ class BaseTrainer(ABC):
         row["perf/steps_per_s"] = steps / elapsed
         row["perf/overlap_share"] = overlap_share(time_parts(metrics))
         if self.counts_ranks:
-            count = worlds.num_worlds(self.env) * self.ranks.size
+            count = num_worlds(self.env) * self.ranks.size
             row |= {"ranks": self.ranks.size, "num_envs": count, "batch": steps}
         row |= metrics
         if self.on_iteration_end is not None:
             row |= self.on_iteration_end(self)
         if self.writer is not None:
             self.writer.write(self.iteration, row)
-        self._saver.check()
+        self.checkpoints.saver.check()
         self._limit.check(row, steps)
         if is_due:
             self.save(wait=False)
@@ -416,10 +256,3 @@ class BaseTrainer(ABC):
     def _unsound(self) -> list[str]:
         """Return the names of the rollout's parts with numbers that are not finite in this process."""
         return []
-
-    def _networks(self) -> dict[str, Tensor]:
-        parts = self.modules()
-        return {f"{part}.{name}": t for part, network in parts.items() for name, t in network.state_dict().items()}
-
-    def _checkpoint_name(self) -> str:
-        return f"{self.iteration:06d}"

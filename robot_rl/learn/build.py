@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
 
     from robot_rl.learn.algorithm import Algorithm, Context
-    from robot_rl.learn.dims import Dims, Mirrors
+    from robot_rl.learn.dims import EnvSpec, Mirrors
     from robot_rl.learn.networks.actor_critic import Actor, Critic
     from robot_rl.settings import LearnerCfg
 
@@ -53,7 +53,9 @@ def make_algorithm(cfg: LearnerCfg, context: Context) -> Algorithm:
     return make(cfg, context)
 
 
-def make_actor(cfg: LearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None) -> Actor:
+def make_actor(
+    cfg: LearnerCfg, dims: EnvSpec, mirrors: Mirrors | None, generator: torch.Generator | None = None
+) -> Actor:
     """Build the policy's network on the CPU, for training and for the policy of a finished run.
 
     Args:
@@ -65,6 +67,6 @@ def make_actor(cfg: LearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: 
     return find_maker(cfg, "make_actor")(cfg, dims, mirrors, generator)
 
 
-def make_critic(cfg: Any, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None) -> Critic:
+def make_critic(cfg: Any, dims: EnvSpec, mirrors: Mirrors | None, generator: torch.Generator | None = None) -> Critic:
     """Build the value function on the CPU; arguments as of `make_actor`."""
     return find_maker(cfg, "make_critic")(cfg, dims, mirrors, generator)

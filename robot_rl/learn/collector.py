@@ -13,7 +13,7 @@ from torch import Tensor
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Snapshot
 from robot_rl.learn.auxiliaries.auxiliary import RolloutHook
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.graphs import FIRST, CudaRecorder, RecordedRollout, why_not_recorded
 from robot_rl.learn.networks.layout import ObservationLayout, make_layout
 from robot_rl.learn.rollout import Rollout, RolloutSpec, make_rollout
@@ -41,7 +41,7 @@ class Collector:
         self,
         env: VecEnv,
         cfg: LearnerCfg,
-        dims: Dims,
+        dims: EnvSpec,
         spec: RolloutSpec,
         *,
         noise: torch.Generator,
@@ -110,7 +110,7 @@ class Collector:
         else:
             watch.lap("simulate")
         if rollout.has_invalid:
-            rollout.blank_invalid()
+            rollout.zero_invalid()
         policy.record(rollout)
         self._obs = after
         return rollout

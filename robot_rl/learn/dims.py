@@ -20,7 +20,7 @@ Mirrors = Mapping[str, Mirror]
 
 
 @dataclass(slots=True, kw_only=True)
-class Dims:
+class EnvSpec:
     """Sizes that the environment dictates.
 
     Attributes:
@@ -60,7 +60,7 @@ class Dims:
         return ObservationLayout(self.critic_shapes or {"": (self.critic,)}, self.terms)
 
 
-def make_dims(env: VecEnv, cfg: LearnerCfg) -> Dims:
+def make_env_spec(env: VecEnv, cfg: LearnerCfg) -> EnvSpec:
     """Return the sizes that an environment dictates.
 
     Of the environment it uses, where present: `action_choices` (choices of each component of discrete actions),
@@ -73,7 +73,7 @@ def make_dims(env: VecEnv, cfg: LearnerCfg) -> Dims:
     critic = make_layout(obs, cfg.critic_groups, "critic_groups", terms)
     check_images(actor, cfg.actor.conv, "actor.conv", "actor_groups")
     check_images(critic, cfg.critic.conv, "critic.conv", "critic_groups")
-    return Dims(
+    return EnvSpec(
         actor=actor.size,
         critic=critic.size,
         action=env.num_actions,
@@ -108,7 +108,7 @@ def env_mirrors(env: VecEnv, cfg: LearnerCfg) -> Mirrors | None:
     return found
 
 
-def checked_mirrors(cfg: LearnerCfg, dims: Dims, mirrors: Mirrors | None) -> dict[str, Mirror] | None:
+def checked_mirrors(cfg: LearnerCfg, dims: EnvSpec, mirrors: Mirrors | None) -> dict[str, Mirror] | None:
     """Return the environment's mirrors on the CPU after checking them; None without symmetry."""
     if cfg.symmetry == "none":
         return None

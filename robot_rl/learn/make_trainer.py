@@ -9,7 +9,7 @@ from rsl_rl.env import VecEnv
 from robot_rl.errors import UserError
 from robot_rl.learn.base_trainer import BaseTrainer
 from robot_rl.learn.build import find_maker
-from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.ranks import SINGLE_PROCESS, ProcessGroup
 from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import LearnerCfg
 
@@ -28,7 +28,7 @@ def make_trainer(env: VecEnv, cfg: LearnerCfg, **options: Any) -> BaseTrainer:
         )
     if make is None or is_remote:
         return Trainer(env, cfg, **options)
-    ranks: Ranks = options.pop("ranks", ALONE)
+    ranks: ProcessGroup = options.pop("ranks", SINGLE_PROCESS)
     if ranks.size > 1:
         raise UserError(f"learner={cfg.name}: trains in one process, these are {ranks.size}; use learner=ppo")
     return make(env, cfg, **options)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.ranks import SINGLE_PROCESS, ProcessGroup
 
 MAX_GRAD_NORM = 1.0
 """Norm that each network's gradient is clipped to."""
@@ -30,7 +30,12 @@ class FlatAdam:
     """
 
     def __init__(
-        self, networks: Sequence[nn.Module], learning_rate: float, max_grad_norm: float, *, ranks: Ranks = ALONE
+        self,
+        networks: Sequence[nn.Module],
+        learning_rate: float,
+        max_grad_norm: float,
+        *,
+        ranks: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         """Move the parameters of networks on their final device into the flat array; each is clipped separately."""
         groups = [[p for p in network.parameters() if p.requires_grad] for network in networks]
@@ -99,7 +104,9 @@ class Trainer(nn.Module):
     The networks, on their final device, are not submodules of this one.
     """
 
-    def __init__(self, networks: Sequence[nn.Module], learning_rate: float, seed: int, *, ranks: Ranks = ALONE) -> None:
+    def __init__(
+        self, networks: Sequence[nn.Module], learning_rate: float, seed: int, *, ranks: ProcessGroup = SINGLE_PROCESS
+    ) -> None:
         super().__init__()
         self.optimizer = FlatAdam(networks, learning_rate, MAX_GRAD_NORM, ranks=ranks)
         self.generator = torch.Generator(self.optimizer.params.device).manual_seed(seed)

@@ -16,7 +16,7 @@ from robot_rl.learn import build
 from robot_rl.learn.algorithms import learner_code, read_learner
 from robot_rl.learn.checkpoints.checkpoint import check_shapes, good_checkpoint, load_checkpoint
 from robot_rl.learn.checkpoints.description import need
-from robot_rl.learn.dims import Dims, mirrors_from_meta
+from robot_rl.learn.dims import EnvSpec, mirrors_from_meta
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.settings import LearnerCfg
 
@@ -87,7 +87,7 @@ def build_policy(
         UserError: They do not fit the description.
     """
     try:
-        actor: Actor = build.make_actor(cfg, Dims(**meta["dims"]), mirrors_from_meta(meta))
+        actor: Actor = build.make_actor(cfg, EnvSpec(**meta["dims"]), mirrors_from_meta(meta))
     except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(f"checkpoint {path}: no network fits its description ({error})") from error
     here, wanted = ({f"actor.{name}": t for name, t in own.items()} for own in (state, actor.state_dict()))

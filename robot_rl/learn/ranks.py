@@ -25,7 +25,7 @@ SEED_STRIDE = 1_000_003
 """Distance of two processes' seeds: far beyond the distance of a run's streams."""
 
 
-class Ranks:
+class ProcessGroup:
     """A training in one process: sums and means are the process's own.
 
     Attributes:
@@ -92,11 +92,11 @@ class Ranks:
         """Leave the group."""
 
 
-ALONE = Ranks()
+SINGLE_PROCESS = ProcessGroup()
 """One process."""
 
 
-class DistributedRanks(Ranks):
+class DistributedProcessGroup(ProcessGroup):
     """Processes that communicate through torch.distributed: gloo between CPUs, NCCL between GPUs.
 
     A process that loses another raises PeerError.
@@ -217,14 +217,14 @@ class DistributedRanks(Ranks):
             self._exchange_s += time.perf_counter() - start
 
 
-def make_ranks(device: str = "cpu", environ: Mapping[str, str] | None = None) -> Ranks:
-    """Join the processes that torchrun started with this one; return ALONE if it did not start any.
+def make_process_group(device: str = "cpu", environ: Mapping[str, str] | None = None) -> ProcessGroup:
+    """Join the processes that torchrun started with this one; return SINGLE_PROCESS if it did not start any.
 
     `environ` replaces the environment variables. Raises UserError for variables that do not fit together, and PeerError
     if the other processes cannot be reached.
     """
     rank, size = find_rank(environ)
-    return ALONE if size == 1 else DistributedRanks(rank, size, device)
+    return SINGLE_PROCESS if size == 1 else DistributedProcessGroup(rank, size, device)
 
 
 def find_rank(environ: Mapping[str, str] | None = None) -> tuple[int, int]:

@@ -153,13 +153,13 @@ class Replay:
         found = {name: tensor.flatten(0, 1)[places] for name, tensor in self._kept.items()}
         return found | {"reward": self._reward.flatten()[places], "goes_on": goes_on}
 
-    def state(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         """Return everything, live."""
         return {**self._kept, "reward": self._reward, "flags": self._flags, "counts": self.counts}
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take over what `state` returned."""
-        for name, tensor in self.state().items():
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Load the output of `state_dict`."""
+        for name, tensor in self.state_dict().items():
             tensor.copy_(state[name])
         self._set_first()
 

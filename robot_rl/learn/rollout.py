@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.networks.distributions import Distribution
 
 
@@ -118,7 +118,7 @@ class Rollout:
         if self.critic_state is not None and self.critic_after is not None:
             self.critic_state.copy_(self.critic_after)
 
-    def take(self, other: Rollout) -> None:
+    def copy_(self, other: Rollout) -> None:
         """Copy another rollout of the same shapes, but for the states of a recurrent critic."""
         for name in ("has_final_obs", "has_invalid"):
             setattr(self, name, getattr(other, name))
@@ -138,7 +138,7 @@ class Rollout:
         return found
 
     @torch.no_grad()
-    def attribute(self, distribution: Distribution, frozen: Tensor | None) -> None:
+    def record_policy(self, distribution: Distribution, frozen: Tensor | None) -> None:
         """Record the policy that acted: its `Distribution.snapshot`, and the log-probability of its actions."""
         self.frozen = frozen
         params = distribution.params(self.out.flatten(0, 1), frozen)
@@ -185,7 +185,7 @@ class Rollout:
             return x.unflatten(0, (steps, worlds))
         return x.unflatten(0, (self.sequence, -1, worlds)).transpose(0, 1).flatten(0, 1)
 
-    def blank_invalid(self) -> None:
+    def zero_invalid(self) -> None:
         """Replace the samples of quarantined worlds, which need not be finite, by zeros."""
         bad = ~self.valid
         kept = (self.actor_obs, self.critic_obs[:-1], self.final_obs, self.action, self.out)
@@ -197,7 +197,7 @@ class Rollout:
             tensor[-1].masked_fill_(bad[-1, :, None], 0.0)
         self.reward.masked_fill_(bad if self.reward.ndim == 2 else bad[..., None], 0.0)
 
-    def following(self, group: str) -> tuple[Tensor, Tensor]:
+    def next_observations(self, group: str) -> tuple[Tensor, Tensor]:
         """Return each step's next observation in one of `groups`, within the same episode, and whether it is known.
 
         They are (T, N, D), the final one if the episode ended, and (T, N) bool: false if the sample or the next one
@@ -236,7 +236,7 @@ class RolloutSpec:
 def make_rollout(
     num_steps: int,
     num_envs: int,
-    dims: Dims,
+    dims: EnvSpec,
     device: str | torch.device,
     *,
     out_dim: int | None = None,
@@ -267,7 +267,7 @@ def make_rollout(
         done=flags(False),
         time_out=flags(False),
         valid=flags(True),
-        log_prob=torch.full(shape, torch.nan, device=device),  # Until `attribute`: no loss stays finite without it.
+        log_prob=torch.full(shape, torch.nan, device=device),  # Until `record_policy`: no loss stays finite without it.
         version=torch.zeros(shape, dtype=torch.int64, device=device),
         recorded={name: floats(size) for name, size in (recorded or {}).items()},
         groups={name: floats(size, steps=num_steps + 1) for name, size in (groups or {}).items()},
@@ -300,7 +300,7 @@ class Batch:
             stored step after step, B = L U, and minibatches consist of whole sequences.
         actor_state: (U, S) state of a recurrent actor before each sequence; None without one.
         critic_state: the same of the critic.
-        moment: rows that belong together, the robots of a world: minibatches consist of whole ones.
+        group_size: rows that belong together, the robots of a world: minibatches consist of whole ones.
         more: tensors of auxiliaries (`robot_rl.learn.auxiliaries.auxiliary.Auxiliary.samples`), (B, ...) each.
     """
 
@@ -317,13 +317,13 @@ class Batch:
     start: Tensor | None = None
     actor_state: Tensor | None = None
     critic_state: Tensor | None = None
-    moment: int = 1
+    group_size: int = 1
     more: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def num_units(self) -> int:
-        """Number of units that minibatches are drawn from: sequences U, moments, or samples B."""
-        return self.value.shape[0] // self.moment if self.start is None else self.start.shape[1]
+        """Number of units that minibatches are drawn from: sequences U, groups, or samples B."""
+        return self.value.shape[0] // self.group_size if self.start is None else self.start.shape[1]
 
     @property
     def actor_past(self) -> tuple[Tensor, Tensor] | None:
@@ -336,10 +336,10 @@ class Batch:
         return None if self.critic_state is None or self.start is None else (self.critic_state, self.start)
 
     def rows(self, index: Tensor) -> Batch:
-        """Return the samples, or those of the moments or sequences, at the indices (b,)."""
+        """Return the samples, or those of the groups or sequences, at the indices (b,)."""
         tensors, pick = self._tensors(), partial(torch.index_select, dim=0, index=index)
-        if self.moment > 1:
-            pick = partial(_pick_moments, rows=self.moment, index=index)
+        if self.group_size > 1:
+            pick = partial(_pick_groups, rows=self.group_size, index=index)
         units = {name: pick(tensors.pop(name)) for name in UNITS if name in tensors}
         if self.start is not None:
             steps = self.start.shape[0]
@@ -371,7 +371,9 @@ class Batch:
         return tuple((name, tuple(tensor.shape)) for name, tensor in (self._tensors() | self.more).items())
 
     def _tensors(self) -> dict[str, Tensor]:
-        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("more", "moment")}
+        values = {
+            item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("more", "group_size")
+        }
         return {name: value for name, value in values.items() if value is not None}
 
 
@@ -380,8 +382,8 @@ def _pick_sequences(x: Tensor, *, steps: int, index: Tensor) -> Tensor:
     return x.unflatten(0, (steps, -1)).index_select(1, index).flatten(0, 1)
 
 
-def _pick_moments(x: Tensor, *, rows: int, index: Tensor) -> Tensor:
-    """Return the samples (b rows, ...) of the moments at the indices (b,), of samples (B, ...)."""
+def _pick_groups(x: Tensor, *, rows: int, index: Tensor) -> Tensor:
+    """Return the samples (b rows, ...) of the groups at the indices (b,), of samples (B, ...)."""
     return x.unflatten(0, (-1, rows)).index_select(0, index).flatten(0, 1)
 
 

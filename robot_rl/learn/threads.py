@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from robot_rl.learn.ranks import Ranks
+from robot_rl.learn.ranks import ProcessGroup
 
 
 def use_threads(count: int, device: str) -> None:
@@ -25,7 +25,7 @@ def use_threads(count: int, device: str) -> None:
         torch.set_num_threads(count)
 
 
-def restore_threads(meta: Mapping[str, Any], device: str, ranks: Ranks, tell: Callable[[str], None]) -> None:
+def restore_threads(meta: Mapping[str, Any], device: str, ranks: ProcessGroup, tell: Callable[[str], None]) -> None:
     """Set the number of threads that a checkpoint's description contains; called before the learner's first operation.
 
     Descriptions of earlier versions lack it. If there are too few cores now, the number stays and `tell` gets a line.

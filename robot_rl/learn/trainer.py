@@ -14,7 +14,6 @@ from robot_rl.learn.algorithm import Algorithm, Context
 from robot_rl.learn.base_trainer import BaseTrainer
 from robot_rl.learn.build import make_algorithm
 from robot_rl.learn.collector import Collector
-from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.rollout import Rollout
 from robot_rl.learn.rollouts.local import LocalRollouts
 from robot_rl.learn.rollouts.overlapped import OverlappedRollouts
@@ -81,12 +80,12 @@ class Trainer(BaseTrainer):
         finally:
             self.rollouts.pause()
 
-    def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
+    def _run(self, last_iteration: int) -> dict[str, float]:
         row: dict[str, float] = {}
         try:
-            self.rollouts.start(last)
-            while self.iteration < last:
-                row = self._iterate(last)
+            self.rollouts.start(last_iteration)
+            while self.iteration < last_iteration:
+                row = self._iterate(last_iteration)
                 if self._is_enough(row):
                     break
         except StoppedError as error:  # Between two iterations: the saved state is complete.
@@ -94,24 +93,24 @@ class Trainer(BaseTrainer):
             return {}
         return row
 
-    def _iterate(self, last: int) -> dict[str, float]:
+    def _iterate(self, last_iteration: int) -> dict[str, float]:
         """Run one iteration and return its row of metrics. The device is not read before the end of the update."""
         self._guard()
-        rollout = self.rollouts.next(last)
+        rollout = self.rollouts.next(last_iteration)
         self._learn_watch.start()
-        statistics = self.algorithm.update(rollout, self.iteration / max(last, 1))
+        statistics = self.algorithm.update(rollout, self.iteration / max(last_iteration, 1))
         self._learn_watch.lap("learn")
         values = torch.stack(list(statistics.values())).tolist()
         learned, learn_s = dict(zip(statistics, values, strict=True)), self._learn_watch.read()
         found, seconds = self.rollouts.measured(learn_s["learn"])
         row = self._finish_iteration(learned | found, seconds | learn_s)
-        self.rollouts.publish(last)
+        self.rollouts.publish(last_iteration)
         return row
 
     def collect(self) -> Rollout:
         """Let the current policy act for a rollout, and return it; the next one overwrites it."""
         if not self.collector.has_started:
-            self.collector.start(self._worlds(), is_first=self.iteration == 0)
+            self.collector.start(self.worlds(), is_first=self.iteration == 0)
         return self.collector.collect(self.algorithm.snapshot(self.iteration))
 
     def load(self, path: Path, **options: Any) -> None:
@@ -130,13 +129,15 @@ class Trainer(BaseTrainer):
     def live_worlds(self) -> dict[str, Tensor]:
         """Return the state that its parts keep of each world, (N, ...) each, live."""
         own = self.collector.worlds() | self.algorithm.acting_worlds() | self.algorithm.worlds()
-        return super()._worlds() | own
+        return super().worlds() | own
 
-    def _state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Tensor]:
+        """Return the state of the algorithm, of the random streams and of the source of rollouts."""
         acting = {name: stream.get_state() for name, stream in self.acting_streams().items()}
         return self.algorithm.state() | acting | self.rollouts.state()
 
-    def _loaded(self, state: Mapping[str, Tensor]) -> None:
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Load the output of `state`; begin again from the networks if it is empty."""
         if state:
             self.collector.leave()
             self.algorithm.load_state(state)
@@ -146,14 +147,17 @@ class Trainer(BaseTrainer):
             self.algorithm.restart()
         self.rollouts.load_state(state)
 
-    def _worlds(self) -> dict[str, Tensor]:
+    def worlds(self) -> dict[str, Tensor]:
+        """Return the state that is kept of each world, (N, ...) each, live."""
         return self.rollouts.worlds(self.live_worlds())
 
-    def _package_worlds(self) -> dict[str, Tensor]:
+    def packed_worlds(self) -> dict[str, Tensor]:
+        """Return the state of the worlds for a checkpoint, if a rollout is simulated that before it."""
         packed = self.rollouts.packed_worlds()
-        return super()._package_worlds() if packed is None else packed
+        return super().packed_worlds() if packed is None else packed
 
-    def _streams(self) -> dict[str, torch.Generator]:
+    def streams(self) -> dict[str, torch.Generator]:
+        """Return the random streams of rollouts and of the algorithm."""
         return self.acting_streams() | self.algorithm.streams()
 
     def _unsound(self) -> list[str]:
@@ -162,8 +166,10 @@ class Trainer(BaseTrainer):
         parts = {"observations": (seen.actor_obs, seen.critic_obs), "actions": (seen.out,), "rewards": (seen.reward,)}
         return [name for name, tensors in parts.items() if not all(bool(t.isfinite().all()) for t in tensors)]
 
-    def _described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, Any]:
+        """Return the algorithm's description."""
         return self.algorithm.described()
 
-    def _check(self, meta: Mapping[str, Any]) -> None:
-        self.algorithm.check(meta)
+    def check(self, described: Mapping[str, Any]) -> None:
+        """Raise UserError if the algorithm cannot continue from a checkpoint with this description."""
+        self.algorithm.check(described)

@@ -107,7 +107,7 @@ def check_run(cfg: Any) -> list[Finding]:
 
 def watched_cfg(cfg: LearnerCfg) -> LearnerCfg:
     """Return a learner's settings with fewer steps and no warm-up: the same operations, sooner, outside of graphs."""
-    return apply_overrides(cfg, {**cfg.brief, "graph": "off"})
+    return apply_overrides(cfg, {**cfg.smoke_overrides, "graph": "off"})
 
 
 def check_env(make_env: Callable[[], Any]) -> tuple[list[Finding], Any]:

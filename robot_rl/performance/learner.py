@@ -17,12 +17,12 @@ from tensordict import TensorDict
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_networks
 from robot_rl.learn.algorithms.rsl_rl.runner import copy_to_rsl_rl, rsl_rl_cfg
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.rollout import Rollout, make_rollout
 from robot_rl.performance.result import in_turn, make_result, seconds, spread
 from robot_rl.settings import NetworkCfg
 
-DIMS = Dims(actor=48, critic=64, action=12)
+DIMS = EnvSpec(actor=48, critic=64, action=12)
 """Sizes of a quadruped's observations and actions."""
 SIZES = ((512, 256, 128), (128, 128, 128))
 """Hidden layers: those that most tasks of rsl_rl's users have, and small ones that suit a CPU."""
@@ -79,7 +79,7 @@ class EqualPair:
             self.theirs.process_env_step(obs, reward, done, {})
         _copy_storage(self.theirs.storage, self._obs, self.rollout)
         distribution = self.ours.actor.distribution
-        self.rollout.attribute(distribution, distribution.snapshot())
+        self.rollout.record_policy(distribution, distribution.snapshot())
 
 
 def networks(hidden: Sequence[int]) -> dict[str, Any]:

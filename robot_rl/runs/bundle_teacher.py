@@ -83,7 +83,7 @@ def _checkpoint(bundle: "Bundle", where: str) -> tuple[dict[str, "Tensor"], dict
     import torch
 
     from robot_rl.learn.build import make_actor
-    from robot_rl.learn.dims import Dims
+    from robot_rl.learn.dims import EnvSpec
 
     if bundle.contract.precision is not None:
         mode = bundle.contract.precision.mode
@@ -95,7 +95,7 @@ def _checkpoint(bundle: "Bundle", where: str) -> tuple[dict[str, "Tensor"], dict
     width = layout.observation_size
     dims: dict[str, Any] = {"actor": width, "critic": width, "action": layout.action_size}
     dims |= {"actor_shapes": {"actor": [width]}, "critic_shapes": {"critic": [width]}}
-    actor = make_actor(cfg, Dims(**dims), None)
+    actor = make_actor(cfg, EnvSpec(**dims), None)
     # The scale is 1 / (deviation + 0.01), and a checkpoint has the variance.
     parts["normalizer.var"] = (1.0 / parts.pop("normalizer.scale") - 0.01).clamp(min=0.0).square()
     actor.load_state_dict(parts, strict=False)

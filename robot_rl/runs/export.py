@@ -83,8 +83,8 @@ def no_precision(cfg: Any) -> str:
     learner = cfg.learner
     if cfg.source.name != "robot-rl":
         return f"task={cfg.reference}: precisions are compared of robot-rl's own tasks; leave that out"
-    if not learner.quantizes or getattr(cfg.task, "robots", None):
-        which = f"learner={learner.name}" if not learner.quantizes else f"task={cfg.reference}: a team"
+    if not learner.supports_precision or getattr(cfg.task, "robots", None):
+        which = f"learner={learner.name}" if not learner.supports_precision else f"task={cfg.reference}: a team"
         return f"{which}: its policy has no other precision; leave that out"
     return ""
 

@@ -26,7 +26,7 @@ def resolve_inputs(cfg: TrainCfg) -> TrainCfg:
 
     The checkpoint found is stored in the run's settings, so that a resumed run uses the same one.
     """
-    if cfg.learner.sees_world:
+    if cfg.learner.needs_world_obs:
         cfg = dataclasses.replace(cfg, task=cfg.source.with_world(cfg.task))
     if _has_run(cfg.learner, "teacher"):
         cfg = _with_policy(cfg, "teacher")

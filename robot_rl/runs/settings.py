@@ -27,7 +27,7 @@ from robot_rl.sources.protocol import TaskSource, Worlds, require_keys
 from robot_rl.sources.registry import source_of
 
 if TYPE_CHECKING:
-    from robot_rl.learn.ranks import Ranks
+    from robot_rl.learn.ranks import ProcessGroup
 
 OPTIONAL = {key: to_dict(RunCfg())[key] for key in ("run_id", "learner_threads", "kernels")}
 """Front keys that runs of earlier versions do not have, and their values there."""
@@ -75,7 +75,9 @@ class TrainCfg:
         """Return the name by which the task is found: its own, or `module:name`."""
         return str(self.tree["task"])
 
-    def worlds(self, num_envs: int | None = None, seed: int | None = None, ranks: "Ranks | None" = None) -> Worlds:
+    def worlds(
+        self, num_envs: int | None = None, seed: int | None = None, ranks: "ProcessGroup | None" = None
+    ) -> Worlds:
         """Return the worlds of the environment.
 
         Args:
@@ -97,7 +99,9 @@ class TrainCfg:
             kernels=self.kernels,
         )
 
-    def make_env(self, num_envs: int | None = None, seed: int | None = None, ranks: "Ranks | None" = None) -> Any:
+    def make_env(
+        self, num_envs: int | None = None, seed: int | None = None, ranks: "ProcessGroup | None" = None
+    ) -> Any:
         """Build the environment of `worlds`; raise UserError where task, robot, engine or learner do not fit."""
         env = self.source.make_env(self.task, self.worlds(num_envs, seed, ranks))
         try:

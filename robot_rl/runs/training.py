@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from robot_rl.errors import Interrupted, NotRetryableError, UserError, as_user_error
 from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, list_checkpoints, load_checkpoint
-from robot_rl.learn.ranks import Ranks, make_ranks
+from robot_rl.learn.ranks import ProcessGroup, make_process_group
 from robot_rl.learn.threads import restore_threads, use_threads
 from robot_rl.metrics.rows import refuse_locked, to_stderr
 from robot_rl.runs import signals
@@ -27,7 +27,7 @@ FREE = (
     *("save_interval", "save_interval_s", "keep_checkpoints", "notice_s", "max_quarantined"),
 )
 """Settings that may change when `train` continues a run by its id, and `metrics.*`: none affects what is learned."""
-MakeEnv = Callable[[TrainCfg, Ranks], Any]
+MakeEnv = Callable[[TrainCfg, ProcessGroup], Any]
 """Makes the worlds of a process."""
 
 
@@ -76,7 +76,7 @@ def train(cfg: TrainCfg) -> RunDir:
     signals.ending.phase = signals.START
     use_threads(cfg.learner_threads, cfg.device)
     cfg = resolve_inputs(cfg)
-    ranks = make_ranks(cfg.device)
+    ranks = make_process_group(cfg.device)
     if existing := ranks.first(lambda: find_existing_run(cfg)):
         return _resume_existing(RunDir(Path(existing)), cfg, ranks)
 
@@ -121,7 +121,7 @@ def train_frozen(
     first = {key: record["config"].get(key) for key in ("init_from", "kernels") if record["config"].get(key)}
     cfg = load(run_dir, first, trust=trust)
     use_threads(cfg.learner_threads, cfg.device)
-    ranks = make_ranks(cfg.device)
+    ranks = make_process_group(cfg.device)
     if ranks.first(lambda: is_trained(run_dir)):
         kept = _divisible(resolve_inputs(load(run_dir, trust=trust)), ranks, is_elastic)
         options = {"allow_resize": allow_resize or is_elastic, "fresh_worlds": fresh_worlds}
@@ -141,7 +141,7 @@ def train_frozen(
     _begin(cfg, ranks, adopt, hooks=hooks)
 
 
-def _divisible(cfg: TrainCfg, ranks: Ranks, is_elastic: bool) -> TrainCfg:
+def _divisible(cfg: TrainCfg, ranks: ProcessGroup, is_elastic: bool) -> TrainCfg:
     """Return the settings with a number of worlds that the processes divide evenly, if they may be any number.
 
     The tree, which has the requested number, stays: with more processes the worlds are as many as before.
@@ -151,7 +151,7 @@ def _divisible(cfg: TrainCfg, ranks: Ranks, is_elastic: bool) -> TrainCfg:
 
 def _begin(
     cfg: TrainCfg,
-    ranks: Ranks,
+    ranks: ProcessGroup,
     make_lock: Callable[[dict[str, Any]], RunLock],
     *,
     hooks: TrainHooks = NO_HOOKS,
@@ -179,7 +179,7 @@ def _begin(
     return run_dir
 
 
-def _make_env(cfg: TrainCfg, ranks: Ranks, make_env: MakeEnv | None) -> Any:
+def _make_env(cfg: TrainCfg, ranks: ProcessGroup, make_env: MakeEnv | None) -> Any:
     return cfg.make_env(ranks=ranks) if make_env is None else make_env(cfg, ranks)
 
 
@@ -188,7 +188,7 @@ def _run_trainer(
     cfg: TrainCfg,
     run_dir: RunDir,
     prepare: Callable[[Any], None],
-    ranks: Ranks,
+    ranks: ProcessGroup,
     *,
     locks: Sequence[RunLock],
     on_start: Callable[[Any], None] = lambda _: None,
@@ -307,7 +307,7 @@ def find_existing_run(cfg: TrainCfg) -> str:
     return str(run_dir.path) if is_trained(run_dir) else ""
 
 
-def _resume_existing(run_dir: RunDir, cfg: TrainCfg, ranks: Ranks) -> RunDir:
+def _resume_existing(run_dir: RunDir, cfg: TrainCfg, ranks: ProcessGroup) -> RunDir:
     """Continue a run that `train` was called for; where all iterations are done, do nothing."""
     kept = resolve_inputs(load(run_dir, free_changes(run_dir, cfg), trust=True))
     resume(run_dir, kept, ranks, is_requeued=True)
@@ -324,7 +324,7 @@ def free_changes(run_dir: RunDir, cfg: TrainCfg) -> dict[str, Any]:
 def resume(
     run_dir: RunDir,
     cfg: TrainCfg,
-    ranks: Ranks,
+    ranks: ProcessGroup,
     *,
     allow_resize: bool = False,
     fresh_worlds: bool = False,
@@ -387,7 +387,7 @@ def show_done(run_dir: RunDir, done: int, last: int) -> None:
 
 
 def _choose(
-    run_dir: RunDir, cfg: TrainCfg, ranks: Ranks, report: Callable[[str], None], *, is_requeued: bool
+    run_dir: RunDir, cfg: TrainCfg, ranks: ProcessGroup, report: Callable[[str], None], *, is_requeued: bool
 ) -> Path | None:
     """Return the checkpoint to continue from, and set its learner threads; None where all iterations are done."""
     ranks.first(lambda: check_kinds(run_dir))

@@ -65,13 +65,13 @@ class LearnerCfg:
     """The module that builds from these settings (`robot_rl.learn.build`); empty: the class's own."""
     presets: ClassVar[tuple[str, ...]] = ()
     """Learners whose presets of a task (`Task.learner`: "ppo"'s) this one takes over, the first that has some."""
-    quantizes: ClassVar[bool] = False
+    supports_precision: ClassVar[bool] = False
     """Whether its networks have a form of less than float32 (`precision`)."""
-    brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4}
+    smoke_overrides: ClassVar[Mapping[str, Any]] = {"num_steps": 4}
     """Settings, by dotted name, with which an iteration does all that it ever does, but sooner."""
-    sees_world: ClassVar[bool] = False
+    needs_world_obs: ClassVar[bool] = False
     """Whether it learns from the observation group "world", on which a world's next step depends."""
-    uses_stale: ClassVar[bool] = False
+    supports_stale_rollouts: ClassVar[bool] = False
     """Whether it may learn from rollouts of an older policy than the one that learns."""
 
     name: str = ""
@@ -100,7 +100,7 @@ class LearnerCfg:
         check_fields(self)
         self._check_precision()
         for name, value in (("overlap", self.overlap), ("staleness.max", self.staleness.max)):
-            if value and not self.uses_stale:
+            if value and not self.supports_stale_rollouts:
                 shown = str(value).lower()
                 raise UserError(
                     f"{name}: {shown}, but learner={self.name} cannot learn from an older policy's rollouts"
@@ -126,7 +126,7 @@ class LearnerCfg:
         if not self.precision.is_quantized:
             return
         shown = f"precision={self.precision.mode}"
-        if not self.quantizes:
+        if not self.supports_precision:
             raise UserError(f"{shown}: learner={self.name} has networks without such a form; use learner=ppo, or fp32")
         if self.converter:
             raise UserError(f"{shown} and converter={self.converter}: both replace how layers compute; leave one out")

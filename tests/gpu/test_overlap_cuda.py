@@ -46,8 +46,8 @@ def make(cfg=PPO, in_turn=False, num_envs=2048, **options):
 
 def farthest(one, two):
     """The largest difference of a number between two sessions, relative to the numbers of its tensor."""
-    found = {**two._networks(), **two.env.state_dict()}
-    pairs = [(found[name], tensor) for name, tensor in {**one._networks(), **one.env.state_dict()}.items()]
+    found = {**two.networks(), **two.env.state_dict()}
+    pairs = [(found[name], tensor) for name, tensor in {**one.networks(), **one.env.state_dict()}.items()]
     return max(
         float((there - here).abs().max() / here.abs().mean().clamp(min=1e-3))
         for there, here in pairs

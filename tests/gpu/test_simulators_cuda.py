@@ -8,10 +8,10 @@ import torch
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
+from benchmarks.thread_pool import ThreadPool
 from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearnerCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.make_trainer import make_trainer
-from robot_rl.learn.simulators.pool import ThreadPool
 from robot_rl.learn.simulators.remote import RemoteWorlds
 from robot_rl.learn.simulators.simulator import Simulator
 from robot_rl.learn.simulators.weights import pack
@@ -43,13 +43,13 @@ def test_learning_on_the_device_from_simulators_on_the_cpu(case, staleness):
     pool = ThreadPool([lambda index=index: simulator(index) for index in range(2)])
     with contextlib.closing(RemoteWorlds(worlds("cuda"), 2 * N, pool)) as env:
         session = make_trainer(env, cfg, seed=1, observer=rows.append)
-        before = {name: tensor.clone() for name, tensor in session._networks().items()}
+        before = {name: tensor.clone() for name, tensor in session.networks().items()}
         session.train(5)
     assert [row["iteration"] for row in rows] == [1, 2, 3, 4, 5]
     assert all(row["staleness/dropped"] == 0.0 for row in rows)
-    assert {tensor.device.type for tensor in session._networks().values()} == {"cuda"}
-    assert any(not torch.equal(tensor, before[name]) for name, tensor in session._networks().items())
-    assert all(bool(tensor.isfinite().all()) for tensor in session._networks().values())
+    assert {tensor.device.type for tensor in session.networks().values()} == {"cuda"}
+    assert any(not torch.equal(tensor, before[name]) for name, tensor in session.networks().items())
+    assert all(bool(tensor.isfinite().all()) for tensor in session.networks().values())
 
 
 def test_a_simulator_on_the_device_goes_on_from_its_state():

@@ -63,7 +63,7 @@ def make(graph, env=None, cfg=None, **ppo):
 
 
 def weights(runner):
-    return {**runner._networks(), **{k: v for k, v in runner._state().items() if k.startswith("optimizer")}}
+    return {**runner.networks(), **{k: v for k, v in runner.state().items() if k.startswith("optimizer")}}
 
 
 def assert_alike(one, two):

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from robot_rl.errors import UserError
-from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.ranks import SINGLE_PROCESS, ProcessGroup
 from robot_rl.learn.rollouts.source import StoppedError
 from robot_rl.learn.simulators.pool import LostError, Pool, State
 from robot_rl.learn.simulators.simulator import Segment, Share, Simulator
@@ -212,7 +212,11 @@ class RayPool(Pool):
     """Simulators that are actors; of several learners each has its own part of them."""
 
     def __init__(
-        self, cfg: SimulatorsCfg, order: SimulatorSpec, stop: Callable[[], bool] = bool, ranks: Ranks = ALONE
+        self,
+        cfg: SimulatorsCfg,
+        order: SimulatorSpec,
+        stop: Callable[[], bool] = bool,
+        ranks: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         """Start simulators, for which `wait` waits.
 

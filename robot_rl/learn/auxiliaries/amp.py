@@ -23,7 +23,7 @@ from robot_rl.learn.networks.layout import make_layout
 from robot_rl.learn.networks.mlp import Affine, affines, make_weights
 from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.optim import Trainer
-from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.ranks import SINGLE_PROCESS, ProcessGroup
 from robot_rl.learn.rollout import Rollout
 
 CLIP = 10.0
@@ -90,7 +90,13 @@ class Amp(Auxiliary):
     stored: Tensor
 
     def __init__(
-        self, cfg: AmpCfg, motion: Motion, *, device: torch.device | str = "cpu", seed: int = 0, ranks: Ranks = ALONE
+        self,
+        cfg: AmpCfg,
+        motion: Motion,
+        *,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+        ranks: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         super().__init__()
         self.cfg, self.motion, self.ranks = cfg, motion, ranks
@@ -162,7 +168,7 @@ class Amp(Auxiliary):
 
     def _pairs(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
         """Return the pairs (T N, 2 D) of a rollout, and which of them are known (T N,); the others are zeros."""
-        after, known = rollout.following(self.cfg.group)
+        after, known = rollout.next_observations(self.cfg.group)
         before = torch.where(known[..., None], rollout.groups[self.cfg.group][:-1], 0.0)
         return torch.cat((before, after), dim=-1).flatten(0, 1), known.reshape(-1)
 
@@ -186,7 +192,9 @@ class Amp(Auxiliary):
         self._stored = int(self.stored)
 
 
-def make_amp(cfg: AmpCfg, env: VecEnv, device: torch.device | str, seed: int, ranks: Ranks = ALONE) -> Amp:
+def make_amp(
+    cfg: AmpCfg, env: VecEnv, device: torch.device | str, seed: int, ranks: ProcessGroup = SINGLE_PROCESS
+) -> Amp:
     """Read the recorded motion, check it against the environment, and build the prior.
 
     Of the environment it uses, where present: `components(group)` (names of a group's components) and `step_dt`. Raises

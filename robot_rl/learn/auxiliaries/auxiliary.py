@@ -9,6 +9,7 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor, nn
 
+from robot_rl.errors import UserError
 from robot_rl.learn.networks.distributions import Params
 from robot_rl.learn.networks.symmetry import Mirror
 from robot_rl.learn.rollout import Batch, Rollout
@@ -65,7 +66,7 @@ class Auxiliary(nn.Module):
         reward_weight: factor of the task's reward if it is active.
         capturable: `loss` may be recorded as a CUDA graph: it reads no number that changes from Python and nothing back
             from the device.
-        keeps_order: `worlds` is kept by the number of a world, for any columns of a rollout (`Rollout.by_world`).
+        indexed_by_world: `worlds` is kept by the number of a world, for any columns of a rollout (`Rollout.by_world`).
     """
 
     name: str = ""
@@ -73,7 +74,7 @@ class Auxiliary(nn.Module):
     hook: RolloutHook | None = None
     reward_weight: float = 1.0
     capturable: bool = False
-    keeps_order: bool = False
+    indexed_by_world: bool = False
 
     def begin(self, rollout: Rollout) -> None:
         """Begin long work that is done elsewhere, before a rollout is learned from."""
@@ -111,3 +112,73 @@ class Auxiliary(nn.Module):
 
     def check(self, described: Mapping[str, Any]) -> None:
         """Raise UserError if the run of a checkpoint with this description cannot continue with it."""
+
+
+class Auxiliaries(tuple[Auxiliary, ...]):
+    """All auxiliary objectives of an algorithm, in their order, as one."""
+
+    @property
+    def hooks(self) -> dict[str, RolloutHook]:
+        """Return the parts that run while rollouts are collected, by the objective's name."""
+        return {each.name: each.hook for each in self if each.hook is not None}
+
+    def worlds(self) -> dict[str, Tensor]:
+        """Return the state that they keep of each world, live."""
+        return _prefixed({each.name: each.worlds() for each in self})
+
+    def acting_worlds(self) -> dict[str, Tensor]:
+        """Return the state that their hooks keep of each world, live."""
+        return _prefixed({name: hook.worlds() for name, hook in self.hooks.items()})
+
+    def acting_streams(self) -> dict[str, torch.Generator]:
+        """Return the random streams of their hooks."""
+        return _prefixed({name: hook.streams() for name, hook in self.hooks.items()})
+
+    def check(self, described: Mapping[str, Any]) -> None:
+        """Raise UserError for a checkpoint with the descriptions of other objectives."""
+        missing = sorted(set(described) - {each.name for each in self})
+        if missing:
+            raise UserError(
+                f"auxiliaries: the run was trained with '{missing[0]}', which is missing here; give the learner the "
+                "same auxiliary objectives"
+            )
+        for each in self:
+            each.check(described.get(each.name, {}))
+
+    def begin(self, rollout: Rollout) -> None:
+        """Begin long work that is done elsewhere, before a rollout is learned from."""
+        for each in self:
+            each.begin(rollout)
+
+    def add_reward(self, rollout: Rollout) -> Tensor:
+        """Return the task's reward, (T, N) or (T, N, K), with theirs."""
+        reward = rollout.reward
+        for each in self:
+            if (added := each.reward(rollout)) is not None:
+                added = added if reward.ndim == 2 else added[..., None] / reward.shape[-1]
+                reward = each.reward_weight * reward + added
+        return reward
+
+    def samples(self, rollout: Rollout) -> dict[str, Tensor]:
+        """Return the tensors (T, N, ...) for `Batch.more`."""
+        return {name: tensor for each in self for name, tensor in each.samples(rollout).items()}
+
+    def mirrored(self, samples: Mapping[str, Tensor], action: Mirror) -> dict[str, Tensor]:
+        """Return those of a batch's `more` (B, ...) that differ in the mirror image."""
+        return {name: tensor for each in self for name, tensor in each.mirrored(samples, action).items()}
+
+    def add_loss(self, total: Tensor, batch: Batch, params: Params) -> Tensor:
+        """Return a minibatch's loss () with their terms."""
+        for each in self:
+            if (term := each.loss(batch, params)) is not None:
+                total = total + term
+        return total
+
+    def update(self, rollout: Rollout, progress: float) -> dict[str, Tensor]:
+        """Let each learn after the policy's epochs; return their statistics."""
+        return {name: value for each in self for name, value in each.update(rollout, progress).items()}
+
+
+def _prefixed(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the entries of all objectives by their names in a checkpoint."""
+    return {f"auxiliary.{part}.{name}": value for part, own in parts.items() for name, value in own.items()}

@@ -15,7 +15,7 @@ from torch import Tensor
 from robot_rl.errors import UserError
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
 from robot_rl.learn.checkpoints.checkpoint import META, latest_checkpoint
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.networks.distributions import Categorical, Distribution, Params, kl_each
 from robot_rl.learn.networks.layout import ObservationLayout, make_layout
 from robot_rl.learn.networks.symmetry import Mirror
@@ -138,7 +138,7 @@ class FrozenObjective(Auxiliary):
     """
 
     capturable = True
-    keeps_order = True
+    indexed_by_world = True
     service: FrozenService | None = None
 
     def __init__(self, frozen: FrozenPolicy, memory: Tensor | None) -> None:
@@ -215,13 +215,13 @@ class FrozenCfg(Protocol):
     groups: tuple[str, ...]
 
 
-def make_frozen(cfg: FrozenCfg, env: VecEnv, dims: Dims, device: torch.device | str, field: str) -> FrozenPolicy:
+def make_frozen(cfg: FrozenCfg, env: VecEnv, dims: EnvSpec, device: torch.device | str, field: str) -> FrozenPolicy:
     """Load a policy for an environment; `field` is the name of its settings.
 
     Raises UserError if there is no such policy, it is damaged, or it does not fit (with both shapes).
     """
     policy = make_policy(Path(cfg.run), find_checkpoint(cfg.run, field), device)
-    theirs = Dims(**policy.meta["dims"])
+    theirs = EnvSpec(**policy.meta["dims"])
     have, want = _actions(theirs), _actions(dims)
     if have != want:
         raise UserError(f"{field}.run: the policy of '{policy.path}' has actions of {have}, must be {want} as here")
@@ -259,5 +259,5 @@ def _shapes(layout: ObservationLayout) -> str:
     return ", ".join(str(span.shape) for span in layout.spans)
 
 
-def _actions(dims: Dims) -> str:
+def _actions(dims: EnvSpec) -> str:
     return f"choices {tuple(dims.choices)}" if dims.choices else f"shape ({dims.action},)"

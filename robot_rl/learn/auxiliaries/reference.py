@@ -16,7 +16,7 @@ from robot_rl.learn.algorithms import read_learner
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.auxiliaries.config import ReferenceCfg
 from robot_rl.learn.auxiliaries.frozen import FrozenObjective, FrozenPolicy, make_frozen
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.networks.distributions import Params, make_distribution
 from robot_rl.learn.rollout import Batch, Rollout, mean_over
 
@@ -60,7 +60,7 @@ class Reference(FrozenObjective):
         return statistics
 
 
-def make_reference(cfg: PPOLearnerCfg, env: VecEnv, dims: Dims, device: torch.device | str) -> Reference:
+def make_reference(cfg: PPOLearnerCfg, env: VecEnv, dims: EnvSpec, device: torch.device | str) -> Reference:
     """Load the reference for an environment; raise UserError if it, or its distribution, does not fit."""
     frozen = make_frozen(cfg.reference, env, dims, device, "reference")
     distribution = make_distribution(dims.action, cfg.actor, choices=dims.choices)

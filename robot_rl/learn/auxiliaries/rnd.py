@@ -19,7 +19,7 @@ from robot_rl.learn.networks.layout import make_layout
 from robot_rl.learn.networks.mlp import Mlp
 from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.optim import Trainer
-from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.ranks import SINGLE_PROCESS, ProcessGroup
 from robot_rl.learn.rollout import Rollout
 from robot_rl.settings import NetworkCfg
 
@@ -50,7 +50,13 @@ class Rnd(Auxiliary):
     count: Tensor
 
     def __init__(
-        self, cfg: RndCfg, size: int, *, device: torch.device | str = "cpu", seed: int = 0, ranks: Ranks = ALONE
+        self,
+        cfg: RndCfg,
+        size: int,
+        *,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+        ranks: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         super().__init__()
         self.cfg, self.groups, self.ranks = cfg, tuple(cfg.groups), ranks
@@ -106,7 +112,7 @@ class Rnd(Auxiliary):
         """Return the next states (T N, D) of the steps, and which of them are valid (T N,); the others are zeros."""
         valid, parts = rollout.valid if rollout.has_invalid else torch.ones_like(rollout.done), []
         for group in self.groups:
-            after, known = rollout.following(group)
+            after, known = rollout.next_observations(group)
             state = torch.where(known[..., None], after, rollout.groups[group][:-1])
             parts.append(torch.where(valid[..., None], state, 0.0))
         return torch.cat(parts, dim=-1).flatten(0, 1), valid.reshape(-1)
@@ -115,7 +121,9 @@ class Rnd(Auxiliary):
         return self.normalizer(states).clamp_(-CLIP, CLIP)
 
 
-def make_rnd(cfg: RndCfg, env: VecEnv, device: torch.device | str, seed: int, ranks: Ranks = ALONE) -> Rnd:
+def make_rnd(
+    cfg: RndCfg, env: VecEnv, device: torch.device | str, seed: int, ranks: ProcessGroup = SINGLE_PROCESS
+) -> Rnd:
     """Build the curiosity for an environment; raise UserError for a group that it does not have."""
     size = make_layout(env.get_observations(), cfg.groups, "rnd.groups").size
     return Rnd(cfg, size, device=device, seed=seed, ranks=ranks)

@@ -105,7 +105,7 @@ def _is_metrics(value: Any) -> bool:
 
 
 def _are_dims(value: Any) -> bool:
-    """Whether sizes are those of `robot_rl.learn.dims.Dims`."""
+    """Whether sizes are those of `robot_rl.learn.dims.EnvSpec`."""
     known = {*SIZES, *SHAPES, *TEAM, "choices"}
     if not _is_mapping(value) or not set(value) <= known or not set(value) >= set(SIZES[:3]):
         return False

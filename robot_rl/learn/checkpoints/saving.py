@@ -21,7 +21,7 @@ from robot_rl.errors import NotRetryableError, PeerError
 from robot_rl.learn.checkpoints.checkpoint import prune, save_checkpoint, stage, tidy, worlds_file, write_tensors
 from robot_rl.learn.checkpoints.worlds import ENV, LIVE
 from robot_rl.learn.health import check_finite
-from robot_rl.learn.ranks import Ranks
+from robot_rl.learn.ranks import ProcessGroup
 
 GRACE_S = 5.0
 """How long the files of other processes are waited for once it is known that one of them failed [s]."""
@@ -59,7 +59,7 @@ class Saver:
         durable: the newest checkpoint that is on the disk; None before the first.
     """
 
-    def __init__(self, ranks: Ranks, keep: int, interval: int = 1, interval_s: float = 0.0) -> None:
+    def __init__(self, ranks: ProcessGroup, keep: int, interval: int = 1, interval_s: float = 0.0) -> None:
         self.durable: Path | None = None
         self._ranks, self._keep = ranks, keep
         self._interval, self._interval_s, self._since = interval, interval_s, time.monotonic()

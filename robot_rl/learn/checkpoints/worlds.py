@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robot_rl.errors import UserError
 from robot_rl.learn.checkpoints.checkpoint import load_worlds
-from robot_rl.learn.ranks import Ranks
+from robot_rl.learn.ranks import ProcessGroup
 
 ENV = "env."
 """Prefix of the environment's tensors."""
@@ -41,7 +41,7 @@ def under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
-def read_own(path: Path, meta: Mapping[str, Any], ranks: Ranks) -> dict[str, Tensor]:
+def read_own(path: Path, meta: Mapping[str, Any], ranks: ProcessGroup) -> dict[str, Tensor]:
     """Return this process's own tensors in a checkpoint of as many processes; none for the first, or another number."""
     if ranks.is_first or meta.get("processes", 1) != ranks.size:
         return {}
@@ -63,7 +63,7 @@ def read_worlds(
     meta: Mapping[str, Any],
     env: Any,
     live: Mapping[str, Tensor],
-    ranks: Ranks,
+    ranks: ProcessGroup,
     *,
     allow_resize: bool,
     tell: Callable[[str], None],

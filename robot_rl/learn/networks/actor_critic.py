@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from robot_rl.errors import UserError
-from robot_rl.learn.dims import Dims, Mirrors, checked_mirrors
+from robot_rl.learn.dims import EnvSpec, Mirrors, checked_mirrors
 from robot_rl.learn.networks.arithmetic import Converter
 from robot_rl.learn.networks.conv import Encoders
 from robot_rl.learn.networks.distributions import Params, make_distribution
@@ -105,7 +105,7 @@ class Network(nn.Module):
         self.body: Any = ParallelMlps([perceptron(1) for _ in range(out_dim)]) if several else perceptron(out_dim)
 
     @property
-    def quantizes(self) -> bool:
+    def is_quantized(self) -> bool:
         """Whether any layer computes in less than float32."""
         return bool(layers_of(self))
 
@@ -173,10 +173,10 @@ class Actor(Network):
     of a discrete action; empty for continuous actions.
 
     Attributes:
-        moment: rows of a batch that belong together; 1: none do.
+        group_size: rows of a batch that belong together; 1: none do.
     """
 
-    moment: int = 1
+    group_size: int = 1
 
     def __init__(
         self,
@@ -241,11 +241,11 @@ class Critic(Network):
 
     Attributes:
         num_values: values K of a state.
-        moment: rows of a batch that belong together; 1: none do.
+        group_size: rows of a batch that belong together; 1: none do.
         value_normalizer: mean and deviation of the returns, in units of which the network works; None: it does not.
     """
 
-    moment: int = 1
+    group_size: int = 1
 
     def __init__(
         self,
@@ -371,7 +371,9 @@ def _check_exportable(layout: ObservationLayout) -> None:
 N = TypeVar("N", bound=Network)
 
 
-def make_actor(cfg: LearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None) -> Actor:
+def make_actor(
+    cfg: LearnerCfg, dims: EnvSpec, mirrors: Mirrors | None, generator: torch.Generator | None = None
+) -> Actor:
     """Build the policy on the CPU; raise UserError for symmetry=network in an environment without mirror."""
     checked = checked_mirrors(cfg, dims, mirrors)
     with _named("actor"):
@@ -389,7 +391,7 @@ def make_actor(cfg: LearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: 
 
 def make_critic(
     cfg: LearnerCfg,
-    dims: Dims,
+    dims: EnvSpec,
     mirrors: Mirrors | None,
     generator: torch.Generator | None = None,
 ) -> Critic:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.ranks import SINGLE_PROCESS, ProcessGroup
 
 EPSILON = 1e-2
 """Added to the deviation: a component that hardly varies is not blown up."""
@@ -62,7 +62,7 @@ class Normalizer(nn.Module):
         return x / self.scale + self.mean
 
     @torch.no_grad()
-    def update(self, obs: Tensor, valid: Tensor | None = None, ranks: Ranks = ALONE) -> None:
+    def update(self, obs: Tensor, valid: Tensor | None = None, ranks: ProcessGroup = SINGLE_PROCESS) -> None:
         """Include the valid (B,) rows of observations (B, D) of all ranks (Chan et al. 1979, parallel variance)."""
         if valid is None and ranks.size == 1:
             added = torch.full_like(self.count, obs.shape[0])

@@ -21,8 +21,8 @@ from robot_rl.learn.networks.distributions import Distribution, Params
 from robot_rl.learn.networks.layout import ObservationLayout
 from robot_rl.learn.networks.mlp import Mlp
 from robot_rl.learn.networks.normalizer import Normalizer
-from robot_rl.learn.precision.conversion import Quantizer, acting
-from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.precision.conversion import Quantizer
+from robot_rl.learn.ranks import SINGLE_PROCESS, ProcessGroup
 from robot_rl.settings import NetworkCfg
 
 
@@ -175,7 +175,7 @@ class TeamNormalizer(nn.Module):
         """(sum of D,) factors, policy after policy."""
         return torch.cat([each.scale for each in self._each])
 
-    def update(self, obs: Tensor, valid: Tensor | None = None, ranks: Ranks = ALONE) -> None:
+    def update(self, obs: Tensor, valid: Tensor | None = None, ranks: ProcessGroup = SINGLE_PROCESS) -> None:
         """Include the valid (B,) rows of observations (B, D)."""
         chosen = [None] * len(self._actors) if valid is None else self._members.split(valid)
         for actor, rows, mask in zip(self._actors, self._members.split(obs), chosen, strict=True):
@@ -183,26 +183,23 @@ class TeamNormalizer(nn.Module):
             actor.normalizer.update(rows[:, : actor.obs_dim], mask, ranks)
 
 
-class TeamActor(nn.Module):
+class TeamActor(Actor):
     """Several policies as one, for algorithms that know one; each is an `Actor`.
 
     Attributes:
         names: the policies.
         actors: them, in that order.
         members: whose rows are whose.
-        moment: rows that belong together, T.
+        group_size: rows that belong together, T.
     """
 
-    memory = None
-    state_size = 0
-
     def __init__(self, names: Sequence[str], actors: Sequence[Actor], members: Members, layout: Any) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         if any(actor.memory is not None for actor in actors):
             raise UserError("actor.memory.kind: several policies have no memory; use sharing=role with one role")
-        self.names, self.members, self.layout = tuple(names), members, layout
+        self.names, self.members, self.layout, self.memory = tuple(names), members, layout, None
         self.actors = nn.ModuleList(actors)
-        self.moment, self.obs_dim = members.size, layout.size
+        self.group_size, self.obs_dim = members.size, layout.size
         self.distribution = TeamDistribution([actor.distribution for actor in actors], members)
         self.action_dim = self.distribution.action_dim
         self._normalizer = TeamNormalizer(actors, members) if actors[0].normalizer is not None else None
@@ -236,22 +233,6 @@ class TeamActor(nn.Module):
         rows = zip(self.each(), self.members.split(x), strict=True)
         return self.members.join([actor.outputs(own[:, : actor.obs_dim]) for actor, own in rows])
 
-    def act(
-        self, obs: Tensor, noise: Tensor, frozen: Tensor | None = None, state: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return raw actions (B, A) at raw observations (B, D), and the outputs (B, P) that they were drawn at."""
-        with acting(self):
-            out = self.outputs(self.encode(obs))
-        return self.distribution.sample(self.distribution.params(out, frozen), noise), out
-
-    def mean(self, obs: Tensor, state: Tensor | None = None) -> Tensor:
-        """Return actions without noise (B, A) at raw observations (B, D)."""
-        return self.distribution.mode(self.params(obs))
-
-    def params(self, obs: Tensor, state: Tensor | None = None) -> Params:
-        """Return the distributions' parameters at raw observations (B, D)."""
-        return self.distribution.params(self.outputs(self.encode(obs)))
-
 
 class TeamCritic(Critic):
     """The values of all robots of a world in one pass: the observations of each robot in, a value for each out.
@@ -259,7 +240,7 @@ class TeamCritic(Critic):
     Rows are the robots, world after world, as of `TeamActor`; one robot's part is not copied for another.
 
     Attributes:
-        moment: rows that belong together, T.
+        group_size: rows that belong together, T.
     """
 
     def __init__(
@@ -276,12 +257,12 @@ class TeamCritic(Critic):
             setting = "memory.kind" if cfg.memory.kind != "none" else "conv.groups"
             raise UserError(f"critic.{setting}: a critic of all robots in one pass has none; use view=others")
         super().__init__(layout, cfg, normalize=normalize, normalize_values=normalize_values, generator=generator)
-        self.moment = size
+        self.group_size = size
         self.body: Any = Mlp(size * layout.size, size, cfg, generator)
 
     def outputs(self, x: Tensor, past: Any = None) -> Tensor:
         """Map encoded observations (B, F) of whole worlds to the values (B, 1) of their robots."""
-        return self.body(x.reshape(-1, self.moment * x.shape[-1])).reshape(-1, 1)
+        return self.body(x.reshape(-1, self.group_size * x.shape[-1])).reshape(-1, 1)
 
 
 class AttentionCritic(TeamCritic):
@@ -323,11 +304,11 @@ class AttentionCritic(TeamCritic):
     def outputs(self, x: Tensor, past: Any = None) -> Tensor:
         """Map encoded observations (B, F) of whole worlds to the values (B, 1) of their robots."""
         own = nn.functional.elu(self.embed(x[..., :-1]))
-        present = x[..., -1].view(-1, 1, 1, self.moment) > 0
+        present = x[..., -1].view(-1, 1, 1, self.group_size) > 0
         # A world without anyone attends to itself: no row of weights may be empty.
         seen = present | ~present.any(-1, keepdim=True)
         queries, keys, values = (
-            part.view(-1, self.moment, self.HEADS, part.shape[-1] // self.HEADS).transpose(1, 2)
+            part.view(-1, self.group_size, self.HEADS, part.shape[-1] // self.HEADS).transpose(1, 2)
             for part in self.attend(own).chunk(3, dim=-1)
         )
         mixed = nn.functional.scaled_dot_product_attention(queries, keys, values, attn_mask=seen)

@@ -17,6 +17,8 @@ from robot_rl.errors import UserError
 
 TINY = 2.0**-100
 """Least magnitude that a step is made of, so that weights of 0 also have a grid."""
+SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
+"""Shares of the largest magnitude that a grid may reach to: few values far away shall not make it coarse for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +71,16 @@ def get_format(name: str) -> Format:
     if name == "fp8" and not hasattr(torch, "float8_e4m3fn"):
         raise UserError("precision=fp8: this PyTorch has no float8_e4m3fn; use precision=int8 or bf16, or torch >= 2.1")
     return FORMATS[name]
+
+
+def fit_step(values: Tensor, format: Format) -> Tensor:
+    """Return the step () of a format's grid for values (n,) with the least mean square of the rounding errors.
+
+    Values beyond the range of a step saturate, which also counts as an error. Nothing is read from the device.
+    """
+    largest = values.abs().amax().clamp(min=TINY)
+    shares = torch.tensor(SHARES, device=values.device)
+    steps = (largest / format.largest) * shares
+    scaled = values / steps[:, None]
+    errors = ((format.levels(scaled.clone()) - scaled) * steps[:, None]).square().mean(1)
+    return steps[errors.argmin()]

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robot_rl.learn.precision.fitting import fit_step
-from robot_rl.learn.precision.formats import BF16, FP32, Format
+from robot_rl.learn.precision.formats import BF16, FP32, Format, fit_step
 from robot_rl.learn.precision.kernels import linear_bf16, matmul_bf16, multiply
 
 START_RANGE = 8.0

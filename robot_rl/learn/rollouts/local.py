@@ -9,7 +9,7 @@ from robot_rl.learn.rollouts.source import RolloutSource
 class LocalRollouts(RolloutSource):
     """Lets the current policy act in the worlds."""
 
-    def next(self, last: int) -> Rollout:
+    def next(self, last_iteration: int) -> Rollout:
         """Simulate a rollout."""
         trainer = self.trainer
         trainer.watch.start()

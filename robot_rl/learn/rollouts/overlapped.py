@@ -12,9 +12,9 @@ import copy
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -40,41 +40,17 @@ class RolloutCancelled(RuntimeError):
     """The rollout is no longer needed."""
 
 
-class PendingWork(Protocol):
-    """Work that was submitted."""
-
-    def result(self) -> float:
-        """Wait for its end, and return how long it took [s]; raise its exception if there was one."""
-        ...
-
-    def exception(self) -> BaseException | None:
-        """Wait for its end, and return its exception."""
-        ...
-
-
-class Executor(Protocol):
-    """Runs work that reports its seconds while its caller continues; `concurrent.futures` has others."""
-
-    def submit(self, work: Callable[[], float], /) -> PendingWork:
-        """Begin work."""
-        ...
-
-    def shutdown(self) -> None:
-        """Wait for all work, and take no more."""
-        ...
-
-
 class StreamExecutor:
     """Launches work on its own CUDA stream, at once; the device runs it while the caller continues.
 
-    It sees the results of earlier work on the caller's stream; the caller sees its results after `PendingWork.result`.
+    It sees the results of earlier work on the caller's stream; the caller sees its results after its `result`.
     """
 
     def __init__(self, device: torch.device, is_ready: Callable[[], bool]) -> None:
         """Take a device; while `is_ready` returns False, work runs on the caller's stream."""
         self._stream, self._is_ready = torch.cuda.Stream(device, priority=FIRST), is_ready
 
-    def submit(self, work: Callable[[], float], /) -> PendingWork:
+    def submit(self, work: Callable[[], float], /) -> _Launched:
         """Launch work; an exception while it is launched is raised here."""
         current = torch.cuda.current_stream(self._stream.device)
         stream = self._stream if self._is_ready() else current
@@ -99,10 +75,12 @@ class _Launched:
         self.begin, self.end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
     def result(self) -> float:
+        """Wait for its end, and return how long it took [s]."""
         self.end.synchronize()
         return self.begin.elapsed_time(self.end) / 1000.0
 
     def exception(self) -> None:
+        """Wait for its end."""
         self.end.synchronize()
 
 
@@ -121,10 +99,12 @@ class PrefetchedRollout:
         self.actor = copy.deepcopy(actor).requires_grad_(False)
         self.version = torch.full((), -1, dtype=torch.int64)
         self.rollout = copy.deepcopy(collector.rollout)
-        self._flight: PendingWork | None = None
+        self._flight: Future[float] | _Launched | None = None
         self._is_unwanted = threading.Event()
         self._can_end_early = executor is None
-        self._executor: Executor = executor or self._make_thread(getattr(collector.env, "uses_cores", True))
+        self._executor: ThreadPoolExecutor | StreamExecutor = executor or self._make_thread(
+            getattr(collector.env, "uses_cores", True)
+        )
 
     @staticmethod
     def _make_thread(uses_cores: bool) -> ThreadPoolExecutor:
@@ -177,7 +157,7 @@ class PrefetchedRollout:
         self._flight.result()
         self._flight = None
         self.rollout.begin()
-        self.rollout.take(self._collector.rollout)
+        self.rollout.copy_(self._collector.rollout)
         return self.rollout
 
     def give_up(self) -> bool:
@@ -260,12 +240,12 @@ class OverlappedRollouts(RolloutSource):
         """Return the rollout that was taken last."""
         return self.ahead.rollout
 
-    def start(self, last: int) -> None:
+    def start(self, last_iteration: int) -> None:
         """Begin the first rollout, if none is under way."""
-        if not self.ahead.is_flying and self.trainer.iteration < last:
+        if not self.ahead.is_flying and self.trainer.iteration < last_iteration:
             self._launch()
 
-    def next(self, last: int) -> Rollout:
+    def next(self, last_iteration: int) -> Rollout:
         """Take a rollout, and begin the next."""
         trainer = self.trainer
         self._is_apart = self._count in MEASURED or self._count % MEASURED_EVERY == MEASURED_EVERY - 1
@@ -277,7 +257,7 @@ class OverlappedRollouts(RolloutSource):
         self._popped = trainer.pop_metrics()
         self._seconds = trainer.watch.read()
         self.ahead.become(trainer.algorithm.actor, trainer.iteration)
-        if trainer.iteration + 1 < last and not trainer.is_stopping:
+        if trainer.iteration + 1 < last_iteration and not trainer.is_stopping:
             self._launch()
         else:
             self._note()

@@ -83,11 +83,11 @@ class RolloutSource(ABC):
         """Return the rollout that was taken last."""
         return self.trainer.collector.rollout
 
-    def start(self, last: int) -> None:  # noqa: B027  (a collector starts with its first rollout)
-        """Begin, for the iterations up to number `last`."""
+    def start(self, last_iteration: int) -> None:  # noqa: B027  (a collector starts with its first rollout)
+        """Begin, for the iterations up to number `last_iteration`."""
 
     @abstractmethod
-    def next(self, last: int) -> Rollout:
+    def next(self, last_iteration: int) -> Rollout:
         """Return the rollout of this iteration; the next call overwrites it.
 
         Raises:
@@ -98,7 +98,7 @@ class RolloutSource(ABC):
     def measured(self, learn_s: float) -> tuple[dict[str, float], dict[str, float]]:
         """Return metrics of that rollout, and the seconds that it took by part; `learn_s` [s] took the update."""
 
-    def publish(self, last: int) -> None:  # noqa: B027
+    def publish(self, last_iteration: int) -> None:  # noqa: B027
         """Give the policy after the update to whom acts elsewhere."""
 
     def pause(self) -> None:  # noqa: B027

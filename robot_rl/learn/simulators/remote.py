@@ -117,14 +117,14 @@ class RemoteRollouts(RolloutSource):
         self._segments: list[Segment] = []
         self._dropped = 0.0
 
-    def start(self, last: int) -> None:
+    def start(self, last_iteration: int) -> None:
         """Publish the weights, and let the simulators begin."""
         self._pool.rest()
         self._publish()
         iteration = self.trainer.iteration
         self._pool.begin(iteration, self._staleness, is_first=iteration == 0)
 
-    def next(self, last: int) -> Rollout:
+    def next(self, last_iteration: int) -> Rollout:
         """Wait for the segments of a rollout."""
         begin = time.perf_counter()
         self._segments = self._pool.take()
@@ -148,9 +148,9 @@ class RemoteRollouts(RolloutSource):
         self._published_s = 0.0
         return metrics, {"simulate": min(self._waited_s, max(one.busy_s for one in segments))}
 
-    def publish(self, last: int) -> None:
+    def publish(self, last_iteration: int) -> None:
         """Publish the weights after an update."""
-        if self.trainer.iteration < last:
+        if self.trainer.iteration < last_iteration:
             self._publish()
 
     def pause(self) -> None:
@@ -204,7 +204,7 @@ class RemoteRollouts(RolloutSource):
         if bool(is_old.any()):
             rollout.valid &= ~is_old
             rollout.has_invalid = True
-            rollout.blank_invalid()
+            rollout.zero_invalid()
         return rollout, float(is_old.float().mean())
 
 
@@ -217,7 +217,7 @@ def refuse_unsuited(trainer: Host) -> None:
         raise UserError(f"learner={cfg.name}: an auxiliary objective acts in rollouts, which simulators cannot do")
     if find_maker(cfg, "make_session") is not None or getattr(cfg, "is_team", False):
         raise UserError(f"learner={cfg.name}: cannot learn from simulators apart; use learner=ppo")
-    if trainer.algorithm.worlds() and not trainer.algorithm.keeps_order:
+    if trainer.algorithm.worlds() and not trainer.algorithm.indexed_by_world:
         raise UserError(
             f"learner={cfg.name}: an auxiliary objective remembers each world, whose segments may come late"
         )

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from robot_rl.learn.algorithm import Snapshot
 from robot_rl.learn.checkpoints import worlds
-from robot_rl.learn.ranks import Ranks
+from robot_rl.learn.ranks import ProcessGroup
 from robot_rl.learn.rollout import Rollout
 from robot_rl.learn.simulators.weights import unpack
 from robot_rl.learn.trainer import Trainer
@@ -24,7 +24,7 @@ class SegmentCancelled(RuntimeError):
     """The segment is no longer needed."""
 
 
-class Share(Ranks):
+class Share(ProcessGroup):
     """The share of the worlds that a simulator has; it exchanges nothing with the others."""
 
     def __init__(self, index: int, count: int) -> None:
@@ -195,7 +195,7 @@ class Simulator:
         """Return a copy of the state of the worlds and of the random streams; not while a segment is simulated."""
         runner = self.runner
         streams = {name: stream.get_state() for name, stream in runner.acting_streams().items()}
-        live = worlds.pack(runner.env, runner._worlds()) | streams
+        live = worlds.pack(runner.env, runner.worlds()) | streams
         return {name: tensor.detach().cpu().clone() for name, tensor in live.items()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
@@ -203,7 +203,7 @@ class Simulator:
         runner = self.runner
         streams = runner.acting_streams()
         own = {name: tensor for name, tensor in state.items() if name not in streams}
-        worlds.unpack("the last snapshot", own, runner.env, runner._worlds())  # type: ignore[arg-type]
+        worlds.unpack("the last snapshot", own, runner.env, runner.worlds())  # type: ignore[arg-type]
         for name, stream in streams.items():
             stream.set_state(state[name])
         runner.collector.leave()
@@ -219,7 +219,7 @@ class Simulator:
         """
         runner, collector = self.runner, self.runner.collector
         if not collector.has_started:
-            collector.start(runner._worlds(), is_first=is_first)
+            collector.start(runner.worlds(), is_first=is_first)
         least = max(0, target - self._staleness)
         policy = FollowingSnapshot(runner.algorithm.snapshot(-1), self.mailbox, least)
         begin = time.perf_counter()

@@ -1,8 +1,8 @@
 """Adaptation of a policy to a robot while it runs.
 
 Measure, learn, measure again: the robot follows commands without exploration; then it explores in real time, and PPO
-learns from what it does (`robot_rl.learn.algorithms.ppo.stale`), with a critic that was fitted in simulation; then it
-follows the same commands again, by the mean of the last policies.
+learns from what it does (`robot_rl.learn.algorithms.ppo.off_policy_correction`), with a critic that was fitted in
+simulation; then it follows the same commands again, by the mean of the last policies.
 """
 
 from __future__ import annotations

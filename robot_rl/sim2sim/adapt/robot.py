@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from robot_rl.errors import PeerError, UserError
-from robot_rl.learn.dims import make_dims
+from robot_rl.learn.dims import make_env_spec
 from robot_rl.processes import tied
 from robot_rl.sim2sim.adapt.plants import PlantCfg, make_plant
 from robot_rl.sim2sim.binary import DAY_S, end_process
@@ -77,7 +77,7 @@ class Observed(Session):
         super().__init__(task, bundle, cfg, folder)
         from robot_rl_deploy.bundle import read_bundle
 
-        self._layout = make_dims(self.plant.env, learner).critic_layout
+        self._layout = make_env_spec(self.plant.env, learner).critic_layout
 
         self._reader = ActionReader(read_bundle(bundle).contract, self.plant.joint_names)
         self._ticks = self.plant.env.cfg.sim.decimation

@@ -81,7 +81,7 @@ def forge(meta, sums):
 
 def everything(runner):
     """All that a runner, its worlds included, holds."""
-    state = runner._networks() | runner._state() | runner._worlds() | runner.env.state_dict()
+    state = runner.networks() | runner.state() | runner.worlds() | runner.env.state_dict()
     counters = torch.tensor([runner.iteration, runner.env_steps, runner.time_s], dtype=torch.float64)
     return {name: tensor.detach().clone() for name, tensor in {**state, "counters": counters}.items()}
 

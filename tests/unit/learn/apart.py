@@ -3,9 +3,9 @@
 import contextlib
 from dataclasses import replace
 
+from benchmarks.thread_pool import ThreadPool
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
 from robot_rl.learn.make_trainer import make_trainer
-from robot_rl.learn.simulators.pool import ThreadPool
 from robot_rl.learn.simulators.remote import RemoteWorlds
 from robot_rl.learn.simulators.simulator import Simulator
 from robot_rl.learn.trainer import Trainer

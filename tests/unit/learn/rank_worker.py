@@ -17,9 +17,9 @@ from tensordict import TensorDict
 
 from robot_rl.errors import Interrupted, PeerError, UserError
 from robot_rl.learn.algorithms.distill.config import DistillLearnerCfg, TeacherCfg
-from robot_rl.learn.algorithms.ppo import ppo as ppo_module
+from robot_rl.learn.algorithms.ppo import targets
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
-from robot_rl.learn.ranks import ALONE, make_ranks
+from robot_rl.learn.ranks import SINGLE_PROCESS, make_process_group
 from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import MemoryCfg, NetworkCfg
 
@@ -106,7 +106,7 @@ def draw_alike(runner, ranks):
 
 
 def outcome(runner, row):
-    state = {name: tensor.clone() for name, tensor in (runner._networks() | runner._state()).items()}
+    state = {name: tensor.clone() for name, tensor in (runner.networks() | runner.state()).items()}
     return state, {name: value for name, value in row.items() if not name.startswith(("perf/", "time_s"))}
 
 
@@ -132,7 +132,7 @@ def make_student(ranks, directory, **teacher):
     """A student's settings; its teacher sees what the critic does."""
     path = directory / f"teacher-{ranks.size}-{ranks.rank}"
     cfg = replace(CFG, actor_groups=("critic",), actor=replace(CFG.actor, output_gain=1.0))
-    Trainer(Line(ALONE), cfg, run_dir=path, seed=3).save()
+    Trainer(Line(SINGLE_PROCESS), cfg, run_dir=path, seed=3).save()
     return DistillLearnerCfg(**settings_of(CFG) | {"name": "distill", "teacher": TeacherCfg(run=str(path), **teacher)})
 
 
@@ -155,12 +155,12 @@ def taught(ranks, directory):
 
 def by_itself(ranks):
     """The usual mistake: each process normalizes the advantages by its own mean and deviation."""
-    normalize = ppo_module._normalize
-    ppo_module._normalize = lambda advantage, valid, _: normalize(advantage, valid, ALONE)
+    normalize = targets.normalize
+    targets.normalize = lambda advantage, valid, _: normalize(advantage, valid, SINGLE_PROCESS)
     try:
         return train(ranks)
     finally:
-        ppo_module._normalize = normalize
+        targets.normalize = normalize
 
 
 def minibatches(ranks):
@@ -183,10 +183,10 @@ def resumed(ranks, directory):
     again = Trainer(Line(ranks), cfg, seed=99, ranks=ranks)
     again.load(whole.checkpoint)
     (first, one), (second, two) = (outcome(runner, runner.train(3)) for runner in (whole, again))
-    first, second = ({**state, **runner._worlds()} for state, runner in ((first, whole), (second, again)))
+    first, second = ({**state, **runner.worlds()} for state, runner in ((first, whole), (second, again)))
     same = all(torch.equal(first[name], second[name]) for name in first) and one == two
     files = sorted(path.name for path in whole.checkpoint.iterdir())
-    return {}, two | {"same": float(same), "remembered": len(whole._worlds()), "files": files}
+    return {}, two | {"same": float(same), "remembered": len(whole.worlds()), "files": files}
 
 
 def error_line(work):
@@ -258,7 +258,7 @@ def lose(ranks, directory):
 def main():
     directory = Path(sys.argv[1])
     torch.set_num_threads(1)
-    ranks = make_ranks("cpu")
+    ranks = make_process_group("cpu")
     results = {}
     cases = [case for case in sys.argv[2:] if case != "lost"]
     for case in cases:

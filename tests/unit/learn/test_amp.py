@@ -16,7 +16,7 @@ from robot_rl.learn.auxiliaries.amp import Amp, Discriminator, style_reward
 from robot_rl.learn.auxiliaries.config import AmpCfg, RndCfg
 from robot_rl.learn.auxiliaries.motions import Motion, read_motion, write_motion
 from robot_rl.learn.auxiliaries.rnd import Rnd
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import NetworkCfg
@@ -41,7 +41,7 @@ def make_amp(pairs=None, **changes):
 def rollout_of(poses):
     """A rollout that goes through poses (T + 1, N, D)."""
     steps, worlds = poses.shape[0] - 1, poses.shape[1]
-    rollout = make_rollout(steps, worlds, Dims(actor=1, critic=1, action=1), "cpu", groups={"motion": SIZE})
+    rollout = make_rollout(steps, worlds, EnvSpec(actor=1, critic=1, action=1), "cpu", groups={"motion": SIZE})
     rollout.groups["motion"].copy_(poses)
     return rollout
 
@@ -244,8 +244,8 @@ def test_a_resumed_run_goes_on_to_the_bit(small_cfg, recording, tmp_path):
     expected, found = whole.train(6), resumed.train(6)
     for key in ("loss/value", "amp/reward", "amp/loss", "amp/expert", "amp/policy", "amp/penalty", "rnd/reward"):
         assert found[key] == expected[key]
-    theirs = whole._networks() | whole._state()
-    for name, tensor in (resumed._networks() | resumed._state()).items():
+    theirs = whole.networks() | whole.state()
+    for name, tensor in (resumed.networks() | resumed.state()).items():
         assert torch.equal(tensor, theirs[name]), name
 
 
@@ -276,7 +276,7 @@ def test_the_task_keeps_its_share(make_point_env, small_cfg, recording):
     rollout.done.fill_(True)
     rollout.time_out.fill_(False)
     rollout.reward.fill_(3.0)
-    found = runner.algorithm.advantages(rollout, values, None)
+    found = runner.algorithm.targets.advantages(rollout, values)[0]
     amp, rnd = Trainer(SpeedEnv(), cfg).algorithm.auxiliaries
     torch.testing.assert_close(found, 0.5 * 3.0 + amp.reward(rollout) + rnd.reward(rollout))
 

@@ -11,7 +11,7 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.augment import AugmentSymmetry
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO
-from robot_rl.learn.dims import Dims, make_dims
+from robot_rl.learn.dims import EnvSpec, make_env_spec
 from robot_rl.learn.networks import conv
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.conv import Encoders, conv_spans
@@ -253,13 +253,13 @@ def test_the_first_minibatch_has_ratio_one():
     cfg = make_cfg()
     actor, critic = make_actor(cfg), Critic(4, NetworkCfg(hidden=(8,)))
     ppo = PPO(actor, critic, PPOLearnerCfg().ppo, generator=torch.Generator().manual_seed(0))
-    rollout = make_rollout(6, 16, Dims(actor=83, critic=4, action=3), "cpu")
+    rollout = make_rollout(6, 16, EnvSpec(actor=83, critic=4, action=3), "cpu")
     rollout.actor_obs.normal_()
     rollout.noise.normal_()
     with torch.no_grad():
         for t in range(6):
             rollout.action[t], rollout.out[t] = actor.act(rollout.actor_obs[t], rollout.noise[t])
-    rollout.attribute(actor.distribution, actor.distribution.snapshot())
+    rollout.record_policy(actor.distribution, actor.distribution.snapshot())
     batch = ppo.make_batch(rollout)
     log_prob = actor.distribution.log_prob(batch.action, actor.distribution.params(actor.outputs(batch.actor_in)))
     torch.testing.assert_close((log_prob - batch.log_prob).exp(), torch.ones(96), rtol=0.0, atol=1e-5)
@@ -268,7 +268,7 @@ def test_the_first_minibatch_has_ratio_one():
 def test_mirrored_samples_pass_the_encoder_mirrored():
     """What augmentation adds is what the policy would have seen and done on the other side."""
     actor, critic = make_actor(), Critic(4, NetworkCfg(hidden=(8,)))
-    rollout = make_rollout(2, 8, Dims(actor=83, critic=4, action=3), "cpu")
+    rollout = make_rollout(2, 8, EnvSpec(actor=83, critic=4, action=3), "cpu")
     rollout.actor_obs.normal_()
     rollout.action.normal_()
     symmetry = AugmentSymmetry(MIRROR, (torch.arange(4), torch.ones(4)), MIRROR_OUT)
@@ -326,14 +326,14 @@ def test_settings_are_named_with_the_network_they_belong_to(seeing, small_cfg):
     env = seeing()
     cfg = replace(small_cfg, actor_groups=("eye",))
     with pytest.raises(UserError, match=r"actor_groups: group 'eye' has shape \(num_envs, 1, 4, 12\), .*\[eye\]"):
-        make_dims(env, cfg)
+        make_env_spec(env, cfg)
     cfg = replace(small_cfg, critic=make_cfg(ConvCfg(groups=("eye",))))
     with pytest.raises(UserError, match=r"critic\.conv\.groups: 'eye' is nothing that this network observes"):
-        make_dims(env, cfg)
+        make_env_spec(env, cfg)
     for setting in ("kernels", "strides"):
         large = ConvCfg(groups=("eye",), **{setting: (13,)})
         with pytest.raises(UserError, match=rf"actor\.conv\.{setting}: 13 is larger"):
-            make_dims(env, replace(small_cfg, actor_groups=("eye",), actor=make_cfg(large)))
+            make_env_spec(env, replace(small_cfg, actor_groups=("eye",), actor=make_cfg(large)))
 
 
 def test_one_vector_and_images_have_a_place_in_a_contract():

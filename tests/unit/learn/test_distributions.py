@@ -10,7 +10,7 @@ from torch.distributions import AffineTransform, Normal, TanhTransform, Transfor
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_networks
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Categorical, make_distribution
 from robot_rl.learn.networks.symmetry import reflect
@@ -196,14 +196,14 @@ def test_the_first_minibatch_has_ratio_one_and_no_divergence(kind):
     generator = torch.Generator().manual_seed(0)
     actor = Actor(5, 2, make_cfg(kind), choices=CHOICES if kind == "categorical" else (), generator=generator)
     ppo = PPO(actor, Critic(4, make_cfg("gaussian"), generator=generator), PPOCfg(), generator=generator)
-    rollout = make_rollout(8, 16, Dims(actor=5, critic=4, action=2), "cpu", out_dim=actor.distribution.out_dim)
+    rollout = make_rollout(8, 16, EnvSpec(actor=5, critic=4, action=2), "cpu", out_dim=actor.distribution.out_dim)
     for tensor in (rollout.actor_obs, rollout.critic_obs, rollout.reward):
         tensor.normal_(generator=generator)
     actor.distribution.draw_noise(rollout.noise, generator)
     with torch.no_grad():
         for t in range(8):
             rollout.action[t], rollout.out[t] = actor.act(rollout.actor_obs[t], rollout.noise[t])
-    rollout.attribute(actor.distribution, actor.distribution.snapshot())
+    rollout.record_policy(actor.distribution, actor.distribution.snapshot())
     batch, frozen = ppo.make_batch(rollout), rollout.frozen
     params = actor.distribution.params(actor.outputs(batch.actor_in))
     ratio = (actor.distribution.log_prob(batch.action, params) - batch.log_prob).exp()
@@ -253,7 +253,7 @@ def test_each_of_them_learns(make_point_env, small_cfg, kind):
 
 
 def test_choices_are_not_mirrored(make_point_env, small_cfg):
-    dims = Dims(actor=1, critic=2, action=2, choices=CHOICES)
+    dims = EnvSpec(actor=1, critic=2, action=2, choices=CHOICES)
     for symmetry in ("network", "augment"):
         with pytest.raises(UserError, match=f"symmetry: '{symmetry}' is for actions that are numbers"):
             make_networks(replace(small_cfg, symmetry=symmetry), dims, make_point_env().mirror)

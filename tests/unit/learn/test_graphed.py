@@ -9,20 +9,20 @@ from robot_rl.learn.algorithms.ppo import graphed
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.graphed import WARM_UP, GraphedStep, why_not_graphed
 from robot_rl.learn.algorithms.ppo.ppo import PPO
-from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.auxiliaries.auxiliary import Auxiliaries, Auxiliary
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Gaussian
-from robot_rl.learn.ranks import Ranks
+from robot_rl.learn.ranks import ProcessGroup
 from robot_rl.learn.rollout import make_rollout
 from robot_rl.settings import NetworkCfg
 
 from .conftest import Replaying
 
-DIMS = Dims(actor=5, critic=6, action=2)
+DIMS = EnvSpec(actor=5, critic=6, action=2)
 
 
-class Pair(Ranks):
+class Pair(ProcessGroup):
     """Two processes that hold the same."""
 
     size = 2
@@ -47,7 +47,7 @@ def make_rollouts(count, steps=6, worlds=10, seed=0):
         rollout = make_rollout(steps, worlds, DIMS, "cpu")
         for tensor in (rollout.actor_obs, rollout.critic_obs, rollout.action, rollout.out, rollout.reward):
             tensor.normal_(generator=generator)
-        rollout.attribute(Gaussian(DIMS.action, NetworkCfg()), torch.zeros(DIMS.action))
+        rollout.record_policy(Gaussian(DIMS.action, NetworkCfg()), torch.zeros(DIMS.action))
         yield rollout
 
 
@@ -151,7 +151,7 @@ def test_what_is_recorded():
     assert why_not_graphed(algorithm, torch.device("cpu")) == "graphs are CUDA's"
     assert why_not_graphed(algorithm, cuda) == ""
     for extra, reason in ((Silent(), ""), (Loud(), "loud adds to the loss"), (Sure(), "")):
-        algorithm.auxiliaries = (extra,)
+        algorithm.auxiliaries = Auxiliaries((extra,))
         assert why_not_graphed(algorithm, cuda) == reason
     algorithm.cfg = replace(algorithm.cfg, cuda_graph=False)
     assert why_not_graphed(algorithm, cuda) == "ppo.cuda_graph=false"

@@ -15,7 +15,7 @@ from robot_rl.settings import NetworkCfg
 
 MIRROR_IN = (torch.tensor([1, 0, 2, 3, 5, 4]), torch.tensor([1.0, 1.0, 1.0, -1.0, -1.0, -1.0]))
 MIRROR_OUT = (torch.tensor([1, 0, 2]), torch.tensor([-1.0, -1.0, -1.0]))
-ALONE = (torch.tensor([0]), torch.tensor([1.0]))
+SINGLE_PROCESS = (torch.tensor([0]), torch.tensor([1.0]))
 
 
 def make(kind, activation):
@@ -23,7 +23,7 @@ def make(kind, activation):
     generator = torch.Generator().manual_seed(3)
     if kind == "plain":
         return Mlp(6, 3, cfg, generator)
-    return SymmetricMlp(MIRROR_IN, MIRROR_OUT if kind == "symmetric" else ALONE, cfg, generator)
+    return SymmetricMlp(MIRROR_IN, MIRROR_OUT if kind == "symmetric" else SINGLE_PROCESS, cfg, generator)
 
 
 def results(network, run, x, weight):

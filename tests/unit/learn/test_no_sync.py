@@ -11,7 +11,7 @@ from robot_rl.learn.algorithms.ppo.augment import AugmentSymmetry
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO
 from robot_rl.learn.collector import Collector
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Categorical
 from robot_rl.learn.networks.layout import ObservationLayout
@@ -20,7 +20,7 @@ from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import ConvCfg, MemoryCfg, NetworkCfg
 
 META = torch.device("meta")
-DIMS = Dims(actor=4, critic=6, action=2)
+DIMS = EnvSpec(actor=4, critic=6, action=2)
 MIRRORS = {
     "actor": (torch.tensor([1, 0, 2, 3]), torch.tensor([1.0, 1.0, 1.0, -1.0])),
     "critic": (torch.tensor([1, 0, 2, 3, 4, 5]), torch.tensor([1.0, 1.0, 1.0, -1.0, -1.0, 1.0])),

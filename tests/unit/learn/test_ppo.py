@@ -8,7 +8,7 @@ import torch
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, probability_ratio
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Gaussian
 from robot_rl.learn.optim import FlatAdam
@@ -37,7 +37,7 @@ def make_random(steps=8, worlds=16, **ppo):
     cfg = NetworkCfg(hidden=(32, 32), output_gain=1.0)
     actor, critic = Actor(5, 2, cfg, generator=generator), Critic(7, cfg, generator=generator)
     algorithm = PPO(actor, critic, PPOCfg(**ppo), generator=generator)
-    rollout = make_rollout(steps, worlds, Dims(actor=5, critic=7, action=2), "cpu")
+    rollout = make_rollout(steps, worlds, EnvSpec(actor=5, critic=7, action=2), "cpu")
     rollout_of(actor, rollout, generator)
     algorithm.update_normalizers(rollout, rollout.reward.flatten())
     return algorithm, rollout_of(actor, rollout, generator)
@@ -55,7 +55,7 @@ def rollout_of(actor, rollout, generator):
             action, mean = actor.act(rollout.actor_obs[t], rollout.noise[t])
             rollout.action[t].copy_(action)
             rollout.out[t].copy_(mean)
-    rollout.attribute(actor.distribution, actor.distribution.snapshot())
+    rollout.record_policy(actor.distribution, actor.distribution.snapshot())
     return rollout
 
 
@@ -136,7 +136,7 @@ def test_linear_schedule_falls_to_zero():
 def test_a_timeout_bootstraps_from_the_final_observation(bootstrap, expected):
     """World 0 is cut short in a state of value 7 after one of value 2; world 1 ends there for good."""
     algorithm = make_identities(gamma=0.9, lam=0.8, bootstrap=bootstrap)
-    rollout = make_rollout(1, 2, Dims(actor=1, critic=1, action=1), "cpu")
+    rollout = make_rollout(1, 2, EnvSpec(actor=1, critic=1, action=1), "cpu")
     rollout.critic_obs.copy_(torch.tensor([[[2.0], [2.0]], [[50.0], [50.0]]]))
     rollout.final_obs.copy_(torch.tensor([[[7.0], [7.0]]]))
     rollout.reward.fill_(1.0)
@@ -149,7 +149,7 @@ def test_a_timeout_bootstraps_from_the_final_observation(bootstrap, expected):
 def test_a_task_of_known_value():
     """Reward 1 for ever, cut short every five steps: the value is 1 / (1 - gamma) only if a time-out is no end."""
     algorithm = make_identities(gamma=0.9, lam=1.0)
-    rollout = make_rollout(20, 1, Dims(actor=1, critic=1, action=1), "cpu")
+    rollout = make_rollout(20, 1, EnvSpec(actor=1, critic=1, action=1), "cpu")
     rollout.reward.fill_(1.0)
     rollout.done[4::5] = rollout.time_out[4::5] = True
     rollout.critic_obs.fill_(10.0)
@@ -225,7 +225,7 @@ def test_quarantined_samples_are_out_of_every_statistic():
         rollout.has_invalid = True
         for tensor in (rollout.actor_obs, rollout.critic_obs, rollout.reward, rollout.action):
             tensor[2:5, 3] = rubbish
-        rollout.blank_invalid()
+        rollout.zero_invalid()
         batch = algorithm.make_batch(rollout)
         good = rollout.valid.reshape(-1)
         assert float(batch.advantage[good].mean()) == pytest.approx(0.0, abs=1e-6)
@@ -239,7 +239,7 @@ def test_quarantined_samples_are_out_of_every_statistic():
 
 def test_the_sample_before_a_quarantined_one_goes_on_with_its_own_value():
     algorithm = make_identities(gamma=0.9, lam=0.8)
-    rollout = make_rollout(3, 1, Dims(actor=1, critic=1, action=1), "cpu")
+    rollout = make_rollout(3, 1, EnvSpec(actor=1, critic=1, action=1), "cpu")
     rollout.critic_obs.copy_(torch.tensor([2.0, 0.0, 5.0, 5.0])[:, None, None])  # What is blanked stands for nothing.
     rollout.reward.fill_(1.0)
     rollout.valid[1] = False

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from robot_rl.errors import UserError
-from robot_rl.learn.ranks import ALONE, find_local_rank, find_rank, make_ranks
+from robot_rl.learn.ranks import SINGLE_PROCESS, find_local_rank, find_rank, make_process_group
 from robot_rl.sim2sim.link import free_ports
 
 WORKER = Path(__file__).parent / "rank_worker.py"
@@ -166,12 +166,16 @@ def test_a_process_that_loses_the_others_reports_it_in_one_line(trained):
 
 
 def test_one_process_talks_to_nobody():
-    assert make_ranks("cpu", {}) is ALONE
-    assert make_ranks("cpu", {"RANK": "0", "WORLD_SIZE": "1"}) is ALONE
+    assert make_process_group("cpu", {}) is SINGLE_PROCESS
+    assert make_process_group("cpu", {"RANK": "0", "WORLD_SIZE": "1"}) is SINGLE_PROCESS
     x = torch.tensor([1.0])
-    assert (ALONE.sum_(x) is x, ALONE.mean_(x) is x) == (True, True)
-    assert (ALONE.gather(3), ALONE.any([True, False]), ALONE.first(lambda: 4)) == ([3], [True, False], 4)
-    assert (ALONE.seed(8), ALONE.share(7, "num_envs"), ALONE.is_first) == (8, 7, True)
+    assert (SINGLE_PROCESS.sum_(x) is x, SINGLE_PROCESS.mean_(x) is x) == (True, True)
+    assert (SINGLE_PROCESS.gather(3), SINGLE_PROCESS.any([True, False]), SINGLE_PROCESS.first(lambda: 4)) == (
+        [3],
+        [True, False],
+        4,
+    )
+    assert (SINGLE_PROCESS.seed(8), SINGLE_PROCESS.share(7, "num_envs"), SINGLE_PROCESS.is_first) == (8, 7, True)
 
 
 def test_ranks_from_torchrun():
@@ -191,4 +195,4 @@ def test_ranks_from_torchrun():
 )
 def test_what_does_not_fit_together(environ, message):
     with pytest.raises(UserError, match=message):
-        make_ranks("cpu", environ)
+        make_process_group("cpu", environ)

@@ -33,7 +33,7 @@ def make(cfg=None, task="cartpole", recorder=None, seed=3):
 
 
 def tensors(runner):
-    return {**runner._networks(), **runner._state(), **runner.env.state_dict()}
+    return {**runner.networks(), **runner.state(), **runner.env.state_dict()}
 
 
 def assert_same(one, two):

@@ -272,7 +272,7 @@ def test_worlds_that_begin_again_remember_nothing(make_point_env, small_cfg, tmp
     for num_envs in (64, 32):
         second = Trainer(make_point_env(num_envs=num_envs), cfg)
         second.load(first.checkpoint, allow_resize=True)
-        second.collector.start(second._worlds(), is_first=False)
+        second.collector.start(second.worlds(), is_first=False)
         assert all(float(tensor.abs().max()) == 0.0 for tensor in second.collector.worlds().values())
         assert math.isfinite(second.train(3)["loss/value"])
 
@@ -292,7 +292,7 @@ def test_recorded_steps_of_sequences_are_the_steps(make_point_env, small_cfg):
     for runner in runners:
         runner.train(3)
     assert len(runners[0].algorithm.graphed._recordings) == 1
-    for a, b in zip(runners[0]._networks().values(), runners[1]._networks().values(), strict=True):
+    for a, b in zip(runners[0].networks().values(), runners[1].networks().values(), strict=True):
         assert torch.equal(a, b)
 
 

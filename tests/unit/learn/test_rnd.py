@@ -11,7 +11,7 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.auxiliaries.config import RndCfg
 from robot_rl.learn.auxiliaries.rnd import CLIP, Rnd
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import NetworkCfg
@@ -25,7 +25,7 @@ def make_rnd(**changes):
 
 def rollout_at(states, done=None):
     """A rollout with steps that lead to states (T, N, D)."""
-    rollout = make_rollout(*states.shape[:2], Dims(actor=1, critic=1, action=1), "cpu", groups={"state": SIZE})
+    rollout = make_rollout(*states.shape[:2], EnvSpec(actor=1, critic=1, action=1), "cpu", groups={"state": SIZE})
     rollout.groups["state"][1:] = states
     if done is not None:
         rollout.done.copy_(done)
@@ -145,7 +145,7 @@ def test_it_is_in_the_log_and_in_the_reward(make_point_env, small_cfg):
     rollout.done.fill_(True)  # Then an advantage is only the reward.
     rollout.time_out.fill_(False)
     with torch.no_grad():
-        added = runner.algorithm.advantages(rollout, values, None) - rollout.reward
+        added = runner.algorithm.targets.advantages(rollout, values)[0] - rollout.reward
     assert float(added.mean()) == pytest.approx(float(runner.algorithm.auxiliaries[0]._reward), rel=1e-4)
     assert float(added.min()) > 0.0
 
@@ -162,13 +162,13 @@ def test_a_resumed_run_goes_on_to_the_bit(make_point_env, small_cfg, tmp_path):
     expected, found = whole.train(4), resumed.train(4)
     for key in ("loss/value", "rnd/reward", "rnd/loss"):
         assert found[key] == expected[key]
-    theirs = whole._networks() | whole._state()
+    theirs = whole.networks() | whole.state()
     assert theirs.keys() >= {
         "auxiliary.rnd.trainer.exp_avg",
         "auxiliary.rnd.trainer.random",
         "auxiliary.rnd.target.layers.0.weight",
     }
-    for name, tensor in (resumed._networks() | resumed._state()).items():
+    for name, tensor in (resumed.networks() | resumed.state()).items():
         assert torch.equal(tensor, theirs[name]), name
 
 

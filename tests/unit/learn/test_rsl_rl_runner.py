@@ -58,7 +58,7 @@ def test_resuming(make_point_env, cfg, tmp_path):
     first.train(2)
     second = RslRlRunner(make_point_env(), cfg, run_dir=tmp_path, seed=7)
     second.load(first.checkpoint)
-    before, after = first._networks() | first._state(), second._networks() | second._state()
+    before, after = first.networks() | first.state(), second.networks() | second.state()
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert second.train(4)["iteration"] == 4
 

@@ -136,7 +136,7 @@ def test_resuming_restores_everything(make_point_env, small_cfg, tmp_path):
     second = Trainer(make_point_env(), small_cfg, run_dir=tmp_path, seed=9)
     second.load(first.checkpoint)
     assert (second.iteration, second.env_steps, second.time_s) == (3, first.env_steps, first.time_s)
-    before, after = first._networks() | first._state(), second._networks() | second._state()
+    before, after = first.networks() | first.state(), second.networks() | second.state()
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert float(after["optimizer.step"]) == 60.0

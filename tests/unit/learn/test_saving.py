@@ -11,7 +11,7 @@ from robot_rl.errors import NotRetryableError
 from robot_rl.learn.checkpoints import saving
 from robot_rl.learn.checkpoints.checkpoint import list_checkpoints, load_checkpoint
 from robot_rl.learn.checkpoints.saving import Package, Saver
-from robot_rl.learn.ranks import ALONE
+from robot_rl.learn.ranks import SINGLE_PROCESS
 from robot_rl.learn.trainer import Trainer
 from robot_rl.metrics.writers import read_metrics
 
@@ -31,7 +31,7 @@ def gate(monkeypatch):
 
 
 def test_a_save_writes_the_state_at_the_request(tmp_path, gate):
-    saver, weights, place = Saver(ALONE, 0), torch.ones(3), torch.zeros(2)
+    saver, weights, place = Saver(SINGLE_PROCESS, 0), torch.ones(3), torch.zeros(2)
     path = tmp_path / "checkpoints" / "000001"
     saver.start(Package(path, {"weights": weights}, {}, {"env.place": place}))
     assert (saver.durable, path.exists()) == (None, False)
@@ -57,7 +57,7 @@ def test_a_copy_is_made_into_the_arrays_of_the_one_before_where_they_fit(tmp_pat
 
 
 def test_one_is_written_at_a_time(tmp_path, gate):
-    saver, begun = Saver(ALONE, 0), []
+    saver, begun = Saver(SINGLE_PROCESS, 0), []
     saver.start(Package(tmp_path / "checkpoints" / "000001", {}, {}, {}))
     other = Package(tmp_path / "checkpoints" / "000002", {}, {}, {})
     second = threading.Thread(target=lambda: (saver.start(other), begun.append(saver.durable)))
@@ -123,7 +123,7 @@ def test_a_loss_that_is_not_finite_leaves_the_checkpoint_before_it_whole(make_po
 def test_it_is_due_by_iterations_or_by_time(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(saving.time, "monotonic", lambda: now[0])
-    saver, never = Saver(ALONE, 0, 10, 60.0), Saver(ALONE, 0, 10)
+    saver, never = Saver(SINGLE_PROCESS, 0, 10, 60.0), Saver(SINGLE_PROCESS, 0, 10)
     assert [saver.is_due(iteration) for iteration in (9, 10, 11)] == [False, True, False]
     now[0] = 161.0
     assert [saver.is_due(11), never.is_due(11)] == [True, False]
@@ -132,7 +132,7 @@ def test_it_is_due_by_iterations_or_by_time(monkeypatch):
 def test_a_checkpoint_by_time_begins_the_time_again(tmp_path, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(saving.time, "monotonic", lambda: now[0])
-    saver = Saver(ALONE, 0, 1000, 60.0)
+    saver = Saver(SINGLE_PROCESS, 0, 1000, 60.0)
     now[0] = 61.0
     assert saver.is_due(3)
     saver.start(Package(tmp_path / "checkpoints" / "000003", {}, {}, {}))
@@ -143,7 +143,7 @@ def test_a_checkpoint_by_time_begins_the_time_again(tmp_path, monkeypatch):
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
 def test_no_number_that_is_not_finite_is_kept(tmp_path, value):
     """The checkpoint before stays; what belongs to a world is the quarantine's matter."""
-    saver, state = Saver(ALONE, 1), {"actor.normalizer.var": torch.ones(3)}
+    saver, state = Saver(SINGLE_PROCESS, 1), {"actor.normalizer.var": torch.ones(3)}
     saver.start(Package(tmp_path / "checkpoints" / "000001", state, {}, {"env.qvel": torch.full((2,), value)}))
     saver.wait()
     state["actor.normalizer.var"][1] = value

@@ -8,7 +8,7 @@ import torch
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO
-from robot_rl.learn.dims import Dims, make_dims
+from robot_rl.learn.dims import EnvSpec, make_env_spec
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.trainer import Trainer
@@ -46,16 +46,16 @@ def test_each_critic_gets_the_advantages_that_it_would_get_alone():
     cfg = NetworkCfg(hidden=(8,))
     actor, pair = Actor(3, 2, cfg, generator=generator), Critic(3, cfg, num_values=2, generator=generator)
     algorithm = PPO(actor, pair, PPOCfg())
-    rollout = filled(Dims(actor=3, critic=3, action=2, num_values=2))
+    rollout = filled(EnvSpec(actor=3, critic=3, action=2, num_values=2))
     with torch.no_grad():
         values = pair.value(rollout.critic_obs.flatten(0, 1)).view(7, 4, 2)
-        both = algorithm.advantages(rollout, values, None)
+        both = algorithm.targets.advantages(rollout, values)[0]
         for k in range(2):
             single = Critic(3, cfg)
             single.value = lambda obs, state=None, k=k: pair.value(obs)[:, k]
             alone = PPO(actor, single, PPOCfg())
             own = replace(rollout, reward=rollout.reward[..., k])
-            torch.testing.assert_close(both[..., k], alone.advantages(own, values[..., k], None))
+            torch.testing.assert_close(both[..., k], alone.targets.advantages(own, values[..., k])[0])
 
 
 @pytest.mark.long
@@ -79,9 +79,9 @@ def test_a_loud_group_does_not_drown_a_quiet_one(make_point_env, small_cfg):
 
 def test_reward_weights_scale_the_groups_advantages():
     algorithm = PPO(Actor(2, 1, NetworkCfg(hidden=(4,))), Critic(2, NetworkCfg(hidden=(4,)), num_values=2), PPOCfg())
-    algorithm.reward_weights = torch.tensor([1.0, 0.0])
+    algorithm.targets.reward_weights = torch.tensor([1.0, 0.0])
     advantage = torch.stack((torch.arange(5.0), torch.tensor([9.0, -3.0, 4.0, 0.0, 1.0])), dim=1)
-    mixed = algorithm._combine(advantage, None)
+    mixed = algorithm.targets.combine(advantage, None)
     torch.testing.assert_close(mixed, (torch.arange(5.0) - 2.0) / torch.arange(5.0).std())
 
 
@@ -92,7 +92,7 @@ def test_a_quarantined_sample_counts_for_no_critic():
     algorithm = PPO(actor, critic, PPOCfg())
     batches = []
     for garbage in (0.0, 1e6):
-        rollout = filled(Dims(actor=3, critic=3, action=2, num_values=2))
+        rollout = filled(EnvSpec(actor=3, critic=3, action=2, num_values=2))
         rollout.has_invalid = True
         rollout.valid[2, 1] = False
         rollout.reward[2, 1] = garbage
@@ -112,7 +112,7 @@ def test_bad_input_is_named(make_point_env, small_cfg, groups, weights, message)
     env = make_point_env()
     env.reward_groups = groups
     with pytest.raises(UserError, match=message):
-        make_dims(env, replace(small_cfg, several_critics=True, reward_weights=weights))
+        make_env_spec(env, replace(small_cfg, several_critics=True, reward_weights=weights))
 
 
 def test_a_critic_learns_the_same_whatever_the_others_see():
@@ -122,7 +122,7 @@ def test_a_critic_learns_the_same_whatever_the_others_see():
         cfg = NetworkCfg(hidden=(8,))
         actor, critic = Actor(3, 2, cfg, generator=generator), Critic(3, cfg, num_values=2, generator=generator)
         algorithm = PPO(actor, critic, PPOCfg(minibatches=2), generator=torch.Generator().manual_seed(2))
-        rollout = filled(Dims(actor=3, critic=3, action=2, num_values=2))
+        rollout = filled(EnvSpec(actor=3, critic=3, action=2, num_values=2))
         rollout.reward[..., 1] *= loudness
         algorithm.update(rollout)
         learned.append([p.detach().clone() for p in critic.body.bodies[0].parameters()])

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from benchmarks.thread_pool import ThreadPool
 from robot_rl.errors import Interrupted, UserError
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint, load_worlds
 from robot_rl.learn.make_trainer import make_trainer
 from robot_rl.learn.rollouts.source import StoppedError
-from robot_rl.learn.simulators.pool import LostError, ThreadPool
+from robot_rl.learn.simulators.pool import LostError
 from robot_rl.learn.simulators.remote import RemoteWorlds
 from robot_rl.learn.simulators.simulator import Mailbox, Simulator
 from robot_rl.learn.simulators.weights import pack, unpack

@@ -7,7 +7,7 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.augment import AugmentSymmetry
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.symmetry import MirrorBasis, SymmetricMlp, check_mirror, reflect
 from robot_rl.learn.rollout import make_rollout
@@ -21,14 +21,14 @@ CFG = NetworkCfg(hidden=(32, 16), output_gain=1.0)
 
 def make_rollout_of(actor, steps=4, worlds=8):
     generator = torch.Generator().manual_seed(1)
-    rollout = make_rollout(steps, worlds, Dims(actor=6, critic=3, action=3), "cpu")
+    rollout = make_rollout(steps, worlds, EnvSpec(actor=6, critic=3, action=3), "cpu")
     for tensor in (rollout.actor_obs, rollout.critic_obs, rollout.noise, rollout.reward):
         tensor.normal_(generator=generator)
     with torch.no_grad():
         action, mean = actor.act(rollout.actor_obs.flatten(0, 1), rollout.noise.flatten(0, 1))
     rollout.action.copy_(action.view_as(rollout.action))
     rollout.out.copy_(mean.view_as(rollout.out))
-    rollout.attribute(actor.distribution, actor.distribution.snapshot())
+    rollout.record_policy(actor.distribution, actor.distribution.snapshot())
     return rollout
 
 

@@ -5,7 +5,7 @@ import os
 import torch
 
 from robot_rl.learn.checkpoints.checkpoint import load_checkpoint
-from robot_rl.learn.ranks import ALONE
+from robot_rl.learn.ranks import SINGLE_PROCESS
 from robot_rl.learn.threads import restore_threads, use_threads
 from robot_rl.learn.trainer import Trainer
 
@@ -16,7 +16,7 @@ def test_a_checkpoint_knows_the_threads_and_they_are_restored(make_point_env, sm
     meta = load_checkpoint(Trainer(make_point_env(4), small_cfg, run_dir=tmp_path).save())[1]
     assert meta["threads"] == [2]
     torch.set_num_threads(1)
-    restore_threads(meta, "cpu", ALONE, print)
+    restore_threads(meta, "cpu", SINGLE_PROCESS, print)
     assert torch.get_num_threads() == 2
 
 
@@ -24,8 +24,8 @@ def test_where_it_cannot_be_a_line_is_printed(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     lines = []
     for meta in ({}, {"threads": [4, 4]}, {"threads": [64]}):
-        restore_threads(meta, "cpu", ALONE, lines.append)
-    restore_threads({"threads": [64]}, "cuda:0", ALONE, lines.append)
+        restore_threads(meta, "cpu", SINGLE_PROCESS, lines.append)
+    restore_threads({"threads": [64]}, "cuda:0", SINGLE_PROCESS, lines.append)
     assert torch.get_num_threads() == 1
     (line,) = lines
     assert "had 64 threads when the run was saved, here are 2 cores: it continues with 1" in line

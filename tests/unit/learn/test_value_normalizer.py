@@ -5,7 +5,7 @@ import torch
 
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.normalizer import EPSILON
 from robot_rl.learn.rollout import make_rollout
@@ -25,7 +25,7 @@ def make(normalize_values=True, num_values=1, **ppo):
 
 def make_rollout_of(actor, scale=1.0, num_values=1, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    rollout = make_rollout(STEPS, WORLDS, Dims(actor=3, critic=4, action=2, num_values=num_values), "cpu")
+    rollout = make_rollout(STEPS, WORLDS, EnvSpec(actor=3, critic=4, action=2, num_values=num_values), "cpu")
     for tensor in (rollout.actor_obs, rollout.critic_obs, rollout.final_obs, rollout.noise, rollout.reward):
         tensor.normal_(generator=generator)
     rollout.reward.add_(0.5).mul_(scale)
@@ -35,7 +35,7 @@ def make_rollout_of(actor, scale=1.0, num_values=1, seed=0):
             action, out = actor.act(rollout.actor_obs[t], rollout.noise[t])
             rollout.action[t].copy_(action)
             rollout.out[t].copy_(out)
-    rollout.attribute(actor.distribution, actor.distribution.snapshot())
+    rollout.record_policy(actor.distribution, actor.distribution.snapshot())
     return rollout
 
 

@@ -10,7 +10,7 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
-from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
+from robot_rl.learn.auxiliaries.auxiliary import Auxiliaries, Auxiliary
 from robot_rl.learn.rollout import Batch
 from robot_rl.learn.trainer import Trainer
 from robot_rl.performance import iteration, profile
@@ -110,7 +110,7 @@ def make_session(observer, extra=None):
     env = make_env(get_task("cartpole"), num_envs=8, device="cpu", seed=1, num_threads=1)
     runner = Trainer(env, CFG, observer=observer)
     if extra is not None:
-        runner.algorithm.auxiliaries = (extra,)
+        runner.algorithm.auxiliaries = Auxiliaries((extra,))
     return runner
 
 

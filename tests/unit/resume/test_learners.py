@@ -123,7 +123,7 @@ def test_a_policy_to_go_by_that_remembers(kind, maker, tmp_path):
     }
     whole, resumed = in_two(make, learner(**settings[kind], **{"actor.memory.kind": "none"}), tmp_path)
     name = {"distill": "teacher", "reference": "reference"}[kind]
-    assert float(whole._worlds()[f"auxiliary.{name}.memory"].abs().max()) > 0.0
+    assert float(whole.worlds()[f"auxiliary.{name}.memory"].abs().max()) > 0.0
     assert_same_run(whole, resumed)
 
 

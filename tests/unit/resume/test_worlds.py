@@ -78,12 +78,12 @@ def test_a_checkpoint_of_another_task_changes_nothing(maker, tmp_path):
     hopper = make_trainer(maker("half_cheetah_v5")(), cfg, run_dir=tmp_path)
     hopper.train(1)
     walker = make_trainer(maker("walker2d_v5")(), cfg)
-    before = {name: tensor.clone() for name, tensor in walker._networks().items()}
+    before = {name: tensor.clone() for name, tensor in walker.networks().items()}
     worlds = walker.env.state_dict()
     with pytest.raises(UserError, match="of its worlds has shape .* must be .* here; give fresh_worlds=true"):
         walker.load(hopper.checkpoint)
     assert walker.iteration == 0
-    assert all(torch.equal(tensor, before[name]) for name, tensor in walker._networks().items())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in walker.networks().items())
     assert all(torch.equal(tensor, worlds[name]) for name, tensor in walker.env.state_dict().items())
     walker.load(hopper.checkpoint, fresh_worlds=True)
     assert walker.iteration == 1

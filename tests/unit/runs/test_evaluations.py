@@ -8,7 +8,7 @@ import torch
 
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.policy import build_policy, make_policy
 from robot_rl.learn.trainer import Trainer
 from robot_rl.runs.evaluations import NAME, Evaluations, Evaluator, EvaluatorLostError
@@ -43,7 +43,7 @@ class Session:
 
     def __init__(self):
         self.iteration, self.env_steps, self.mirrors = 0, 0, None
-        self.dims = Dims(actor=1, critic=1, action=1)
+        self.dims = EnvSpec(actor=1, critic=1, action=1)
         self.actor = torch.nn.Linear(1, 1)
 
 

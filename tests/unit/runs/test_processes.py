@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from robot_rl.errors import UserError
-from robot_rl.learn.ranks import Ranks
+from robot_rl.learn.ranks import ProcessGroup
 from robot_rl.runs import settings
 from robot_rl.runs.settings import default_tree, resolve, resolve_device
 from robot_rl.runs.training import print_notices
 from robot_rl.settings import tree as trees
 
 
-class Second(Ranks):
+class Second(ProcessGroup):
     """The second of two processes."""
 
     rank, size = 1, 2

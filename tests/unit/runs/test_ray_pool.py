@@ -10,7 +10,7 @@ from ray import exceptions
 from robot_rl.cluster.ray_runs import simulators
 from robot_rl.cluster.ray_runs.simulators import RayPool, SimulatorsCfg, SimulatorSpec
 from robot_rl.errors import Interrupted, UserError
-from robot_rl.learn.ranks import Ranks
+from robot_rl.learn.ranks import ProcessGroup
 from robot_rl.learn.rollouts.source import StoppedError
 from robot_rl.learn.simulators.pool import LostError
 
@@ -166,7 +166,7 @@ def test_one_that_cannot_be_built_is_a_line(actors):
         pool.wait()
 
 
-class Second(Ranks):
+class Second(ProcessGroup):
     rank, size = 1, 2
 
 
@@ -182,7 +182,7 @@ def test_of_several_learners_each_has_its_own_and_none_stops_before_the_iteratio
     be_built(actors.made[1], engine="mujoco_warp")
     pool._admit(actors.made[0].refs["facts"])
     pool._look()
-    monkeypatch.setattr(pool, "_ranks", Ranks())
+    monkeypatch.setattr(pool, "_ranks", ProcessGroup())
     with pytest.raises(StoppedError):
         pool._look()
 

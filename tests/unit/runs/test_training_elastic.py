@@ -8,7 +8,7 @@ import pytest
 from robot_rl.cluster.frozen import freeze
 from robot_rl.cluster.launchers.ray import Ray
 from robot_rl.errors import ExitCode, Interrupted
-from robot_rl.learn.ranks import Ranks
+from robot_rl.learn.ranks import ProcessGroup
 from robot_rl.runs.settings import default_tree, resolve
 from robot_rl.runs.training import TrainHooks, _divisible, train_frozen
 from robot_rl.settings.tree import override
@@ -51,7 +51,7 @@ def test_the_row_of_a_run_of_one_process_has_no_processes(tmp_path):
 
 @pytest.mark.parametrize(("ranks", "is_elastic", "worlds"), [(3, True, 3), (2, True, 4), (3, False, 4), (8, True, 8)])
 def test_processes_that_do_not_divide_the_worlds_train_as_many_as_they_do(tmp_path, ranks, is_elastic, worlds):
-    mine = Ranks()
+    mine = ProcessGroup()
     mine.size = ranks
     cfg = settings(tmp_path)
     found = _divisible(cfg, mine, is_elastic)

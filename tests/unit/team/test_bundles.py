@@ -15,7 +15,7 @@ from robot_rl.evaluate.bundle_folders import policies_in, team_bundles
 from robot_rl.evaluate.team_bundles import export_team
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
 from robot_rl.learn.build import make_actor
-from robot_rl.learn.dims import make_dims
+from robot_rl.learn.dims import make_env_spec
 from robot_rl.runs.policies import find_task_name, one_bundle
 
 
@@ -30,7 +30,7 @@ def made(puck_task, tmp_path_factory):
     training = TrainingSpec(run_id="a", task="pucks", git_commit="unknown", iteration=1)
     with contextlib.closing(make_env(task, num_envs=1, seed=0)) as env:
         torch.manual_seed(0)
-        actor = make_actor(cfg, make_dims(env, cfg), None)
+        actor = make_actor(cfg, make_env_spec(env, cfg), None)
         folder = tmp_path_factory.mktemp("pucks") / "policy"
         export_team(env, actor, folder, training=training)
     return task, actor, folder

@@ -63,7 +63,7 @@ def test_policies_and_the_ratio_that_they_begin_with(runner, name, settings, cou
     batch = training.algorithm.make_batch(rollout)
     assert batch.num_units == 6 * 4  # Whole worlds: the critic values all robots of one in a pass.
     other = runner(name, **settings, view="others")
-    assert other.algorithm.make_batch(other.collect()).moment == (1 if count == 1 else 3)
+    assert other.algorithm.make_batch(other.collect()).group_size == (1 if count == 1 else 3)
     statistics = dict(
         zip(training.algorithm.statistics, training.algorithm.loss(batch, rollout.frozen)[1], strict=True)
     )

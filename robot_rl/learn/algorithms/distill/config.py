@@ -44,7 +44,7 @@ class DistillLearnerCfg(PPOLearnerCfg):
     """
 
     implementation: ClassVar[str] = "robot_rl.learn.algorithms.distill.distill"
-    uses_stale: ClassVar[bool] = True
+    supports_stale_rollouts: ClassVar[bool] = True
 
     name: str = "distill"
     teacher: TeacherCfg = field(default_factory=TeacherCfg)

@@ -22,13 +22,14 @@ from torch import Tensor
 from robot_rl.learn.algorithm import Context, Snapshot, carry
 from robot_rl.learn.algorithms.distill.config import DistillLearnerCfg, TeacherCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
+from robot_rl.learn.algorithms.ppo.off_policy_correction import ProximalPolicy, recorded_policy
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_ppo
 from robot_rl.learn.auxiliaries.auxiliary import RolloutHook
 from robot_rl.learn.auxiliaries.frozen import FrozenObjective, FrozenPolicy, make_frozen
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Distribution, Params, make_distribution
-from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.ranks import SINGLE_PROCESS, ProcessGroup
 from robot_rl.learn.rollout import Batch, Rollout, mean_over
 
 SEED_OFFSET = 200
@@ -67,7 +68,7 @@ class Teacher(FrozenObjective):
         device: torch.device | str = "cpu",
         *,
         seed: int = 0,
-        ranks: Ranks = ALONE,
+        ranks: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         acts = cfg.mix > 0.0 or cfg.takeover > 0.0
         super().__init__(frozen, None if acts else frozen.initial_state(worlds, device))
@@ -135,7 +136,13 @@ class Teacher(FrozenObjective):
 
 
 def make_teacher(
-    cfg: DistillLearnerCfg, env: VecEnv, dims: Dims, device: torch.device | str, *, seed: int, ranks: Ranks = ALONE
+    cfg: DistillLearnerCfg,
+    env: VecEnv,
+    dims: EnvSpec,
+    device: torch.device | str,
+    *,
+    seed: int,
+    ranks: ProcessGroup = SINGLE_PROCESS,
 ) -> Teacher:
     """Load the teacher for an environment; raise UserError if there is no such policy, or it does not fit."""
     frozen = make_frozen(cfg.teacher, env, dims, device, "teacher")
@@ -235,17 +242,15 @@ class Distill(PPO):
         """Return the student as it is."""
         return StudentSnapshot(self.actor, version, self.teacher)
 
-    def make_proximal(self, rollout: Rollout) -> None:
-        """Return None: no action is weighted by its probability."""
+    def proximal_policy(self, rollout: Rollout) -> ProximalPolicy:
+        """Return the policy that acted: no action is weighted by its probability."""
+        return recorded_policy(self.actor, rollout)
 
     def loss(self, batch: Batch, frozen: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the loss () of a minibatch, the critic's and those of the auxiliaries, and its `statistics`."""
         params = self.actor.distribution.params(self.actor.outputs(batch.actor_in, batch.actor_past))
         value_loss = self.value_loss(batch)
-        total = self.cfg.value_coef * value_loss
-        for auxiliary in self.auxiliaries:
-            if (term := auxiliary.loss(batch, params)) is not None:
-                total = total + term
+        total = self.auxiliaries.add_loss(self.cfg.value_coef * value_loss, batch, params)
         return total, value_loss.detach()[None]
 
 

@@ -79,8 +79,8 @@ class FlashSACLearnerCfg(LearnerCfg):
 
     implementation: ClassVar[str] = "robot_rl.learn.algorithms.flashsac.flashsac"
     presets: ClassVar[tuple[str, ...]] = ()
-    brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4, "flashsac.warm_up": 0, "flashsac.replay": 4096}
-    uses_stale: ClassVar[bool] = True
+    smoke_overrides: ClassVar[Mapping[str, Any]] = {"num_steps": 4, "flashsac.warm_up": 0, "flashsac.replay": 4096}
+    supports_stale_rollouts: ClassVar[bool] = True
 
     name: str = "flashsac"
     num_steps: int = 8

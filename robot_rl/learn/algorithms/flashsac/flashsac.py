@@ -21,13 +21,12 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Algorithm, Context, Snapshot, carry
 from robot_rl.learn.algorithms.flashsac.config import FlashSACLearnerCfg
 from robot_rl.learn.algorithms.flashsac.networks import Critics, FlashActor, project_target
-from robot_rl.learn.checkpoints.worlds import under
-from robot_rl.learn.dims import Dims, Mirrors
+from robot_rl.learn.dims import EnvSpec, Mirrors
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.networks.symmetry import Mirror, reflect
 from robot_rl.learn.optim import FlatAdam
-from robot_rl.learn.ranks import Ranks
+from robot_rl.learn.ranks import ProcessGroup
 from robot_rl.learn.replay import Replay, make_replay
 from robot_rl.learn.rollout import MOST_AGES, Rollout
 
@@ -151,7 +150,7 @@ class ReturnScale(nn.Module):
         self.register_buffer("largest", torch.zeros(()))
         self.statistics = Normalizer(1)
 
-    def update(self, rollout: Rollout, ranks: Ranks) -> None:
+    def update(self, rollout: Rollout, ranks: ProcessGroup) -> None:
         """Take in the rewards of a rollout."""
         sums = torch.empty_like(rollout.reward)
         ended = rollout.done | ~rollout.valid
@@ -191,7 +190,7 @@ class FlashSAC(Algorithm):
     """
 
     actor: FlashActor
-    keeps_order = True
+    indexed_by_world = True
 
     def __init__(self, cfg: FlashSACLearnerCfg, context: Context) -> None:
         """Build networks and replay memory.
@@ -241,21 +240,17 @@ class FlashSAC(Algorithm):
             "returns": self.scale,
         }
 
+    def stateful(self) -> dict[str, Any]:
+        """Return the replay memory and the optimizers."""
+        return {"replay": self.replay} | {f"optimizer.{name}": each for name, each in self._optimizers.items()}
+
     def state(self) -> dict[str, Tensor]:
         """Return optimizers, random streams, counters and the replay memory."""
-        state = {f"replay.{name}": tensor for name, tensor in self.replay.state().items()}
-        for part, optimizer in self._optimizers.items():
-            state |= {f"optimizer.{part}.{name}": tensor for name, tensor in optimizer.state_dict().items()}
-        state |= {name: stream.get_state() for name, stream in self.streams().items()}
-        return state | {"flashsac.steps": self.steps, "flashsac.due": self._due}
+        return super().state() | {"flashsac.steps": self.steps, "flashsac.due": self._due}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take over what `state` returned."""
-        self.replay.load(under(state, "replay."))
-        for part, optimizer in self._optimizers.items():
-            optimizer.load_state_dict(under(state, f"optimizer.{part}."))
-        for name, stream in self.streams().items():
-            stream.set_state(state[name].cpu())
+        """Load the output of `state`."""
+        super().load_state(state)
         self.steps.copy_(state["flashsac.steps"])
         self._due.copy_(state["flashsac.due"])
         self.actor.carried_is_random.fill_(not self._is_warm)
@@ -454,7 +449,7 @@ def _moved(context: Context) -> dict[str, Mirror] | None:
 
 
 def make_actor(
-    cfg: FlashSACLearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None
+    cfg: FlashSACLearnerCfg, dims: EnvSpec, mirrors: Mirrors | None, generator: torch.Generator | None = None
 ) -> FlashActor:
     """Build the policy's network on the CPU."""
     return FlashActor(cfg, dims, generator)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearnerCfg
 from robot_rl.learn.algorithms.flashsac.layers import Trunk
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.networks.conv import Encoders
 from robot_rl.learn.networks.distributions import HALF_LOG_2PI, Distribution, Mirror, Params
@@ -130,7 +130,7 @@ class FlashActor(Actor):
 
     carried_is_random: Tensor
 
-    def __init__(self, cfg: FlashSACLearnerCfg, dims: Dims, generator: torch.Generator | None = None) -> None:
+    def __init__(self, cfg: FlashSACLearnerCfg, dims: EnvSpec, generator: torch.Generator | None = None) -> None:
         """Build the network.
 
         Args:

@@ -51,7 +51,7 @@ class MAPPOLearnerCfg(PPOLearnerCfg):
     def policies(self, dims: Any) -> dict[str, list[int]]:
         """Return the policies by name, each with the places of its robots in the team.
 
-        Takes a `robot_rl.learn.dims.Dims`. Raises UserError for robots that are not in the scene, that are in two
+        Takes a `robot_rl.learn.dims.EnvSpec`. Raises UserError for robots that are not in the scene, that are in two
         groups or in none, or that do not fit one policy.
         """
         agents, roles = list(dims.agents), list(dims.roles)

@@ -11,7 +11,7 @@ import torch
 
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import make_algorithm
-from robot_rl.learn.dims import Dims, Mirrors
+from robot_rl.learn.dims import EnvSpec, Mirrors
 from robot_rl.learn.networks import actor_critic
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.team import AttentionCritic, Members, TeamActor, TeamCritic
@@ -21,8 +21,8 @@ __all__ = ["make_actor", "make_algorithm", "make_critic"]
 
 
 def make_actor(
-    cfg: MAPPOLearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None
-) -> Actor | TeamActor:
+    cfg: MAPPOLearnerCfg, dims: EnvSpec, mirrors: Mirrors | None, generator: torch.Generator | None = None
+) -> Actor:
     """Build the policies on the CPU: an `Actor` if there is one policy, else a `TeamActor`.
 
     Arguments and errors are those of `build.make_actor` and of `MAPPOLearnerCfg.policies`.
@@ -39,7 +39,7 @@ def make_actor(
 
 
 def make_critic(
-    cfg: MAPPOLearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None
+    cfg: MAPPOLearnerCfg, dims: EnvSpec, mirrors: Mirrors | None, generator: torch.Generator | None = None
 ) -> Critic | TeamCritic:
     """Build the critic on the CPU: of all robots of a world, or of the robot whose view it has."""
     if cfg.view not in ("world", "attention"):

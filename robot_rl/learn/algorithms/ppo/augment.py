@@ -8,9 +8,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from robot_rl.learn.algorithm import Context
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.symmetry import Mirror, reflect
-from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.ranks import SINGLE_PROCESS, ProcessGroup
 from robot_rl.learn.rollout import Batch, Rollout
 
 
@@ -36,7 +38,7 @@ class AugmentSymmetry:
         critic: Critic,
         *,
         more: Mapping[str, Tensor] | None = None,
-        ranks: Ranks = ALONE,
+        ranks: ProcessGroup = SINGLE_PROCESS,
     ) -> Batch:
         """Return the batch (B) of a rollout followed by its mirror image.
 
@@ -61,3 +63,11 @@ class AugmentSymmetry:
             more=batch.more | dict(more or {}),
         )
         return replace(replace(batch, weight=None).join(image), weight=weight / ranks.mean_(weight.mean()))
+
+
+def make_augmentation(cfg: PPOLearnerCfg, context: Context) -> AugmentSymmetry | None:
+    """Return the object that adds mirrored samples, for symmetry=augment; None for any other."""
+    if cfg.symmetry != "augment" or context.mirrors is None:
+        return None
+    moved = {name: (p.to(context.device), sign.to(context.device)) for name, (p, sign) in context.mirrors.items()}
+    return AugmentSymmetry(**moved)

@@ -21,7 +21,7 @@ ADVANTAGES = ("gae", "vtrace")
 
 @dataclass(kw_only=True, slots=True)
 class CorrectionCfg:
-    """How PPO learns from rollouts of an older policy (`robot_rl.learn.algorithms.ppo.stale`).
+    """How PPO learns from rollouts of an older policy (`robot_rl.learn.algorithms.ppo.off_policy_correction`).
 
     Attributes:
         objective: "decoupled": the ratio is taken to the policy before the update, and clipped there; samples are
@@ -114,9 +114,9 @@ class PPOLearnerCfg(LearnerCfg):
 
     implementation: ClassVar[str] = "robot_rl.learn.algorithms.ppo.ppo"
     presets: ClassVar[tuple[str, ...]] = ("ppo",)
-    uses_stale: ClassVar[bool] = True
-    brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4, "ppo.epochs": 1, "ppo.minibatches": 2}
-    quantizes: ClassVar[bool] = True
+    supports_stale_rollouts: ClassVar[bool] = True
+    smoke_overrides: ClassVar[Mapping[str, Any]] = {"num_steps": 4, "ppo.epochs": 1, "ppo.minibatches": 2}
+    supports_precision: ClassVar[bool] = True
 
     name: str = "ppo"
     ppo: PPOCfg = field(default_factory=PPOCfg)

@@ -13,7 +13,7 @@ class RslRlLearnerCfg(PPOLearnerCfg):
     """rsl_rl's runner on the same environment and networks: `learner=rsl_rl`."""
 
     implementation: ClassVar[str] = "robot_rl.learn.algorithms.rsl_rl.runner"
-    uses_stale: ClassVar[bool] = False
-    quantizes: ClassVar[bool] = False
+    supports_stale_rollouts: ClassVar[bool] = False
+    supports_precision: ClassVar[bool] = False
 
     name: str = "rsl_rl"

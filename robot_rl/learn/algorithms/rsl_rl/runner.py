@@ -24,7 +24,6 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import make_networks
 from robot_rl.learn.base_trainer import BaseTrainer
-from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Gaussian
 from robot_rl.learn.networks.symmetry import Mirror, reflect
@@ -61,14 +60,14 @@ class RslRlRunner(BaseTrainer):
         """Return actor and critic, copies of rsl_rl's."""
         return dict(self._modules)
 
-    def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
-        self._last = last
-        if last > self.iteration:
+    def _run(self, last_iteration: int) -> dict[str, float]:
+        self._last_iteration = last_iteration
+        if last_iteration > self.iteration:
             self.runner.current_learning_iteration = self.iteration
             stagger = self.cfg.stagger_episodes and self.iteration == 0
-            self._set_linear_rate(last)
+            self._set_linear_rate(last_iteration)
             with contextlib.suppress(_EnoughError):
-                self.runner.learn(last - self.iteration, init_at_random_ep_len=stagger)
+                self.runner.learn(last_iteration - self.iteration, init_at_random_ep_len=stagger)
         return self._row
 
     def after_iteration(self, losses: Mapping[str, float], collect_s: float, learn_s: float) -> None:
@@ -85,15 +84,15 @@ class RslRlRunner(BaseTrainer):
         simulate_s = self._timed.pop_seconds()
         seconds = {"simulate": simulate_s, "infer": collect_s - simulate_s, "learn": learn_s}
         self._row = self._finish_iteration(metrics, seconds)
-        self._set_linear_rate(self._last)
+        self._set_linear_rate(self._last_iteration)
         if self._is_enough(self._row):
             raise _EnoughError
 
-    def _set_linear_rate(self, last: int) -> None:
+    def _set_linear_rate(self, last_iteration: int) -> None:
         """Set the step size of the next iteration for schedule=linear, which rsl_rl does not have."""
         ppo, algorithm = self.cfg.ppo, self.runner.alg
         if ppo.schedule == "linear":
-            algorithm.learning_rate = ppo.learning_rate * (1.0 - min(1.0, self.iteration / max(last, 1)))
+            algorithm.learning_rate = ppo.learning_rate * (1.0 - min(1.0, self.iteration / max(last_iteration, 1)))
             for group in algorithm.optimizer.param_groups:
                 group["lr"] = algorithm.learning_rate
 
@@ -102,14 +101,16 @@ class RslRlRunner(BaseTrainer):
         if self._tracker is not None:
             self._tracker.add(reward, done > 0, log)
 
-    def _state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Tensor]:
+        """Return the optimizer's moments, the step size and torch's random state."""
         state = {"random.global": torch.get_rng_state()}
         state["learning_rate"] = torch.tensor(self.runner.alg.learning_rate, dtype=torch.float64)
         for index, moments in self.runner.alg.optimizer.state_dict()["state"].items():
             state |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in moments.items()}
         return state
 
-    def _loaded(self, state: Mapping[str, Tensor]) -> None:
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Load the output of `state`, and copy the networks to rsl_rl."""
         copy_to_rsl_rl(self.actor, self.critic, self.runner.alg)
         if not state:
             return

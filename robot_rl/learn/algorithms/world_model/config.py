@@ -78,9 +78,13 @@ class WorldModelLearnerCfg(LearnerCfg):
 
     implementation: ClassVar[str] = "robot_rl.learn.algorithms.world_model.world_model"
     presets: ClassVar[tuple[str, ...]] = ()
-    sees_world: ClassVar[bool] = True
-    uses_stale: ClassVar[bool] = True
-    brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4, "world_model.replay": 4096, "world_model.policy_steps": 1}
+    needs_world_obs: ClassVar[bool] = True
+    supports_stale_rollouts: ClassVar[bool] = True
+    smoke_overrides: ClassVar[Mapping[str, Any]] = {
+        "num_steps": 4,
+        "world_model.replay": 4096,
+        "world_model.policy_steps": 1,
+    }
 
     name: str = "world_model"
     num_steps: int = 8

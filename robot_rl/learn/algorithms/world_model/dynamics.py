@@ -14,7 +14,7 @@ from robot_rl.learn.networks.layout import Mirror, join_mirrors
 from robot_rl.learn.networks.mlp import Mlp
 from robot_rl.learn.networks.normalizer import EPSILON, Normalizer
 from robot_rl.learn.networks.symmetry import SymmetricMlp
-from robot_rl.learn.ranks import Ranks
+from robot_rl.learn.ranks import ProcessGroup
 from robot_rl.settings import NetworkCfg
 
 MARGIN = 1.0
@@ -53,7 +53,7 @@ class Range(nn.Module):
         self.register_buffer("high", torch.full((size,), -torch.inf))
 
     @torch.no_grad()
-    def update(self, x: Tensor, valid: Tensor, ranks: Ranks) -> None:
+    def update(self, x: Tensor, valid: Tensor, ranks: ProcessGroup) -> None:
         """Include the valid (B,) rows of vectors (B, D) of all ranks."""
         not_seen = ~valid[:, None]
         both = torch.cat((-x.masked_fill(not_seen, torch.inf), x.masked_fill(not_seen, -torch.inf)), 1)

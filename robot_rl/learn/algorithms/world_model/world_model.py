@@ -21,7 +21,6 @@ from robot_rl.learn.algorithm import Algorithm, Context
 from robot_rl.learn.algorithms.world_model.config import WorldModelLearnerCfg
 from robot_rl.learn.algorithms.world_model.dynamics import Dynamics, Prediction, Sizes
 from robot_rl.learn.algorithms.world_model.steps import Steps, Views
-from robot_rl.learn.checkpoints.worlds import under
 from robot_rl.learn.networks.actor_critic import make_actor, make_critic
 from robot_rl.learn.networks.layout import Mirror, join_mirrors
 from robot_rl.learn.optim import FlatAdam
@@ -50,7 +49,7 @@ class WorldModel(Algorithm):
     """
 
     groups = (WORLD,)
-    keeps_order = True
+    indexed_by_world = True
 
     def __init__(self, cfg: WorldModelLearnerCfg, context: Context) -> None:
         """Build networks, imagination and replay memory.
@@ -115,23 +114,19 @@ class WorldModel(Algorithm):
         """Return policy, critic, its target and the model."""
         return {"actor": self.actor, "critic": self.critic, "target": self.target, "model": self.model}
 
+    def stateful(self) -> dict[str, Any]:
+        """Return the replay memory and the optimizers."""
+        return {"replay": self.replay} | {f"optimizer.{name}": each for name, each in self._optimizers.items()}
+
     def state(self) -> dict[str, Tensor]:
-        """Return optimizers, the random stream and the replay memory."""
-        state = {f"replay.{name}": tensor for name, tensor in self.replay.state().items()}
-        for part, optimizer in self._optimizers.items():
-            state |= {f"optimizer.{part}.{name}": tensor for name, tensor in optimizer.state_dict().items()}
-        state["gaps"] = self.gaps
-        return state | {name: stream.get_state() for name, stream in self.streams().items()}
+        """Return optimizers, random streams, the model's gaps and the replay memory."""
+        return super().state() | {"gaps": self.gaps}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take over what `state` returned."""
-        self.replay.load(under(state, "replay."))
-        for part, optimizer in self._optimizers.items():
-            optimizer.load_state_dict(under(state, f"optimizer.{part}."))
+        """Load the output of `state`."""
+        super().load_state(state)
         self.gaps.copy_(state["gaps"])
         self._set_horizon()
-        for name, stream in self.streams().items():
-            stream.set_state(state[name].cpu())
 
     def streams(self) -> dict[str, torch.Generator]:
         """Return the streams that states with imagined noise are drawn from, and the model's transitions."""
@@ -150,7 +145,7 @@ class WorldModel(Algorithm):
             ):
                 frozen.copy_(learned)
         self.frozen.refresh()
-        # The policy goes through the model as it was: both learn at once, on a core each. Ranks, which average the
+        # The policy goes through the model as it was: both learn at once, on a core each. Processes, which average the
         # gradients of both, would meet in different orders.
         is_apart = rollout.reward.device.type == "cpu" and self.ranks.size == 1
         learning = self._pool.submit(self._learn_model) if is_apart else None
@@ -169,7 +164,7 @@ class WorldModel(Algorithm):
 
     def _keep(self, rollout: Rollout) -> None:
         """Put a rollout into the memory, with the changes of each step, and let the normalizers see it."""
-        worlds, (after, useful) = rollout.groups[WORLD], rollout.following(WORLD)
+        worlds, (after, useful) = rollout.groups[WORLD], rollout.next_observations(WORLD)
         change = self._measure(worlds[:-1].flatten(0, 1), after.flatten(0, 1)).view(*useful.shape, -1)
         useful = useful & torch.isfinite(change).all(-1)
         change = torch.where(useful[..., None], change, torch.zeros_like(change))

@@ -162,7 +162,7 @@ def test_the_teacher_stays_as_it_is(tmp_path):
     learned = sum(p.numel() for network in (runner.actor, runner.critic) for p in network.parameters())
     assert runner.algorithm.optimizer.params.numel() == learned
     assert not any(
-        name.startswith("auxiliary.teacher.") and tensor.ndim == 2 for name, tensor in runner._state().items()
+        name.startswith("auxiliary.teacher.") and tensor.ndim == 2 for name, tensor in runner.state().items()
     )
 
 

@@ -15,7 +15,7 @@ from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearn
 from robot_rl.learn.algorithms.flashsac.flashsac import HeldNoise, keep_transitions
 from robot_rl.learn.algorithms.flashsac.layers import Trunk, UnitBatchNorm, UnitLinear
 from robot_rl.learn.algorithms.flashsac.networks import BoundedTanh, project_target
-from robot_rl.learn.dims import Dims
+from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.replay import Replay
 from robot_rl.learn.rollout import make_rollout
@@ -58,7 +58,7 @@ def make_ring(capacity=12, worlds=2, steps=4):
 
     def add(done=(), time_out=(), invalid=()):
         nonlocal time
-        rollout = make_rollout(steps, worlds, Dims(**sizes), "cpu")
+        rollout = make_rollout(steps, worlds, EnvSpec(**sizes), "cpu")
         for t in range(steps):
             for world in range(worlds):
                 rollout.actor_obs[t, world] = rollout.critic_obs[t, world] = 10 * time + world

@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
+from benchmarks.thread_pool import ThreadPool
 from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearnerCfg
 from robot_rl.learn.algorithms.flashsac.flashsac import ReturnScale, keep_transitions
-from robot_rl.learn.dims import Dims
-from robot_rl.learn.ranks import ALONE
+from robot_rl.learn.dims import EnvSpec
+from robot_rl.learn.ranks import SINGLE_PROCESS
 from robot_rl.learn.replay import Replay
 from robot_rl.learn.rollout import make_rollout
-from robot_rl.learn.simulators.pool import LostError, ThreadPool
+from robot_rl.learn.simulators.pool import LostError
 
 from ..apart import apart, assert_local_run, assert_resumed, same, tensors
 
@@ -96,7 +97,7 @@ def test_it_learns_the_point_from_stale_rollouts_of_a_quick_and_a_slow_simulator
 
 def rollout_of(worlds, first, blocks):
     """A rollout of two worlds a block, whose observations are 100 times the world plus the step."""
-    rollout = make_rollout(2, 2 * len(blocks), Dims(**SIZES), "cpu")
+    rollout = make_rollout(2, 2 * len(blocks), EnvSpec(**SIZES), "cpu")
     for block, (world, start) in enumerate(zip(blocks, first, strict=True)):
         for t in range(2):
             for n in range(2):
@@ -128,6 +129,6 @@ def test_discounted_sums_go_on_in_their_own_worlds():
         scale = ReturnScale(4, 0.5, 5.0)
         for part in parts:
             rollout = rollout_of(4, [start for _, start in part], [world for world, _ in part])
-            scale.update(rollout, ALONE)
+            scale.update(rollout, SINGLE_PROCESS)
         found.append(scale.running)
     assert torch.equal(found[0], found[1])

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from robot_rl.learn.precision.fitting import fit_step
-from robot_rl.learn.precision.formats import FP8, INT8
+from robot_rl.learn.precision.formats import FP8, INT8, fit_step
 from robot_rl.learn.precision.kernels import EXACT_INPUTS, linear_bf16, multiply
 
 

@@ -16,7 +16,7 @@ from robot_rl.learn.algorithms.world_model.dynamics import ENDS, Dynamics, Predi
 from robot_rl.learn.algorithms.world_model.steps import ROW_CLIP, Steps, Views, _clip_rows
 from robot_rl.learn.algorithms.world_model.world_model import STATISTICS, _imagine
 from robot_rl.learn.make_trainer import make_trainer
-from robot_rl.learn.ranks import ALONE
+from robot_rl.learn.ranks import SINGLE_PROCESS
 from robot_rl.settings import NetworkCfg
 from robot_rl.view.report.page import write_report
 from tests.resuming import assert_same_run, in_two
@@ -59,7 +59,7 @@ def test_the_memory_holds_what_each_step_changed(make):
         rollout = runner.collect()
         ends += int((rollout.done & ~rollout.time_out).sum())
     algorithm = runner.algorithm
-    kept = algorithm.replay.state()
+    kept = algorithm.replay.state_dict()
     columns, parts = algorithm.imagination.carried, algorithm.imagination.parts
     before, change = kept["world"][..., columns["qvel"]], kept["change"][..., parts["joint velocities"]]
     following = kept["world"].roll(-1, 0)[..., columns["qvel"]]
@@ -119,7 +119,7 @@ def test_the_model_learns_contacts_as_what_they_are():
     ends = (obs[:, 1:] > 1.0).float()
     change = torch.cat((action * obs[:, 1:], touches, 50.0 * touches, ends), 1)
     model.outputs.update(change)
-    model.possible.update(change[:, :3], torch.ones(256, dtype=torch.bool), ALONE)
+    model.possible.update(change[:, :3], torch.ones(256, dtype=torch.bool), SINGLE_PROCESS)
     optimizer, weight = torch.optim.Adam(model.parameters(), lr=1e-2), torch.ones(256)
     losses = []
     for _ in range(200):
@@ -152,7 +152,7 @@ def test_what_nothing_touches_stays_as_it_is_in_the_model():
     moves = (obs[:, :1] > 0.0).float()
     change = torch.cat((action * obs[:, 1:], moves * (3.0 + obs), 9.0 * moves, torch.zeros(256, 1)), 1)
     model.outputs.update(change)
-    model.possible.update(change[:, :4], torch.ones(256, dtype=torch.bool), ALONE)
+    model.possible.update(change[:, :4], torch.ones(256, dtype=torch.bool), SINGLE_PROCESS)
     optimizer, losses = torch.optim.Adam(model.parameters(), lr=1e-2), []
     for _ in range(200):
         optimizer.zero_grad()
@@ -192,12 +192,14 @@ def test_what_is_only_watched_weighs_as_much_as_the_state():
 def test_bounds_hold_what_was_seen_and_a_margin():
     seen = Range(2, 0.1)
     assert [bound.tolist() for bound in seen.bounds()] == [[-torch.inf] * 2, [torch.inf] * 2]
-    seen.update(torch.tensor([[0.0, -1.0], [10.0, 3.0], [99.0, 99.0]]), torch.tensor([True, True, False]), ALONE)
+    seen.update(
+        torch.tensor([[0.0, -1.0], [10.0, 3.0], [99.0, 99.0]]), torch.tensor([True, True, False]), SINGLE_PROCESS
+    )
     low, high = seen.bounds()
     assert torch.allclose(low, torch.tensor([-1.0, -1.4]))
     assert torch.allclose(high, torch.tensor([11.0, 3.4]))
     hardly = Range(1, 1.0, least=0.01)
-    hardly.update(torch.tensor([[5.0]]), torch.ones(1, dtype=torch.bool), ALONE)
+    hardly.update(torch.tensor([[5.0]]), torch.ones(1, dtype=torch.bool), SINGLE_PROCESS)
     assert torch.allclose(torch.cat(hardly.bounds()), torch.tensor([4.99, 5.01]))
 
 
@@ -237,7 +239,7 @@ def test_no_predicted_change_is_beyond_those_that_were_seen():
     model = Dynamics(Sizes(2, 1, {"joint velocities": slice(0, 1)}), (8,), seed=0)
     change = torch.randn(64, 1, generator=torch.Generator().manual_seed(0))
     model.outputs.update(torch.cat((change, torch.zeros(64, 1)), 1))
-    model.possible.update(change, torch.ones(64, dtype=torch.bool), ALONE)
+    model.possible.update(change, torch.ones(64, dtype=torch.bool), SINGLE_PROCESS)
     with torch.no_grad():
         model.body.layers[-1].weight.mul_(1e6)
     found = model(torch.randn(64, 2), torch.randn(64, 1))

@@ -1,4 +1,4 @@
-"""Learning from rollouts of an older policy: the decoupled objective, with gates.
+"""The policy that an update is compared with: the one that acted, or a newer one if rollouts are of an older policy.
 
 Three policies take part: the one that acted (b), the one before the update (p) and the one that learns (pi). Plain PPO
 clips pi / b, so that if p has moved away from b, samples are clipped before anything is learned, and the trust
@@ -8,14 +8,14 @@ region lies around a policy that is gone. The decoupled objective (Hilton et al.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from robot_rl.learn.algorithms.ppo.config import CorrectionCfg
 from robot_rl.learn.networks.actor_critic import Actor
-from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.ranks import SINGLE_PROCESS, ProcessGroup
 from robot_rl.learn.rollout import Rollout, mean_over
 
 MAX_LOG_WEIGHT = 20.0
@@ -23,54 +23,61 @@ MAX_LOG_WEIGHT = 20.0
 
 
 @dataclass(kw_only=True, slots=True)
-class Proximal:
-    """The policy before an update, at the samples (B) of a rollout.
+class ProximalPolicy:
+    """The policy that ratios are taken to, and clipped around, at the samples (B) of a rollout.
 
     Attributes:
         actor_in: (B, F) inputs of its network.
         out: (B, P) outputs of its network.
         log_prob: (B,) log-probability of the actions that were taken.
-        ratio: (B,) p / b.
-        importance: (B,) weight of the samples in the policy's loss.
-        trace: (B,) min(1, p / b).
+        frozen: its `Distribution.snapshot`.
+        importance: (B,) weight of the samples in the policy's loss; None: all alike.
+        trace: (T, N) min(1, p / b) for V-trace; None: plain advantages.
+        is_older: whether an older policy acted, for which this one, or its samples' weights, account.
         statistics: () each by name.
     """
 
     actor_in: Tensor
     out: Tensor
     log_prob: Tensor
-    ratio: Tensor
-    importance: Tensor
-    trace: Tensor
-    statistics: dict[str, Tensor]
+    frozen: Tensor | None
+    importance: Tensor | None = None
+    trace: Tensor | None = None
+    is_older: bool = False
+    statistics: dict[str, Tensor] = field(default_factory=dict)
 
 
 @torch.no_grad()
-def make_proximal(
-    actor: Actor,
-    cfg: CorrectionCfg,
-    rollout: Rollout,
-    *,
-    actor_in: Tensor,
-    past: tuple[Tensor, Tensor] | None,
-    clip: float,
-    ranks: Ranks = ALONE,
-) -> Proximal:
-    """Evaluate the current policy at a rollout's samples.
+def recorded_policy(actor: Actor, rollout: Rollout) -> ProximalPolicy:
+    """Return the policy that acted, as the rollout recorded it."""
+    flat = rollout.flat
+    return ProximalPolicy(
+        actor_in=actor.encode(flat(rollout.actor_obs)),
+        out=flat(rollout.out),
+        log_prob=flat(rollout.log_prob),
+        frozen=rollout.frozen,
+    )
+
+
+@torch.no_grad()
+def corrected_policy(
+    actor: Actor, cfg: CorrectionCfg, rollout: Rollout, *, clip: float, ranks: ProcessGroup = SINGLE_PROCESS
+) -> ProximalPolicy:
+    """Return the policy that the settings name for a rollout of an older policy.
 
     Args:
         actor: The policy before the update.
         cfg: How samples are weighted.
         rollout: The rollout, of which `log_prob` is the one of the policy that acted.
-        actor_in: (B, F) the samples' encoded observations, in the order of a batch.
-        past: State and episode starts of a recurrent actor.
         clip: PPO's, for the statistics.
         ranks: The processes that train together: the gates are open, or not, in all of them.
     """
-    distribution, flat = actor.distribution, rollout.flat
-    out = actor.outputs(actor_in, past)
+    policy, distribution, flat = recorded_policy(actor, rollout), actor.distribution, rollout.flat
+    found = rollout.sequences(None)
+    state, start = found.get("actor_state"), found.get("start")
+    out = actor.outputs(policy.actor_in, None if state is None or start is None else (state, start))
     log_prob = distribution.log_prob(flat(rollout.action), distribution.params(out))
-    log_ratio = (log_prob - flat(rollout.log_prob)).clamp(-MAX_LOG_WEIGHT, MAX_LOG_WEIGHT)
+    log_ratio = (log_prob - policy.log_prob).clamp(-MAX_LOG_WEIGHT, MAX_LOG_WEIGHT)
     ratio = log_ratio.exp()
     valid = flat(rollout.valid).to(ratio.dtype) if rollout.has_invalid else torch.ones_like(ratio)
     share = valid / valid.mean().clamp(min=1e-8)
@@ -82,7 +89,8 @@ def make_proximal(
     is_near = log_ratio.abs() <= torch.full_like(ratio[:1], cfg.weight_max).log()
     importance = ratio.clamp(max=cfg.weight_max)
     importance = torch.where(is_sound | is_near, importance, 0.0)
-    statistics = {
+    policy.is_older = True
+    policy.statistics = {
         "staleness/effective": effective,
         "staleness/divergence": divergence,
         "staleness/gated": (~is_sound).to(ratio.dtype),
@@ -90,12 +98,9 @@ def make_proximal(
         "staleness/plain_ratio": mean_over((ratio - 1.0).abs(), share),
         "staleness/plain_clipped": mean_over(((ratio - 1.0).abs() > clip).to(ratio.dtype), share),
     }
-    return Proximal(
-        actor_in=actor_in,
-        out=out,
-        log_prob=log_prob,
-        ratio=ratio,
-        importance=importance,
-        trace=ratio.clamp(max=1.0),
-        statistics=statistics,
-    )
+    if cfg.objective == "decoupled":
+        policy.out, policy.log_prob, policy.importance = out, log_prob, importance
+        policy.frozen = distribution.snapshot()
+    if cfg.advantages == "vtrace":
+        policy.trace = rollout.unflat(ratio.clamp(max=1.0))
+    return policy
