@@ -39,6 +39,11 @@ from robot_rl.errors import ExitCode, UserError, suggest
 if TYPE_CHECKING:
     from robot_rl.cluster.flow.dag import Flow, FlowCfg
     from robot_rl.cluster.flow.local import Ending, Executor
+    from robot_rl.cluster.launchers.launcher import Launcher
+
+
+HERE = "local"
+"""The target that is this machine."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -46,7 +51,7 @@ class Options:
     """Options of robot-rl flow."""
 
     task: str = option("", "the task")
-    target: str = option("local", "local, or osmo: write a workflow")
+    target: str = option(HERE, "local, or osmo: write a workflow")
     root: str = option("runs", "the directory of all runs")
     jobs: int = option(1, "local: how many steps at a time", least=1, most=64)
     id: str = option("", "the flow's id, also the run's; an existing one is resumed; by default a new one")
@@ -59,14 +64,11 @@ class Options:
     copy: str = option("", "copy the flow's file to this one, and do nothing else")
 
 
-TARGETS = ("local", "osmo")
-
-
 def flows() -> str:
     """Return a line for each flow that comes with the project."""
-    from robot_rl.cluster.flow.load import list_flows
+    from robot_rl.cluster.flow.load import REGISTRY
 
-    return two_columns(list_flows())
+    return two_columns(list(REGISTRY.describe().items()))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -91,9 +93,9 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _known() -> Sequence[str]:
-    from robot_rl.cluster.flow.load import FLOWS
+    from robot_rl.cluster.flow.load import REGISTRY
 
-    return FLOWS
+    return list(REGISTRY.files())
 
 
 @dataclass(kw_only=True, slots=True)
@@ -135,15 +137,11 @@ def _begin(source: str, words: Sequence[str], options: Options, parts: Parts) ->
     from robot_rl.cluster.flow.load import find_maker, make, new_id
     from robot_rl.runs.run_dir import check_run_id
 
-    if options.target in ("slurm", "ray"):
-        right = f"run robot-rl flow itself in a job of the cluster, and trainings by launcher={options.target}"
-        raise UserError(f"target={options.target}: flows are written for osmo only; {right}")
-    if options.target not in TARGETS:
-        raise UserError(f"target={options.target}: {suggest(options.target, TARGETS)}")
+    is_local = options.target == HERE
+    writer = None if is_local else _find_writer(options.target)
     find_maker(source)
     if not options.task:
         raise UserError("task= is missing; robot-rl list shows the tasks")
-    is_local = options.target == "local"
     cfg = FlowCfg(
         task=options.task,
         id=_check_id(check_run_id(options.id, "id")) if options.id else new_id(),
@@ -155,12 +153,32 @@ def _begin(source: str, words: Sequence[str], options: Options, parts: Parts) ->
         minutes=options.time,
     )
     flow = make(source, cfg).with_bounds(parts.gates)
-    if not is_local:
-        return _write(flow, options, parts, shlex.join(["robot-rl", "flow", source, *words]))
+    if writer is not None:
+        return _write(flow, writer, options, parts, shlex.join(["robot-rl", "flow", source, *words]))
     given = {word.partition("=")[0] for word in words} & {"out", "image", "gpus", "cpus", "time"}
     for name in sorted(given) + [f"platform.{name}" for name in parts.platforms]:
-        raise UserError(f"{name}: is for target=osmo, this is target=local; leave it out")
+        raise UserError(f"{name}: is for target={' or '.join(_writers())}, this is target={HERE}; leave it out")
     return _run_here(flow, cfg, options.jobs, {"flow": source, "options": [w for w in words if _is_kept(w)]})
+
+
+def _writers() -> dict[str, "type[Launcher]"]:
+    """Return the launchers for the clusters of which a flow can be written, by name."""
+    from robot_rl.cluster.launchers import list_launchers
+
+    return {name: launcher for name, launcher in list_launchers().items() if launcher.flow_renderer}
+
+
+def _find_writer(target: str) -> "type[Launcher]":
+    """Return the launcher of a target; raise UserError if no flow can be written for its cluster."""
+    from robot_rl.cluster.launchers import list_targets
+
+    writers = _writers()
+    if target in writers:
+        return writers[target]
+    if target in [launcher.name for launcher in list_targets().values()]:
+        right = f"run robot-rl flow itself in a job of the cluster, and trainings by launcher={target}"
+        raise UserError(f"target={target}: flows are written for {', '.join(writers)} only; {right}")
+    raise UserError(f"target={target}: {suggest(target, (HERE, *writers))}")
 
 
 def _check_id(flow_id: str) -> str:
@@ -174,16 +192,17 @@ def _is_kept(word: str) -> bool:
     return word.partition("=")[0] not in ("id", "root", "jobs", "target")
 
 
-def _write(flow: "Flow", options: Options, parts: Parts, made_by: str) -> int:
-    from robot_rl.cluster.flow.osmo import render
+def _write(flow: "Flow", writer: "type[Launcher]", options: Options, parts: Parts, made_by: str) -> int:
     from robot_rl.files import write_atomic
+    from robot_rl.plugins import load_reference
     from robot_rl.runs.outputs import WORKFLOW, check_output
 
     out = check_output("out", options.out or f"flows/{flow.id}.yaml", WORKFLOW)
+    render = load_reference(writer.flow_renderer, "target")
     write_atomic(out, render(flow, options.image, parts.platforms, made_by))
     for note in flow.notes:
         print(f"note: {note}")
-    print(f"{out}: {len(flow.steps)} steps for osmo; submit with: osmo workflow submit {out}")
+    print(f"{out}: {len(flow.steps)} steps for {writer.name}; submit with: {' '.join(writer.program)} {out}")
     return 0
 
 

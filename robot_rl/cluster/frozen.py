@@ -41,7 +41,7 @@ def launch_all(cfgs: Sequence[TrainCfg], launcher: Launcher) -> int:
         check_fits(cfg, launcher)
     with contextlib.ExitStack() as undo:
         runs = [run for cfg in cfgs if not _is_done((run := freeze(cfg, launcher, undo)).run_dir)]
-        code = launcher.launch(runs, _folder(runs[0])) if runs else 0
+        code = launcher.submit(runs, _folder(runs[0])) if runs else 0
         # What was begun, or saved, stays; `undo` itself leaves a run in which something was learned.
         if code not in (ExitCode.USER, ExitCode.REQUEUE, ExitCode.INTERRUPTED):
             undo.pop_all()
@@ -132,7 +132,7 @@ def resume_with(run_dir: RunDir, changed: Mapping[str, Any], launcher: Launcher,
     run = FrozenRun(run_dir=run_dir, options=tuple(dict.fromkeys((*_options(cfg), *options))))
     with contextlib.ExitStack() as undo:
         undo.callback(_note(run_dir, cfg, launcher))
-        code = launcher.launch([run], _folder(run))
+        code = launcher.submit([run], _folder(run))
         if code != ExitCode.USER:
             undo.pop_all()
     return code

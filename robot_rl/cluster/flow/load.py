@@ -14,20 +14,12 @@ from typing import Any
 
 from robot_rl.cluster.flow.dag import Flow, FlowCfg
 from robot_rl.errors import UserError, suggest
-from robot_rl.plugins import first_line
+from robot_rl.plugins import Registry
 
-FLOWS = ("three_computers",)
-"""The flows that come with the project: modules of this package."""
-
-
-def list_flows() -> list[tuple[str, str]]:
-    """Return the flows that come with the project, each with its description."""
-    return [(name, first_line(flow_file(name))) for name in FLOWS]
-
-
-def flow_file(name: str) -> Path:
-    """Return the file of a flow that comes with the project."""
-    return Path(__file__).parent / f"{name}.py"
+REGISTRY = Registry(
+    "", "flow", f"{__package__}.flows", Path(__file__).parent / "flows", "*.py", lambda module: module.make_flow
+)
+"""The flows that come with the project."""
 
 
 def find_maker(source: str) -> Callable[[FlowCfg], Any]:
@@ -39,14 +31,16 @@ def find_maker(source: str) -> Callable[[FlowCfg], Any]:
     Raises:
         UserError: There is none, or it cannot be imported.
     """
-    if source in FLOWS:
-        return importlib.import_module(f"robot_rl.cluster.flow.{source}").make_flow
+    if source in REGISTRY.files():
+        return REGISTRY.get(source)
     module, colon, name = source.rpartition(":")
     if colon:
         return _function(_import(source, module), name, source)
     if source.endswith(".py"):
         return _function(_load(source, Path(source)), "make_flow", source)
-    raise UserError(f"flow {source}: is none; {suggest(source, FLOWS)}, or give a file.py or <module>:<function>")
+    raise UserError(
+        f"flow {source}: is none; {suggest(source, REGISTRY.files())}, or give a file.py or <module>:<function>"
+    )
 
 
 def _import(source: str, module: str) -> ModuleType:
@@ -81,7 +75,7 @@ def _function(module: ModuleType, name: str, source: str) -> Callable[[FlowCfg],
 
 def named_code(source: str) -> list[str]:
     """Return the code that a flow would run: a file's absolute path, or a module; empty for the project's own."""
-    if source in FLOWS:
+    if source in REGISTRY.files():
         return []
     return [str(Path(source).resolve()) if source.endswith(".py") else source]
 
@@ -103,8 +97,10 @@ def copy_flow(source: str, to: str) -> Path:
     """Copy the file of a flow that comes with the project; raise UserError if the target exists already."""
     from robot_rl.files import write_atomic
 
-    if source not in FLOWS:
-        raise UserError(f"flow {source}: only a flow that comes with the project is copied; {suggest(source, FLOWS)}")
+    if source not in REGISTRY.files():
+        raise UserError(
+            f"flow {source}: only a flow that comes with the project is copied; {suggest(source, REGISTRY.files())}"
+        )
     path = Path(to)
     if path.suffix != ".py":
         raise UserError(f"copy={to}: must end in .py")
@@ -112,5 +108,5 @@ def copy_flow(source: str, to: str) -> Path:
         raise UserError(f"copy={to}: is there already; name a new file")
     if not path.parent.is_dir():
         raise UserError(f"copy={to}: there is no folder {path.parent}")
-    write_atomic(path, flow_file(source).read_text())
+    write_atomic(path, REGISTRY.files()[source].read_text())
     return path

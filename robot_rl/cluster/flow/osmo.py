@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.cluster.flow.dag import Computer, Flow, Step
-from robot_rl.cluster.manifests.targets.osmo import RUN, resource, workflow
+from robot_rl.cluster.launchers.osmo import RUN, resource, workflow
 from robot_rl.errors import UserError, suggest
 
 CREDENTIAL = "robot-rl-signing"

@@ -101,7 +101,7 @@ class Torchrun(Launcher):
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
-    def launch(self, runs: Sequence[FrozenRun], folder: Path) -> int:
+    def submit(self, runs: Sequence[FrozenRun], folder: Path) -> int:
         """Train the runs one after another and return the exit code; that of the first which fails ends them."""
         for run in runs:
             if code := self._train(run):

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from robot_rl.cluster.manifests import pod, queueing
-from robot_rl.cluster.manifests.targets import jobset, kueue
 
 LABELS = frozenset(
     {
@@ -18,10 +17,10 @@ LABELS = frozenset(
         ),
         *("kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "kubernetes.io/metadata.name"),
         *("topology.kubernetes.io/zone", "topology.kubernetes.io/region", "node.kubernetes.io/instance-type"),
-        *(kueue.JOB_NAME, "batch.kubernetes.io/job-completion-index", "batch.kubernetes.io/controller-uid"),
+        *(pod.JOB_NAME, "batch.kubernetes.io/job-completion-index", "batch.kubernetes.io/controller-uid"),
         *(queueing.QUEUE_NAME, "kueue.x-k8s.io/priority-class", "kueue.x-k8s.io/pod-group-name"),
         *(f"kueue.x-k8s.io/podset-{kind}-topology" for kind in ("preferred", "required", "unconstrained")),
-        *(jobset.EXCLUSIVE, "jobset.sigs.k8s.io/jobset-name"),
+        *(pod.EXCLUSIVE, "jobset.sigs.k8s.io/jobset-name"),
         *(f"prometheus.io/{name}" for name in ("scrape", "port", "path", "scheme")),
         *(key for key, _ in pod.SPOT_LABELS),
         pod.RUN_LABEL,

@@ -17,6 +17,8 @@ USER_ID = 1000
 """The user of the Dockerfile."""
 SANDBOX = "gvisor"
 RUN_LABEL = "robot-rl/run"
+JOB_NAME = "batch.kubernetes.io/job-name"
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 SPOT_LABELS = (
     ("cloud.google.com/gke-spot", "true"),
     ("eks.amazonaws.com/capacityType", "SPOT"),

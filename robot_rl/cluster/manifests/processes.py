@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from robot_rl.cluster.manifests.job import ClusterJob
 
+FIRST_PORT, PORTS = 20_000, 10_000
+"""Ports at which a job's processes meet: above those of Ray's workers, below those that a kernel hands out."""
 PORT = 29500
 """The port of the first process; each pod has its own address."""
 INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robot_rl.cluster.manifests.targets.sbatch import FIRST_PORT, PORTS
+from robot_rl.cluster.manifests.processes import FIRST_PORT, PORTS
 from robot_rl.cluster.preflight.finding import Cluster, Finding, differing, fail, join, ok, warn
 
 MANY_TAKEN = 200

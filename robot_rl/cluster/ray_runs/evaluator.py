@@ -10,26 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from robot_rl.cluster.ray_runs.simulators import SHARED_CPU, to_arrays, to_tensors
+from robot_rl.cluster.ray_runs.roles import SHARED_CPU, EvaluatorCfg
+from robot_rl.cluster.ray_runs.simulators import to_arrays, to_tensors
 from robot_rl.runs.evaluations import Evaluator, EvaluatorLostError, Request
-
-EPISODES, MAX_EPISODES = 100, 65_536
-"""Episodes of an evaluation by default, and at most."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluatorCfg:
-    """The evaluations of a run.
-
-    Attributes:
-        every: Iterations between two; 0: there are none.
-        episodes: Episodes of each.
-        cpus: Cores; 0: one that is not reserved.
-    """
-
-    every: int = 0
-    episodes: int = EPISODES
-    cpus: int = 0
 
 
 @dataclass(kw_only=True, slots=True)

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robot_rl.cluster.ray_runs.simulators import SHARED_CPU, to_tensors
+from robot_rl.cluster.ray_runs.roles import SHARED_CPU
+from robot_rl.cluster.ray_runs.simulators import to_tensors
 from robot_rl.errors import UserError
 from robot_rl.learn.auxiliaries.frozen import FrozenPolicy, FrozenService
 from robot_rl.metrics.rows import to_stderr

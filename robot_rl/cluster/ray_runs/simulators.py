@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from robot_rl.cluster.ray_runs.roles import SimulatorsCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.rollouts.source import StoppedError
@@ -36,45 +37,10 @@ ORPHAN_S = 120.0
 """How long a simulator waits for a learner before it ends [s]."""
 BEAT_S = 10.0
 """Time between two signs of a learner's life [s]."""
-SHARED_CPU = 0.001
-"""The request of a simulator without its own cores: a machine that takes work at all."""
 THREADS = 3
 """Threads of an actor: one simulates, another takes weights, and one is spare."""
 CHECKED = ("robot-rl", "torch", "mujoco", "mujoco-warp", "warp-lang", "numpy")
 """Packages that must have the same version in the learner and in each simulator."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SimulatorsCfg:
-    """The simulators of a run.
-
-    Attributes:
-        count: How many; 0: each learner simulates its worlds itself.
-        cpus: Cores of each; 0: one that is not reserved, so that it shares a machine with any other work.
-        gpus: GPUs of each.
-        least: How many have to be built before the training begins; 0: all.
-        engines: Their engines, in turn; none: the run's engine.
-    """
-
-    count: int = 0
-    cpus: int = 0
-    gpus: float = 0.0
-    least: int = 0
-    engines: Sequence[str] = ()
-
-    @property
-    def fewest(self) -> int:
-        """Return how many have to be built before the training begins."""
-        return self.least or self.count
-
-    def engine(self, index: int) -> str:
-        """Return a simulator's engine; empty: the run's engine."""
-        return self.engines[index % len(self.engines)] if self.engines else ""
-
-    @property
-    def need(self) -> dict[str, float]:
-        """Return the resources of a simulator, by Ray's names."""
-        return {"CPU": float(self.cpus) or SHARED_CPU} | ({"GPU": self.gpus} if self.gpus else {})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

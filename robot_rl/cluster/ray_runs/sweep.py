@@ -13,8 +13,9 @@ from typing import Any
 
 from robot_rl.cluster.launchers.launcher import FrozenRun
 from robot_rl.cluster.ray_runs.cluster import is_leaving
-from robot_rl.cluster.ray_runs.group import GroupCfg, showing
+from robot_rl.cluster.ray_runs.group import showing
 from robot_rl.cluster.ray_runs.rank import STOP, WATCH_S
+from robot_rl.cluster.ray_runs.roles import GroupCfg
 from robot_rl.errors import ExitCode
 from robot_rl.metrics.rows import to_stderr
 

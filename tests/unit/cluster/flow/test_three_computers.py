@@ -7,9 +7,10 @@ import pytest
 from robot_rl_tasks.registry import REGISTRY, get_task
 
 from robot_rl.cli.main import main
-from robot_rl.cluster.flow import three_computers
+from robot_rl.cluster.flow import load
 from robot_rl.cluster.flow.dag import Computer, FlowCfg, gate_owner
-from robot_rl.cluster.flow.load import copy_flow, list_flows, make
+from robot_rl.cluster.flow.flows import three_computers
+from robot_rl.cluster.flow.load import copy_flow, make
 from robot_rl.errors import UserError
 
 FITS = [name for name in REGISTRY.files() if (task := get_task(name)).deployable and not task.robots]
@@ -110,7 +111,7 @@ def test_a_copy_makes_the_same_flow(tmp_path):
     copy = copy_flow("three_computers", str(tmp_path / "mine.py"))
     cfg = FlowCfg(task="go2_flat", id="f1")
     assert make(str(copy), cfg) == make("three_computers", cfg)
-    assert [name for name, _ in list_flows()] == ["three_computers"]
+    assert list(load.REGISTRY.describe()) == ["three_computers"]
 
 
 @pytest.mark.parametrize("to", ["mine.txt", "missing/mine.py", "there.py"])

@@ -3,13 +3,13 @@
 import socket
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+from robot_rl.cluster.launchers.ray import Ray
 from robot_rl.cluster.preflight.finding import Cluster
 from robot_rl.cluster.preflight.gather import gather
-from robot_rl.cluster.preflight.ray_nodes import ask_ray
+from robot_rl.cluster.ray_runs.probes import ask_ray
 
 
 @pytest.fixture(autouse=True)
@@ -21,8 +21,7 @@ def no_cluster(tmp_path, monkeypatch):
 
 
 def make_cluster(address):
-    launcher = SimpleNamespace(name="ray", nodes=2, gpus=0, cpus=0, ranks_a_node=1, is_elsewhere=True, address=address)
-    return Cluster(launcher=launcher, root=Path("/runs"), wanted=2)
+    return Cluster(launcher=Ray(nodes=2, address=address), root=Path("/runs"), wanted=2)
 
 
 def free_address():

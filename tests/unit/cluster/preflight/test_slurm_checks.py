@@ -2,10 +2,10 @@
 
 import pytest
 
+from robot_rl.cluster.launchers import slurm_checks
 from robot_rl.cluster.launchers.slurm import Slurm
-from robot_rl.cluster.preflight import slurm_checks
+from robot_rl.cluster.launchers.slurm_checks import SlurmFacts, check_slurm, parse_config, parse_partitions, read_slurm
 from robot_rl.cluster.preflight.finding import FAIL, OK, WARN
-from robot_rl.cluster.preflight.slurm_checks import SlurmFacts, check_slurm, parse_config, parse_partitions, read_slurm
 from robot_rl.errors import UserError
 
 CONFIG = """Configuration data as of 2026-11-25T17:31:20

@@ -6,20 +6,19 @@ import shlex
 from dataclasses import replace
 from typing import Any
 
-from robot_rl.cluster.manifests.documents import USED, metadata, to_text
+from robot_rl.cluster.manifests.documents import metadata, to_text
 from robot_rl.cluster.manifests.job import ClusterJob
 from robot_rl.cluster.manifests.pod import RUN_LABEL, template
 from robot_rl.cluster.manifests.quantities import read_seconds
 from robot_rl.cluster.manifests.queueing import pod_annotations
 
-__all__ = ["USED"]
 RAY_VERSION = "2.60.0"
 RETRIES = 2
 """How often a new cluster is made: for a head that was lost. Ray itself replaces lost workers."""
 IDLE_S = 300
 
 
-def render(job: ClusterJob) -> str:
+def render_rayjob(job: ClusterJob) -> str:
     """Return the RayJob, its NetworkPolicy, and Kueue's queue where requested."""
     limit = read_seconds(job.time)
     is_scaled = not job.queue  # Kueue reserves a cluster's resources at its start, and refuses one that grows.

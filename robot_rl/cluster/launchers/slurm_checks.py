@@ -1,17 +1,28 @@
-"""Checks of Slurm's own settings: the partition, its limits, and the handling of a preempted job."""
+"""Checks of Slurm's own settings, such as the handling of a preempted job, and probes of its nodes by srun."""
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from robot_rl.cluster.launchers.launcher import Launcher
-from robot_rl.cluster.launchers.slurm import ask
 from robot_rl.cluster.manifests.quantities import read_seconds
-from robot_rl.cluster.preflight.finding import Finding, fail, join, ok, refused, warn
+from robot_rl.cluster.preflight.finding import Cluster, Finding, fail, join, ok, refused, warn
+from robot_rl.cluster.preflight.gather import exchange
+from robot_rl.cluster.preflight.probe import ANSWER_S
 from robot_rl.errors import UserError
+from robot_rl.runs.run_index import read_runs
 
+COMMAND_S = 60
+"""How long a command of Slurm's may take [s]."""
+ROOM_S = 60
+"""How long Slurm may take to find room for a probe on each node [s]."""
 CRED_EXPIRE_S, GOOD_EXPIRE_S = 120, 30
 """Slurm's default time that a requeued job is held [s], and one that is acceptable."""
 SAVE_S = 5.0
@@ -176,3 +187,65 @@ def check_slurm(facts: SlurmFacts) -> list[tuple[str, Finding]]:
     if facts.config:
         checks |= {"cred_expire": check_cred_expire, "requeue": check_requeue}
     return [(name, check(facts)) for name, check in checks.items()]
+
+
+def iteration_s(root: Path) -> float | None:
+    """Return how long an iteration of the newest run takes [s]; None if there is none."""
+    with contextlib.suppress(UserError):
+        return next((row.iteration_s for row in read_runs(root) if row.iteration_s), None)
+    return None
+
+
+def ask_slurm(launcher: Launcher, cluster: Cluster, token: str) -> None:
+    """Start a probe on each node by srun."""
+    command = srun_command(launcher, cluster.root, token)
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+    except FileNotFoundError:
+        cluster.error = "there is no srun on this machine"
+        return
+    try:
+        exchange(cluster, process, ROOM_S + ANSWER_S)
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        process.kill()
+
+
+def srun_command(launcher: Launcher, root: Path, token: str) -> list[str]:
+    """Return the command that starts a probe on each node, with the resources that a run would request of it."""
+    wanted = {
+        "nodes": launcher.nodes,
+        "ntasks": launcher.nodes,
+        "ntasks-per-node": 1,
+        "job-name": "preflight",
+        "time": 5,
+        "immediate": ROOM_S,
+        "partition": launcher.partition,
+        "gres": f"gpu:{launcher.gpus}" if launcher.gpus else "",
+        "cpus-per-task": launcher.cpus * launcher.ranks_a_node or "",
+        "kill-on-bad-exit": 0,
+    }
+    words = [f"--{name}={value}" for name, value in wanted.items() if value != ""]
+    start = [sys.executable, "-m", "robot_rl.cli.main", "preflight", "probe=true", f"root={root}", f"token={token}"]
+    setup = getattr(launcher, "setup", "")
+    shell = ["bash", "-c", f'{setup}\nexec "$@"', "probe"] if setup else []
+    return ["srun", *words, *shlex.split(getattr(launcher, "options", "")), *shell, *start]
+
+
+def ask(*command: str) -> str:
+    """Return the output of a command of Slurm's; raise UserError with its first line where it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
+    except FileNotFoundError:
+        raise UserError(f"launcher=slurm: there is no {command[0]} on this machine") from None
+    except subprocess.TimeoutExpired:
+        raise UserError(f"launcher=slurm: {command[0]} did not answer within {COMMAND_S} s") from None
+    if done.returncode:
+        line = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
+        right = "" if command[0] == "sbatch" else f"; give the command where Slurm's own {command[0]} works"
+        raise UserError(f"launcher=slurm: {command[0]} failed, {line}{right}")
+    return done.stdout
