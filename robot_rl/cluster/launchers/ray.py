@@ -18,7 +18,6 @@ from robot_rl.cluster.launchers.launcher import MOST_RANKS, FrozenRun, Launcher,
 from robot_rl.cluster.manifests.documents import OPTIONS
 from robot_rl.cluster.manifests.job import ClusterJob
 from robot_rl.cluster.preflight.finding import Cluster
-from robot_rl.cluster.preflight.gather import probe_here
 from robot_rl.cluster.ray_runs import jobs
 from robot_rl.cluster.ray_runs.cluster import (
     SEGMENTS_BYTES,
@@ -228,9 +227,8 @@ class Ray(Launcher):
         to_stderr(f"{self.size} process{'es' * (self.size > 1)} on {where}, {_machines(nodes)}")
 
     def probe_nodes(self, cluster: Cluster, token: str) -> None:
-        """Run a probe as a task on each node of a Ray cluster; without one Ray would be started on this machine."""
-        if not ask_ray(cluster, token):
-            probe_here(cluster, token)
+        """Run a probe as a task on each node of the Ray cluster."""
+        ask_ray(cluster, self.address, token)
 
     @classmethod
     def render(cls, job: ClusterJob, target: str) -> str:

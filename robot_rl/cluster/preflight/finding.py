@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from robot_rl.cluster.preflight.facts import NodeFacts
 from robot_rl.errors import UserError
@@ -62,20 +62,9 @@ def check_request(check: Callable[[], None], accepted: str) -> Finding:
 class Request(Protocol):
     """What a run requests of each node: a `robot_rl.cluster.launchers.launcher.Launcher`."""
 
-    @property
-    def nodes(self) -> int:
-        """Return the machines of the run."""
-        ...
-
-    @property
-    def gpus(self) -> float:
-        """Return the GPUs of each machine."""
-        ...
-
-    @property
-    def cpus(self) -> int:
-        """Return the cores of each process; 0: any number."""
-        ...
+    nodes: int
+    gpus: Any
+    cpus: int
 
     @property
     def ranks_a_node(self) -> int:

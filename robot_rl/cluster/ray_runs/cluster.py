@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ STORE_BYTES = 80_000_000
 """Of a local cluster's object store, through which nearly nothing goes."""
 SEGMENTS_BYTES = 500_000_000
 """The same with simulators: their segments go through it."""
+SHARED_CPU = 0.001
+"""The request of a process without its own cores: a machine that takes work at all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,3 +166,35 @@ def answers(address: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def last_line(error: Exception) -> str:
+    """Return the last line of an error of Ray's, which is the error of a process; without one the error's class."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
+def result(ref: Any, lost: Callable[[Exception], Exception]) -> Any:
+    """Return what a call of a process returned; raise its own error, or `lost` of Ray's if the process is gone."""
+    import ray
+    from ray import exceptions
+
+    try:
+        return ray.get(ref)
+    except exceptions.RayTaskError as error:
+        raise error.as_instanceof_cause() from None
+    except exceptions.RayError as error:
+        raise lost(error) from None
+
+
+def make_actor(process: type, cpus: float, gpus: float, threads: int, **options: Any) -> Any:
+    """Return an actor that is not started yet; 0 `cpus`: it shares a machine with any other work."""
+    import ray
+
+    return ray.remote(process).options(
+        num_cpus=cpus or SHARED_CPU,
+        num_gpus=gpus,
+        runtime_env={"env_vars": {"OMP_NUM_THREADS": str(threads)}},
+        scheduling_strategy="SPREAD",
+        **options,
+    )

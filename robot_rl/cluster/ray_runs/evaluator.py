@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from robot_rl.cluster.ray_runs.roles import SHARED_CPU, EvaluatorCfg
+from robot_rl.cluster.ray_runs.cluster import last_line, make_actor, result
+from robot_rl.cluster.ray_runs.roles import EvaluatorCfg
 from robot_rl.cluster.ray_runs.simulators import to_arrays, to_tensors
 from robot_rl.runs.evaluations import Evaluator, EvaluatorLostError, Request
 
@@ -93,14 +94,8 @@ class RayEvaluator(Evaluator):
         self._actor = self._start()
 
     def _start(self) -> Any:
-        import ray
-
         cpus = max(1, self._cfg.cpus)
-        actor = ray.remote(EvaluatorProcess).options(
-            num_cpus=self._cfg.cpus or SHARED_CPU,
-            runtime_env={"env_vars": {"OMP_NUM_THREADS": str(cpus)}},
-            scheduling_strategy="SPREAD",
-        )
+        actor = make_actor(EvaluatorProcess, self._cfg.cpus, 0, cpus)
         return actor.remote(self._run, self._cfg.episodes, cpus, trust=self._trust)
 
     def begin(self, request: Request) -> None:
@@ -110,18 +105,8 @@ class RayEvaluator(Evaluator):
     def poll(self) -> dict[str, float] | None:
         """Return the means of the metrics; None while it runs."""
         import ray
-        from ray import exceptions
 
-        if not ray.wait([self._ref], timeout=0.0)[0]:
-            return None
-        try:
-            return ray.get(self._ref)
-        except exceptions.RayTaskError as error:
-            raise error.as_instanceof_cause() from None
-        except exceptions.RayError as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            has_reason = getattr(error, "actor_init_failed", False) and lines
-            raise EvaluatorLostError(lines[-1] if has_reason else type(error).__name__) from None
+        return result(self._ref, _lost) if ray.wait([self._ref], timeout=0.0)[0] else None
 
     def replace(self) -> None:
         """Start another one."""
@@ -132,3 +117,7 @@ class RayEvaluator(Evaluator):
         import ray
 
         ray.kill(self._actor)
+
+
+def _lost(error: Exception) -> EvaluatorLostError:
+    return EvaluatorLostError(last_line(error) if getattr(error, "actor_init_failed", False) else type(error).__name__)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.cluster.launchers.launcher import FrozenRun
-from robot_rl.cluster.ray_runs.cluster import list_nodes
+from robot_rl.cluster.ray_runs.cluster import last_line, list_nodes
 from robot_rl.cluster.ray_runs.rank import STOP, EndedError, RankCfg, find_place, output_to, set_place, train_rank
 from robot_rl.cluster.ray_runs.roles import GroupCfg
 from robot_rl.cluster.ray_runs.simulators import end_waiting, kill_simulators
@@ -70,7 +70,7 @@ def _train(run: FrozenRun, cfg: GroupCfg, is_stopping: Callable[[], bool], log: 
         except _losses() as error:
             lost += 1
             if lost > cfg.max_failures or is_stopping():
-                to_stderr(f"{name}: {_reason(error)}; the same command with its run_id= goes on")
+                to_stderr(f"{name}: {last_line(error)}; the same command with its run_id= goes on")
                 return int(ExitCode.FAULT)
             to_stderr(f"{name}: a machine was lost; a new group goes on from the newest checkpoint")
 
@@ -211,12 +211,6 @@ def _losses() -> tuple[type[Exception], ...]:
     from ray.train.v2.api.exceptions import TrainingFailedError
 
     return (TrainingFailedError, RayError)
-
-
-def _reason(error: Exception) -> str:
-    """Return the last line of an error of Ray Train's, which is the error of a process."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
 
 
 def _wait_for_room(cfg: GroupCfg, is_stopping: Callable[[], bool], name: str) -> int:

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from robot_rl.cluster.ray_runs.cluster import Node, room
+from robot_rl.cluster.ray_runs.cluster import SHARED_CPU, Node, room
 
-SHARED_CPU = 0.001
-"""The request of a simulator without its own cores: a machine that takes work at all."""
 EPISODES, MAX_EPISODES = 100, 65_536
 """Episodes of an evaluation by default, and at most."""
 

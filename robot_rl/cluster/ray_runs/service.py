@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robot_rl.cluster.ray_runs.roles import SHARED_CPU
+from robot_rl.cluster.ray_runs.cluster import make_actor
 from robot_rl.cluster.ray_runs.simulators import to_tensors
 from robot_rl.errors import UserError
 from robot_rl.learn.auxiliaries.frozen import FrozenPolicy, FrozenService
@@ -57,17 +57,10 @@ class RayService(FrozenService):
         self._actor = self._start()
 
     def _start(self) -> Any:
-        import ray
-
         cpus = int(self._need.get("CPU", 0.0))
         # With as many threads as here, if it is not given cores: then the bits are those of this process.
         threads = cpus or torch.get_num_threads()
-        actor = ray.remote(ServiceProcess).options(
-            num_cpus=cpus or SHARED_CPU,
-            num_gpus=self._need.get("GPU", 0.0),
-            runtime_env={"env_vars": {"OMP_NUM_THREADS": str(threads)}},
-            scheduling_strategy="SPREAD",
-        )
+        actor = make_actor(ServiceProcess, cpus, self._need.get("GPU", 0.0), threads)
         return actor.remote(_on_cpu(self._frozen.policy), self._name, threads)
 
     def begin(self, obs: Tensor) -> None:

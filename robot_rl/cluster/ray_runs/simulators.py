@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from robot_rl.cluster.ray_runs.cluster import last_line, make_actor, result
 from robot_rl.cluster.ray_runs.roles import SimulatorsCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.ranks import ALONE, Ranks
@@ -284,21 +285,11 @@ class RayPool(Pool):
 
     def _start(self, index: int) -> None:
         """Create an actor, which begins as soon as there is room for it."""
-        import ray
-
-        order = self._order_of(index)
+        order, cpus = self._order_of(index), self._cfg.cpus
         name = actor_name(order.run, order.index)
         self._free(name)
-        options = {"num_cpus": self._cfg.need["CPU"], "num_gpus": self._cfg.gpus, "max_concurrency": THREADS}
-        variables = {"OMP_NUM_THREADS": str(max(1, self._cfg.cpus))}
-        actor = ray.remote(SimulatorProcess).options(
-            **options,
-            name=name,
-            namespace=NAMESPACE,
-            lifetime="detached",
-            runtime_env={"env_vars": variables},
-            scheduling_strategy="SPREAD",
-        )
+        options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "max_concurrency": THREADS}
+        actor = make_actor(SimulatorProcess, cpus, self._cfg.gpus, max(1, cpus), **options)
         self._actors[index] = actor.remote(_fields(order))
         self._beats.pop(index, None)
         self._building[self._actors[index].facts.remote()] = index
@@ -318,8 +309,7 @@ class RayPool(Pool):
             facts: Any = ray.get(ref)
         except exceptions.RayError as error:
             kind = BuildError if getattr(error, "actor_init_failed", False) else LostError
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            raise kind(index, lines[-1] if lines else type(error).__name__) from None
+            raise kind(index, last_line(error)) from None
         if facts is None:  # The one of a learner before was built from other settings.
             self._start(index)
             return
@@ -352,15 +342,8 @@ class RayPool(Pool):
 
     def _ask(self, index: int, method: str, *arguments: Any) -> Any:
         """Call a method of a simulator and wait for it; raise LostError if it is gone, and its own errors."""
-        import ray
-        from ray import exceptions
-
-        try:
-            return ray.get(getattr(self._actors[index], method).remote(*arguments))
-        except exceptions.RayTaskError as error:
-            raise error.as_instanceof_cause() from None
-        except exceptions.RayError as error:
-            raise LostError(index, type(error).__name__) from None
+        ref = getattr(self._actors[index], method).remote(*arguments)
+        return result(ref, lambda error: LostError(index, type(error).__name__))
 
     def submit(self, index: int, target: int, *, is_first: bool) -> None:
         """Let a simulator begin a segment."""
@@ -388,22 +371,19 @@ class RayPool(Pool):
 
     def _collect(self, ref: Any) -> tuple[int, Segment | None]:
         """Return a segment that is there; None if it was abandoned."""
-        import ray
-        from ray import exceptions
-
         index = self._refs.pop(ref)
         try:
-            found: Any = ray.get(ref)
-        except exceptions.RayTaskError as error:
+            segment = result(ref, lambda error: LostError(index, type(error).__name__))
+        except LostError:
+            raise
+        except Exception:
             self._working.discard(index)  # Nothing more comes of it.
-            raise error.as_instanceof_cause() from None
-        except exceptions.RayError as error:
-            raise LostError(index, type(error).__name__) from None
-        if found is None:
+            raise
+        if segment is None:
             return index, None
-        parts = {"tensors": to_tensors(found["tensors"]), "state": _owned(found["state"])}
-        frozen = None if found["frozen"] is None else torch.from_numpy(np.array(found["frozen"]))
-        return index, Segment(**{**found, **parts, "frozen": frozen, "index": index})
+        parts = {"tensors": to_tensors(segment["tensors"]), "state": _owned(segment["state"])}
+        frozen = None if segment["frozen"] is None else torch.from_numpy(np.array(segment["frozen"]))
+        return index, Segment(**{**segment, **parts, "frozen": frozen, "index": index})
 
     def restart(self, index: int) -> None:
         """Start a simulator in the place of a lost one, wherever there is room, or as soon as there is."""
