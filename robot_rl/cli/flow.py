@@ -157,7 +157,7 @@ def _begin(source: str, words: Sequence[str], options: Options, parts: Parts) ->
         return _write(flow, writer, options, parts, shlex.join(["robot-rl", "flow", source, *words]))
     given = {word.partition("=")[0] for word in words} & {"out", "image", "gpus", "cpus", "time"}
     for name in sorted(given) + [f"platform.{name}" for name in parts.platforms]:
-        raise UserError(f"{name}: is for target={' or '.join(_writers())}, this is target={HERE}; leave it out")
+        raise UserError(f"{name}: is for target={' or '.join(_writers())}, this is target={HERE}; omit it")
     return _run_here(flow, cfg, options.jobs, {"flow": source, "options": [w for w in words if _is_kept(w)]})
 
 
@@ -315,7 +315,7 @@ def _gate(words: Sequence[str]) -> int:
     file, *texts = words
     gates = [read_word(text) for text in texts]
     if not Path(file).is_file():
-        raise UserError(f"flow gate: there is no file {file}")
+        raise UserError(f"flow gate: {file} does not exist")
     found = judge_file(Path(file), gates)
     for one in found:
         if one.holds:

@@ -55,9 +55,9 @@ def _read_roles(words: Sequence[str], name: str) -> dict[str, tuple[str, Any]]:
     settings = _role_settings(get_launcher(name)) if name else {}
     for word in words:
         if not settings:
-            raise UserError(f"{word}: is for launcher={ROLE_LAUNCHER}; add it, or leave this out")
+            raise UserError(f"{word}: is for launcher={ROLE_LAUNCHER}; add it, or omit this")
         if word.partition("=")[0] not in settings:
-            raise UserError(f"'{word}': is no setting of a role; {suggest(word.partition('=')[0], settings)}")
+            raise UserError(f"'{word}': is not a setting of a role; {suggest(word.partition('=')[0], settings)}")
     values = read_changes(words)
     return {word: (settings[word.partition("=")[0]], values[word.partition("=")[0]]) for word in words}
 
@@ -81,7 +81,7 @@ def read_sweeper_words(arguments: Sequence[str]) -> tuple[list[str], SearchCfg |
         raise UserError(f"{SWEEPER}={name}: must be basic or optuna; {suggest(name, ['basic', 'optuna'])}")
     if name == "basic":
         for key, value in settings.items():
-            raise UserError(f"{SWEEPER}.{key}={value}: is for {SWEEPER}=optuna; leave it out")
+            raise UserError(f"{SWEEPER}.{key}={value}: is for {SWEEPER}=optuna; omit it")
         return words, None
     if "-m" not in words and "--multirun" not in words:
         raise UserError(f"{SWEEPER}={name}: is for a sweep, which needs -m")

@@ -111,9 +111,9 @@ def _check(path: Path) -> int:
     try:
         text = read_plain(path, MAX_FILE).decode()
     except FileNotFoundError:
-        raise UserError(f"check={path}: there is no such file") from None
+        raise UserError(f"check={path}: does not exist") from None
     except UnicodeDecodeError:
-        raise UserError(f"check={path}: is no text of UTF-8") from None
+        raise UserError(f"check={path}: is not UTF-8 text") from None
     lines = validate(text)
     for line in lines:
         print(f"robot-rl: {path}: {line}", file=sys.stderr)
@@ -184,7 +184,7 @@ def _refuse_unused(options: Options, used: frozenset[str]) -> None:
         value = getattr(options, name)
         if name not in used and value != getattr(default, name):
             shown = str(value).lower() if isinstance(value, bool) else value
-            raise UserError(f"{name}={shown}: has no effect on target={options.target}; leave it out")
+            raise UserError(f"{name}={shown}: does not affect target={options.target}; omit it")
     if options.queues and not options.queue:
         raise UserError("queues=true: needs the name of the queue; give queue=")
 
@@ -200,7 +200,9 @@ def _notes(settings: Mapping[str, Any], job: "ClusterJob", code: Sequence[str], 
     if job.gpus and settings.get("device") == "cpu":
         notes.append(f"gpus={job.gpus}: the run's device is cpu, so that it will not use them")
     if code and not job.sandbox:
-        notes.append(f"the run's settings name code that is not ours ({', '.join(code)[:200]}), and it has no sandbox")
+        notes.append(
+            f"the run's settings name code that is not ours ({', '.join(code)[:200]}), and it is without a sandbox"
+        )
     elif code and "sandbox" not in used:
         notes.append(f"the run's settings name code that is not ours ({', '.join(code)[:200]}); no sandbox here")
     return notes

@@ -122,7 +122,7 @@ def resume_with(run_dir: RunDir, changed: Mapping[str, Any], launcher: Launcher,
             cannot start it.
     """
     if changed and not is_trained(run_dir):
-        line = f"run={run_dir.run_id}: has no checkpoint to go on from with other settings"
+        line = f"run={run_dir.run_id}: is without a checkpoint from which it could resume with other settings"
         raise UserError(f"{line}; leave {', '.join(changed)} out, or begin another run")
     cfg = resolve_inputs(load(run_dir, changed, trust="trust=true" in options))
     check_fits(cfg, launcher)
@@ -148,7 +148,7 @@ def check_fits(cfg: TrainCfg, launcher: Launcher) -> None:
         raise UserError(f"num_envs={num_envs}: must be a multiple of the {launcher.simulators} simulators of the run")
     for engine in dict.fromkeys(launcher.engines):
         if engine == "auto":
-            raise UserError("roles.sim.engines: auto is no engine of its own; name it, such as mujoco or mujoco_warp")
+            raise UserError("roles.sim.engines: auto is not an engine itself; name one, such as mujoco or mujoco_warp")
         try:
             resolve({**cfg.tree, "engine": engine, "device": "cpu"})
         except UserError as error:

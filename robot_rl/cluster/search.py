@@ -174,7 +174,7 @@ class Search:
         except BaseException as error:
             self._stop_all()
             if isinstance(error, Interrupted):
-                self.say("stopped; the same command goes on with the search")
+                self.say("stopped; the same command resumes the search")
             raise
         finally:
             held.close()
@@ -187,7 +187,7 @@ class Search:
         try:
             return lock(self._folder() / "lock")
         except UserError:
-            line = f"sweeper.name={self.cfg.name}: another command goes on with this search"
+            line = f"sweeper.name={self.cfg.name}: another command runs this search"
             raise UserError(f"{line}; wait for its end, or choose another name") from None
 
     def _distributions(self) -> dict[str, Any]:
@@ -318,7 +318,7 @@ class Search:
         elif not values and code == 0 and (known := _metrics_of(trial.run_dir)):
             metric = self.study.user_attrs["metric"]
             self.study.tell(trial.trial, state=TrialState.FAIL)
-            raise UserError(f"sweeper.metric={metric}: {name} has no such metric; {suggest(metric, known)}")
+            raise UserError(f"sweeper.metric={metric}: is not a metric of {name}; {suggest(metric, known)}")
         elif tail and (code == 0 or self._is_complete(values)):
             result = math.fsum(tail) / len(tail)
             self.study.tell(trial.trial, result)
@@ -378,7 +378,7 @@ def check_installed() -> None:
 
 
 def _metrics_of(run_dir: RunDir) -> list[str]:
-    """Return the names in a run's newest row of metrics; none if it has no rows."""
+    """Return the names in a run's newest row of metrics; none without rows."""
     with contextlib.suppress(OSError, UserError):
         rows = read_metrics(run_dir.path)
         return list(rows[-1]) if rows else []

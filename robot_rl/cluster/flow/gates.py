@@ -84,7 +84,7 @@ def judge(gate: Gate, content: Any) -> Verdict:
     if value is None:
         return Verdict(gate=gate, value=None, holds=False, why="is not in the file")
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return Verdict(gate=gate, value=None, holds=False, why="is no finite number")
+        return Verdict(gate=gate, value=None, holds=False, why="is not a finite number")
     within = value >= gate.bound if gate.op == ABOVE else value <= gate.bound
     excused = bool(gate.unless) and find_figure(content, gate.unless) is True
     return Verdict(gate=gate, value=float(value), holds=within or excused)

@@ -54,10 +54,10 @@ def _import(source: str, module: str) -> ModuleType:
 
 def _load(source: str, path: Path) -> ModuleType:
     if not path.is_file():
-        raise UserError(f"flow {source}: there is no such file; robot-rl flow three_computers copy={source} makes one")
+        raise UserError(f"flow {source}: does not exist; robot-rl flow three_computers copy={source} makes one")
     spec = importlib.util.spec_from_file_location(f"flow_of_{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise UserError(f"flow {source}: is no Python file")
+        raise UserError(f"flow {source}: is not a Python file")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -69,7 +69,7 @@ def _load(source: str, path: Path) -> ModuleType:
 def _function(module: ModuleType, name: str, source: str) -> Callable[[FlowCfg], Any]:
     found = getattr(module, name, None)
     if not callable(found):
-        raise UserError(f"flow {source}: has no function {name}; it makes the Flow of a FlowCfg")
+        raise UserError(f"flow {source}: does not have a function {name}; it makes the Flow of a FlowCfg")
     return found
 
 
@@ -107,6 +107,6 @@ def copy_flow(source: str, to: str) -> Path:
     if path.exists() or path.is_symlink():
         raise UserError(f"copy={to}: is there already; name a new file")
     if not path.parent.is_dir():
-        raise UserError(f"copy={to}: there is no folder {path.parent}")
+        raise UserError(f"copy={to}: the folder {path.parent} does not exist")
     write_atomic(path, REGISTRY.files()[source].read_text())
     return path

@@ -210,7 +210,7 @@ class Executor:
             return self._failed
         if self._signal:
             what = (
-                f"interrupted by {signal.Signals(self._signal).name}; go on with: robot-rl flow resume {self._words()}"
+                f"interrupted by {signal.Signals(self._signal).name}; resume with: robot-rl flow resume {self._words()}"
             )
             code = ExitCode.INTERRUPTED if self._signal == signal.SIGINT else ExitCode.REQUEUE
             return Ending(code=code, line=what)

@@ -100,7 +100,9 @@ class FlowState:
             if not isinstance(found.about["flow"], str) or not isinstance(found.about["options"], list):
                 raise TypeError
         except (LookupError, TypeError, AttributeError):
-            raise UserError(f"{file}: damaged, it is no state of a flow; remove the folder to begin again") from None
+            raise UserError(
+                f"{file}: damaged, it is not the state of a flow; remove the folder to begin again"
+            ) from None
         return found
 
     def save(self) -> None:

@@ -94,5 +94,5 @@ def read_launcher(name: str, settings: Mapping[str, Any]) -> Launcher:
     cls = get_launcher(name)
     for key, value in settings.items():
         if key in cls.unused:
-            raise UserError(f"launcher.{key}={value}: has no effect on launcher={name}; leave it out")
+            raise UserError(f"launcher.{key}={value}: does not affect launcher={name}; omit it")
     return from_dict(cls, settings, prefix="launcher.")

@@ -50,7 +50,7 @@ class Applied(Launcher):
     def check(self) -> None:
         """Raise UserError if the program is not installed."""
         if shutil.which(self.program[0]) is None:
-            raise UserError(f"launcher={self.name}: there is no {self.program[0]} on this machine; install it")
+            raise UserError(f"launcher={self.name}: {self.program[0]} is not on this machine; install it")
 
     def submit(self, runs: Sequence[FrozenRun], folder: Path) -> int:
         """Write the manifest of each run into its directory, and submit it."""

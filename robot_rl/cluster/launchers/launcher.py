@@ -210,7 +210,7 @@ class Launcher(ABC):
     @classmethod
     def cancel(cls, job: str) -> None:
         """End a job, whose processes save and exit."""
-        raise UserError(f"launcher={cls.name}: has no jobs that could be ended")
+        raise UserError(f"launcher={cls.name}: does not have jobs that could be ended")
 
 
 def launcher_words(record: Any) -> str:

@@ -146,7 +146,7 @@ class Ray(Launcher):
         if self.sims and self.is_elastic:
             raise UserError(
                 f"launcher.min_nodes={self.min_nodes}: of launcher.nodes={self.nodes} none may be missing with "
-                "roles.sim.count=; leave it out, for roles.sim.least= lets simulators be missing"
+                "roles.sim.count=; omit it, for roles.sim.least= lets simulators be missing"
             )
         engines = len(self.sim_engines)
         if engines and (not self.sims or self.sims % engines):
@@ -202,10 +202,10 @@ class Ray(Launcher):
 
         for name in self._services():
             if name not in tree:
-                raise UserError(f"roles.{name}=apart: learner={tree.get('learner')} has none; leave it out")
+                raise UserError(f"roles.{name}=apart: learner={tree.get('learner')} does not have one; omit it")
             settings = tree[name] or {}
             if not (settings.get("run") or settings.get("policy")):
-                raise UserError(f"roles.{name}=apart: the run has none; give {name}.run=<run>, or leave this out")
+                raise UserError(f"roles.{name}=apart: the run has none; give {name}.run=<run>, or omit this")
             if settings.get("mix") or settings.get("takeover"):
                 raise UserError(f"roles.{name}=apart: {ACTS}")
 
@@ -286,7 +286,9 @@ class Ray(Launcher):
                     f"launcher.{key}={value:g}: {processes} needs {cfg.need[name]:g} {name}, the cluster has {has:g}; "
                     "give fewer, or launcher.nodes="
                 )
-        raise UserError(f"launcher.nodes={self.nodes}: the cluster has no room for {least} processes; give fewer")
+        raise UserError(
+            f"launcher.nodes={self.nodes}: the cluster does not have room for {least} processes; give fewer"
+        )
 
     def _check_roles(self, nodes: list[Node], cfg: GroupCfg) -> None:
         """Raise UserError if all roles together need more than the cluster has."""

@@ -131,13 +131,13 @@ class Slurm(Launcher):
     def check(self) -> None:
         """Raise UserError if Slurm or a partition does not exist, or no node has so many GPUs or cores."""
         if shutil.which("sbatch") is None:
-            raise UserError("launcher=slurm: there is no sbatch on this machine; give the command on a login node")
+            raise UserError("launcher=slurm: sbatch is not on this machine; give the command on a login node")
         known = list_partitions()
         mine = [part for part in known if part.name in self.partition.split(",") or not self.partition]
         for name in filter(None, self.partition.split(",")):
             if name not in [part.name for part in known]:
                 hint = suggest(name, [part.name for part in known])
-                raise UserError(f"launcher.partition={name}: there is no such partition; {hint}")
+                raise UserError(f"launcher.partition={name}: is not a partition; {hint}")
         if not self.partition:
             mine = [part for part in mine if part.is_default] or mine
         where = f"in partition {self.partition}" if self.partition else "here"

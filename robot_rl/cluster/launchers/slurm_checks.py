@@ -87,7 +87,7 @@ def check_request(facts: SlurmFacts) -> Finding:
     """The partition exists, and has nodes with the GPUs and cores that a run requests."""
     launcher, known = facts.launcher, facts.partitions
     if unknown := [name for name in launcher.partition.split(",") if name and known and name not in known]:
-        return fail(f"launcher.partition={unknown[0]}: there is no such partition", f"one of {join(list(known), 20)}")
+        return fail(f"launcher.partition={unknown[0]}: is not a partition", f"one of {join(list(known), 20)}")
     if facts.refusal:
         return refused(facts.refusal, "a Slurm that answers on this machine")
     for name, partition in facts.mine.items():
@@ -110,7 +110,7 @@ def check_time(facts: SlurmFacts) -> Finding:
         most = _seconds(given)
         if most is not None and wanted > most:
             found = f"launcher.time={facts.launcher.time}: partition {name} has MaxTime={given}"
-            return fail(found, f"at most {given}: a run goes on in the next job")
+            return fail(found, f"at most {given}: a run continues in the next job")
     known = [f"{name}: {partition.get('MaxTime', 'unknown')}" for name, partition in facts.mine.items()]
     return ok(f"MaxTime of {join(known)}" if known else "no partition")
 
@@ -127,7 +127,7 @@ def check_cred_expire(facts: SlurmFacts) -> Finding:
     """A requeued job is not held long until its credential has expired."""
     match = re.search(r"cred_expire=(\d+)", facts.config.get("AuthInfo", ""))
     seconds = int(match[1]) if match else CRED_EXPIRE_S
-    what = f"AuthInfo has cred_expire={seconds}" if match else "AuthInfo has no cred_expire"
+    what = f"AuthInfo has cred_expire={seconds}" if match else "AuthInfo is without cred_expire"
     if seconds > GOOD_EXPIRE_S:
         found = f"{what}: a requeued job is held for about {seconds} s"
         return warn(found, "AuthInfo=cred_expire=5 in slurm.conf")
@@ -175,12 +175,12 @@ def check_requeue(facts: SlurmFacts) -> Finding:
     """Jobs may be requeued."""
     if facts.config.get("JobRequeue", "1") == "0":
         found = "JobRequeue=0: scripts of launcher=slurm ask for it themselves, yours do not"
-        return warn(found, "#SBATCH --requeue in scripts of your own")
+        return warn(found, "#SBATCH --requeue in your own scripts")
     return ok("JobRequeue=1")
 
 
 def check_slurm(facts: SlurmFacts) -> list[tuple[str, Finding]]:
-    """Return the findings of all checks that can be made; only the request's where Slurm does not answer."""
+    """Return the findings of all checks that can be made; only the request's if Slurm does not answer."""
     checks = {"request": check_request}
     if facts.mine:
         checks |= {"time limit": check_time, "preemption": check_preemption}
@@ -204,7 +204,7 @@ def ask_slurm(launcher: Launcher, cluster: Cluster, token: str) -> None:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
     except FileNotFoundError:
-        cluster.error = "there is no srun on this machine"
+        cluster.error = "srun is not on this machine"
         return
     try:
         exchange(cluster, process, ROOM_S + ANSWER_S)
@@ -237,11 +237,11 @@ def srun_command(launcher: Launcher, root: Path, token: str) -> list[str]:
 
 
 def ask(*command: str) -> str:
-    """Return the output of a command of Slurm's; raise UserError with its first line where it fails."""
+    """Return the output of a command of Slurm's; raise UserError with its first line if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
     except FileNotFoundError:
-        raise UserError(f"launcher=slurm: there is no {command[0]} on this machine") from None
+        raise UserError(f"launcher=slurm: {command[0]} is not on this machine") from None
     except subprocess.TimeoutExpired:
         raise UserError(f"launcher=slurm: {command[0]} did not answer within {COMMAND_S} s") from None
     if done.returncode:

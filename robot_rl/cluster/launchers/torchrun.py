@@ -159,7 +159,7 @@ class Torchrun(Launcher):
         _, failure = error.get_first_failure()
         how = f"exit code {failure.exitcode}" if failure.exitcode >= 0 else signal.Signals(-failure.exitcode).name
         again = f", after {self.max_restarts} restarts" if self.max_restarts else ""
-        to_stderr(f"a process ended by {how}{again}; the run goes on with the same command and its run_id=")
+        to_stderr(f"a process ended by {how}{again}; the run resumes with the same command and its run_id=")
 
 
 def _register() -> str:

@@ -113,7 +113,7 @@ def _check_value(path: tuple[Any, ...], value: Any, document: Mapping[str, Any])
         yield from _almost(path, value, {pod.GPU}, NEAR_LABEL)
         for name, amount in value.items():
             if not _RESOURCE.fullmatch(str(name)):
-                yield f"{place(path)}: '{name}' is no resource"
+                yield f"{place(path)}: '{name}' is not a resource"
             yield from _check_quantity((*path, name), amount)
     elif key in ("sizeLimit", "nominalQuota", "borrowingLimit", "lendingLimit"):
         yield from _check_quantity(path, value)
@@ -122,13 +122,13 @@ def _check_value(path: tuple[Any, ...], value: Any, document: Mapping[str, Any])
         if value not in known and not {"failurePolicy", "dependsOn"} & set(path):  # Those are in a schema of ours.
             yield f"{place(path)}: '{value}' must be one of {', '.join(filter(None, known))}"
     elif key == "fieldPath" and not re.fullmatch(r"(metadata|spec|status)\.\w+(\['[^']+'\])?", str(value)):
-        yield f"{place(path)}: '{value}' is no field of a pod"
+        yield f"{place(path)}: '{value}' is not a field of a pod"
 
 
 def _check_quantity(path: tuple[Any, ...], amount: Any) -> Iterator[str]:
     is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
     if not is_number and not _QUANTITY.fullmatch(str(amount)):
-        yield f"{place(path)}: '{amount}' is no amount; write it as 16Gi, 500m or 4"
+        yield f"{place(path)}: '{amount}' is not an amount; write it as 16Gi, 500m or 4"
 
 
 def _almost(path: tuple[Any, ...], names: Any, known: frozenset[str] | set[str], cutoff: float) -> Iterator[str]:
@@ -152,8 +152,8 @@ def _check_pods(document: Mapping[str, Any]) -> Iterator[str]:
         for container in [*value["containers"], *(value.get("initContainers") or ())]:
             containers.add(container["name"])
             for mount in container.get("volumeMounts") or ():
-                if mount["name"] not in volumes:
-                    yield f"{place(path)}: container '{container['name']}' mounts '{mount['name']}', which is no volume"
+                if (volume := mount["name"]) not in volumes:
+                    yield f"{place(path)}: container '{container['name']}' mounts '{volume}', which is not a volume"
     for path, value in _walk(document):
         if isinstance(value, dict) and value.get("podFailurePolicy"):
             policy = ((value.get("template") or {}).get("spec") or {}).get("restartPolicy")
@@ -193,7 +193,7 @@ def _check_osmo(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"task {task['name']}: resource '{resource}' is not among those of the workflow"
         for host in re.findall(r"\{\{host:([^}]*)\}\}", str(task)):
             if host not in names:
-                yield f"task {task['name']}: '{host}' is no task"
+                yield f"task {task['name']}: '{host}' is not a task"
         codes = [code for text in task.get("exitActions", {}).values() for code in _codes(text)]
         if len(codes) != len(set(codes)):
             yield f"task {task['name']}: exitActions: a code has two actions"

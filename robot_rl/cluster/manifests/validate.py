@@ -46,7 +46,7 @@ def validate(text: str) -> list[str]:
 def validate_documents(documents: Sequence[Any]) -> list[str]:
     """Return the errors in documents that were read from YAML, one line each; empty if there are none."""
     if not documents:
-        return ["the file has no document"]
+        return ["the file is without a document"]
     lines = []
     for number, document in enumerate(documents, start=1):
         who = _name(document, number, len(documents))
@@ -119,7 +119,9 @@ def _builtin_text(text: str, at: str) -> tuple[str, ...]:
     except kubernetes_validate.SchemaNotFoundError:
         kinds = ("Job", "Service", "PersistentVolumeClaim", "ConfigMap", "Pod", *filter(None, _schemas()))
         near = suggest(str(document["kind"]), kinds)
-        return (f"apiVersion={document['apiVersion']} kind={document['kind']}: is no kind that is known here; {near}",)
+        return (
+            f"apiVersion={document['apiVersion']} kind={document['kind']}: is not a kind that is known here; {near}",
+        )
     except kubernetes_validate.ValidationError as error:
         return (_line(error, at),)
     return ()

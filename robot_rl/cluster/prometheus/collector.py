@@ -81,7 +81,7 @@ class QuarantinedSamples:
     def count(self, path: Path) -> float | None:
         """Return the sum over the rows of a metrics.jsonl; None if there is none.
 
-        A resumed run cuts the file and writes rows anew: the bytes read last must still be there.
+        A resumed run cuts the file and writes rows again: the bytes read last must still be there.
         """
         with contextlib.suppress(OSError, UserError), open(open_plain(path), "rb") as stream:
             at, end, total = self._known.get(path, (0, b"", 0.0))

@@ -152,7 +152,7 @@ def room(nodes: list[Node], need: Mapping[str, float], *, total: bool = False) -
 
 def _probe(found: str, address: str) -> None:
     if not answers(found):
-        right = "start a cluster (ray start --head), or leave it out for one on this machine"
+        right = "start a cluster (ray start --head), or omit it for one on this machine"
         raise UserError(f"launcher.address={address}: nothing answers at {found}; {right}")
 
 
@@ -175,7 +175,7 @@ def last_line(error: Exception) -> str:
 
 
 def result(ref: Any, lost: Callable[[Exception], Exception]) -> Any:
-    """Return what a call of a process returned; raise its own error, or `lost` of Ray's if the process is gone."""
+    """Return the result of a call of a process; raise its own error, or `lost` of Ray's if the process is gone."""
     import ray
     from ray import exceptions
 

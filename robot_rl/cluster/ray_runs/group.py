@@ -66,13 +66,13 @@ def _train(run: FrozenRun, cfg: GroupCfg, is_stopping: Callable[[], bool], log: 
                 if end.code not in (ExitCode.REQUEUE, ExitCode.INTERRUPTED):
                     to_stderr(end.line)
                 return end.code
-            to_stderr(f"{name}: saved, for {end.line or 'a notice'}; a new group goes on")
+            to_stderr(f"{name}: saved, for {end.line or 'a notice'}; a new group continues")
         except _losses() as error:
             lost += 1
             if lost > cfg.max_failures or is_stopping():
-                to_stderr(f"{name}: {last_line(error)}; the same command with its run_id= goes on")
+                to_stderr(f"{name}: {last_line(error)}; the same command with its run_id= resumes")
                 return int(ExitCode.FAULT)
-            to_stderr(f"{name}: a machine was lost; a new group goes on from the newest checkpoint")
+            to_stderr(f"{name}: a machine was lost; a new group continues from the newest checkpoint")
 
 
 def _fit(run: FrozenRun, cfg: GroupCfg, size: int, log: Path) -> None:

@@ -196,7 +196,7 @@ class Helpers:
             found = getattr(getattr(runner, "algorithm", None), "auxiliaries", ())
             objective = next((part for part in found if part.name == name), None)
             if objective is None:
-                raise UserError(f"roles.{name}=apart: learner={runner.cfg.name} has none; leave it out")
+                raise UserError(f"roles.{name}=apart: learner={runner.cfg.name} does not have one; omit it")
             service = RayService(objective.frozen, name, need)
             self._services.callback(service.close)
             objective.serve(service)

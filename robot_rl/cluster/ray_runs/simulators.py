@@ -321,7 +321,7 @@ class RayPool(Pool):
         except LostError:
             raise
         except (KeyError, ValueError) as error:
-            line = f"simulator {self.first + index} cannot go on from its worlds ({error}); give fresh_worlds=true"
+            line = f"simulator {self.first + index} cannot continue from its worlds ({error}); give fresh_worlds=true"
             raise UserError(line) from None
 
     def send(self, version: int, weights: Tensor) -> None:

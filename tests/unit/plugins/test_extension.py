@@ -117,7 +117,7 @@ def test_a_run_with_all_of_them(install, monkeypatch, tmp_path, capsys):
     assert main(["manifest", "a", "target=list", "nodes=2", "mount=/x"]) == 0
     assert capsys.readouterr().out == "list x2: robot-rl worker /x/their_swing/a\n"
     assert main(["manifest", "a", "target=list", "queue=b"]) == 2
-    assert "queue=b: has no effect on target=list" in capsys.readouterr().err
+    assert "queue=b: does not affect target=list" in capsys.readouterr().err
     assert main(["preflight", "launcher=in_turn", "launcher.quietly=true"]) in (0, 1)
     assert "quietly=True" in capsys.readouterr().out
     assert main(["manifest", "--help"]) == 0

@@ -168,7 +168,9 @@ def evaluation_steps(
         ),
     ]
     if not harder:
-        return steps, (f"disturbed is left out: {cfg.task} has no pushes or randomization that could be made harder",)
+        return steps, (
+            f"disturbed is omitted: {cfg.task} is without pushes or randomization that could be made harder",
+        )
     return [*steps, step("disturbed", f"{cfg.folder}/disturbed.json", "seed=20261104", *harder)], ()
 
 
