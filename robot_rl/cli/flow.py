@@ -76,20 +76,20 @@ def run(arguments: Sequence[str]) -> int:
     if not arguments:
         print(flows())
         return 0
-    first, *rest = arguments
+    first, *others = arguments
     if first == "gate":
-        return _gate(rest)
+        return _gate(others)
     if first == "resume":
-        return _resume(rest)
+        return _resume(others)
     if "=" in first:
         raise UserError(f"flow {first}: name a flow first; {suggest('', _known())}")
-    options, parts = _read(rest)
+    options, parts = _read(others)
     if options.copy:
         from robot_rl.cluster.flow.load import copy_flow
 
         print(copy_flow(first, options.copy))
         return 0
-    return _begin(first, rest, options, parts)
+    return _begin(first, others, options, parts)
 
 
 def _known() -> Sequence[str]:
@@ -110,7 +110,7 @@ class Parts:
 def _read(words: Sequence[str]) -> tuple[Options, Parts]:
     from robot_rl.cluster.flow.gates import read_bound
 
-    own, train = [], []
+    flow_words, train = [], []
     gates: dict[str, float] = {}
     platforms: dict[str, str] = {}
     for word in words:
@@ -119,16 +119,16 @@ def _read(words: Sequence[str]) -> tuple[Options, Parts]:
         if group == "train" and name and (equals or key.startswith("~")):
             train.append(f"{'~' if key.startswith('~') else ''}{name}{equals}{text}")
         elif group in ("gates", "platform") and name and equals and not key.startswith("~"):
-            found = gates if group == "gates" else platforms
-            if name in found:
+            values = gates if group == "gates" else platforms
+            if name in values:
                 raise UserError(f"{word}: {key} is given twice; leave one of them out")
             if group == "gates":
                 gates[name] = read_bound(word, text)
             else:
                 platforms[name] = text
         else:
-            own.append(word)
-    return read_all(Options, own), Parts(train=tuple(train), gates=gates, platforms=platforms)
+            flow_words.append(word)
+    return read_all(Options, flow_words), Parts(train=tuple(train), gates=gates, platforms=platforms)
 
 
 def _begin(source: str, words: Sequence[str], options: Options, parts: Parts) -> int:
@@ -301,9 +301,9 @@ def _resume(words: Sequence[str]) -> int:
     new = [word for word in words if not is_own(word)]
     changed = {word.partition("=")[0] for word in new}
     merged = [word for word in map(str, state.about["options"]) if word.partition("=")[0] not in changed]
-    rest = [*merged, *new, f"id={options.id}", f"root={options.root}", f"jobs={options.jobs}"]
-    begin_options, parts = _read(rest)
-    return _begin(source, rest, begin_options, parts)
+    all_words = [*merged, *new, f"id={options.id}", f"root={options.root}", f"jobs={options.jobs}"]
+    begin_options, parts = _read(all_words)
+    return _begin(source, all_words, begin_options, parts)
 
 
 def _gate(words: Sequence[str]) -> int:
@@ -316,11 +316,11 @@ def _gate(words: Sequence[str]) -> int:
     gates = [read_word(text) for text in texts]
     if not Path(file).is_file():
         raise UserError(f"flow gate: {file} does not exist")
-    found = judge_file(Path(file), gates)
-    for one in found:
+    verdicts = judge_file(Path(file), gates)
+    for one in verdicts:
         if one.holds:
             print(one.line())
-    failed = [one.line() for one in found if not one.holds]
+    failed = [one.line() for one in verdicts if not one.holds]
     if failed:
         print(f"robot-rl: {'; '.join(failed)} ({file})", file=sys.stderr)
     return ExitCode.FAULT if failed else ExitCode.DONE

@@ -165,8 +165,8 @@ def _shape(options: Options, launcher: Any) -> dict[str, Any]:
         given = getattr(options, name)
         if given not in (None, ""):
             return given
-        found = known.get(name)
-        return found if isinstance(found, type(default)) and not isinstance(found, bool) else default
+        recorded = known.get(name)
+        return recorded if isinstance(recorded, type(default)) and not isinstance(recorded, bool) else default
 
     gpus = value("gpus", 0)
     ranks = options.ranks

@@ -64,9 +64,9 @@ def freeze(cfg: TrainCfg, launcher: Launcher, undo: contextlib.ExitStack) -> Fro
     if begun := find_existing_run(cfg):
         run_dir = RunDir(Path(begun))
         refuse_locked(run_dir.metrics_file)
-        kept = load(run_dir, free_changes(run_dir, cfg), trust=True)
-        _check_size(run_dir, kept, launcher)
-        undo.callback(_note(run_dir, kept, launcher))
+        resumed = load(run_dir, free_changes(run_dir, cfg), trust=True)
+        _check_size(run_dir, resumed, launcher)
+        undo.callback(_note(run_dir, resumed, launcher))
         return FrozenRun(run_dir=run_dir, options=options)
     if waiting := _find_waiting(cfg):
         return FrozenRun(run_dir=waiting, options=options)

@@ -213,14 +213,14 @@ class Flow:
         except graphlib.CycleError as error:
             circle = " -> ".join(reversed(error.args[1]))
             raise UserError(f"flow {self.name}: its steps wait for each other ({circle}); omit one of these") from None
-        found: list[Step] = []
+        ordered: list[Step] = []
         ready: list[str] = []
         while sorter.is_active():
             ready = sorted((*ready, *sorter.get_ready()), key=places.__getitem__)
             first = ready.pop(0)
-            found.append(self[first])
+            ordered.append(self[first])
             sorter.done(first)
-        return found
+        return ordered
 
     def words(self, step: Step, folder: str = "") -> list[str]:
         """Return a step's command with the paths of the outputs; `folder` is put in front of each path."""

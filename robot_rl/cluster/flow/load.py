@@ -67,10 +67,10 @@ def _load(source: str, path: Path) -> ModuleType:
 
 
 def _function(module: ModuleType, name: str, source: str) -> Callable[[FlowCfg], Any]:
-    found = getattr(module, name, None)
-    if not callable(found):
+    function = getattr(module, name, None)
+    if not callable(function):
         raise UserError(f"flow {source}: does not have a function {name}; it makes the Flow of a FlowCfg")
-    return found
+    return function
 
 
 def named_code(source: str) -> list[str]:

@@ -174,12 +174,12 @@ class Ray(Launcher):
 
     def _services(self) -> dict[str, dict[str, float]]:
         """Return the resources of each service that is apart, by Ray's names."""
-        found = {}
+        services = {}
         for name in SERVICES:
             if getattr(self, name) != LEARNER:
                 gpus, cpus = (float(getattr(self, f"{name}_{kind}")) for kind in ("gpus", "cpus"))
-                found[name] = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})
-        return found
+                services[name] = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})
+        return services
 
     @property
     def is_elastic(self) -> bool:
@@ -216,14 +216,14 @@ class Ray(Launcher):
         if jobs.is_job_address(self.address):
             jobs.client(self.address)
             return
-        found = connect(self.address, SEGMENTS_BYTES if self.sims else STORE_BYTES)
+        address = connect(self.address, SEGMENTS_BYTES if self.sims else STORE_BYTES)
         try:
             nodes = list_nodes()
             self._check_room(nodes)
         except BaseException:
             disconnect()
             raise
-        where = "a Ray of this command on this machine" if found == "local" else f"the Ray cluster at {found}"
+        where = "a Ray of this command on this machine" if address == "local" else f"the Ray cluster at {address}"
         to_stderr(f"{self.size} process{'es' * (self.size > 1)} on {where}, {_machines(nodes)}")
 
     def probe_nodes(self, cluster: Cluster, token: str) -> None:

@@ -133,17 +133,17 @@ class Slurm(Launcher):
         if shutil.which("sbatch") is None:
             raise UserError("launcher=slurm: sbatch is not on this machine; give the command on a login node")
         known = list_partitions()
-        mine = [part for part in known if part.name in self.partition.split(",") or not self.partition]
+        chosen = [part for part in known if part.name in self.partition.split(",") or not self.partition]
         for name in filter(None, self.partition.split(",")):
             if name not in [part.name for part in known]:
                 hint = suggest(name, [part.name for part in known])
                 raise UserError(f"launcher.partition={name}: is not a partition; {hint}")
         if not self.partition:
-            mine = [part for part in mine if part.is_default] or mine
+            chosen = [part for part in chosen if part.is_default] or chosen
         where = f"in partition {self.partition}" if self.partition else "here"
         for key, wanted, most in (
-            ("gpus", self.gpus, max((part.gpus for part in mine), default=0)),
-            ("cpus", self.cpus * self.ranks_a_node, max((part.cores for part in mine), default=0)),
+            ("gpus", self.gpus, max((part.gpus for part in chosen), default=0)),
+            ("cpus", self.cpus * self.ranks_a_node, max((part.cores for part in chosen), default=0)),
         ):
             if wanted > most:
                 each = f" for each of {self.ranks_a_node} processes" if key == "cpus" and self.ranks_a_node > 1 else ""
@@ -234,13 +234,15 @@ class Slurm(Launcher):
 
 def list_partitions() -> list[Partition]:
     """Return the partitions, each once for every kind of node in it; raise UserError if Slurm does not answer."""
-    found = []
+    partitions = []
     for line in ask("sinfo", "--noheader", "--format=%P|%G|%c").splitlines():
         name, gres, cores = line.strip().split("|")
         counts = [int(count) for count in re.findall(r"gpu(?::[\w.-]+)?:(\d+)", gres)]
         number = int(re.sub(r"\D", "", cores) or 0)
-        found.append(Partition(name=name.rstrip("*"), gpus=sum(counts), cores=number, is_default=name.endswith("*")))
-    return found
+        partitions.append(
+            Partition(name=name.rstrip("*"), gpus=sum(counts), cores=number, is_default=name.endswith("*"))
+        )
+    return partitions
 
 
 def script(job: SbatchJob) -> str:

@@ -53,7 +53,7 @@ class SlurmFacts:
         if self.launcher.partition:
             names = self.launcher.partition.split(",")
             return {name: self.partitions[name] for name in names if name in self.partitions}
-        return {name: found for name, found in self.partitions.items() if found.get("Default") == "YES"}
+        return {name: partition for name, partition in self.partitions.items() if partition.get("Default") == "YES"}
 
 
 def read_slurm(launcher: Launcher, iteration_s: float | None = None) -> SlurmFacts:

@@ -77,9 +77,9 @@ class Torchrun(Launcher):
 
         if "RANK" in os.environ:
             raise UserError("launcher=torchrun: this is a process of torchrun already; leave launcher= out")
-        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if self.gpus > found:
-            raise UserError(f"launcher.gpus={self.gpus}: this machine has {found}; give at most that")
+        devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if self.gpus > devices:
+            raise UserError(f"launcher.gpus={self.gpus}: this machine has {devices}; give at most that")
         cores = len(os.sched_getaffinity(0))
         if self.cpus > cores:
             raise UserError(f"launcher.cpus={self.cpus}: this machine has {cores}; give at most that")
@@ -150,10 +150,10 @@ class Torchrun(Launcher):
         """Return the environment variables of the processes, those that the user has set excepted."""
         threads = str(self.cpus) if self.cpus else "1"
         # A later agent of torchrun's would otherwise wait for a store that is gone.
-        found = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+        variables = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
         if self.ranks_a_node > 1 or self.cpus:
-            found["OMP_NUM_THREADS"] = threads
-        return {key: value for key, value in found.items() if key not in os.environ}
+            variables["OMP_NUM_THREADS"] = threads
+        return {key: value for key, value in variables.items() if key not in os.environ}
 
     def _report(self, error: Any) -> None:
         _, failure = error.get_first_failure()

@@ -58,8 +58,8 @@ def check_document(document: Mapping[str, Any]) -> list[str]:
     empty = [path for path, value in _walk(document) if path and value is None and isinstance(path[-1], int)]
     if empty:
         return [f"{place(path)}: is empty" for path in empty]
-    found = [line for path, value in _walk(document) for line in _check_value(path, value, document)]
-    return [*found, *_check_pods(document), *_check_jobset(document), *_check_osmo(document)]
+    lines = [line for path, value in _walk(document) for line in _check_value(path, value, document)]
+    return [*lines, *_check_pods(document), *_check_jobset(document), *_check_osmo(document)]
 
 
 def check_all(documents: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -68,20 +68,20 @@ def check_all(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     for document in documents:
         if "kind" in document:
             named.setdefault(document["kind"], set()).add(document["metadata"].get("name", ""))
-    found = []
+    lines = []
     for document in documents:
         kind, spec = document.get("kind"), document.get("spec", {})
         labels = (document.get("metadata") or {}).get("labels") or {}
         if kind == "ClusterQueue":
             flavors = [flavor["name"] for group in spec.get("resourceGroups", []) for flavor in group["flavors"]]
-            found += _missing("ClusterQueue", "ResourceFlavor", flavors, named)
+            lines += _missing("ClusterQueue", "ResourceFlavor", flavors, named)
         elif kind == "LocalQueue":
-            found += _missing("LocalQueue", "ClusterQueue", [spec["clusterQueue"]], named)
+            lines += _missing("LocalQueue", "ClusterQueue", [spec["clusterQueue"]], named)
         elif kind == "ResourceFlavor" and "topologyName" in spec:
-            found += _missing("ResourceFlavor", "Topology", [spec["topologyName"]], named)
+            lines += _missing("ResourceFlavor", "Topology", [spec["topologyName"]], named)
         if queue := labels.get(queueing.QUEUE_NAME):
-            found += _missing(str(kind), "LocalQueue", [queue], named)
-    return found
+            lines += _missing(str(kind), "LocalQueue", [queue], named)
+    return lines
 
 
 def _missing(who: str, kind: str, wanted: Sequence[str], named: Mapping[str, set[str]]) -> list[str]:

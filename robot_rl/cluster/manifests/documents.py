@@ -40,8 +40,8 @@ def policy(job: ClusterJob, *, has_ray: bool) -> dict[str, Any]:
     Whoever reaches the store by which the processes meet, or a Ray cluster, can run code in them. So only these may
     reach them: the run's own pods, the collector of metrics and, of Ray, the operator that submits the job.
     """
-    own = {"matchLabels": {RUN_LABEL: job.name}}
-    rules: list[dict[str, Any]] = [{"from": [{"podSelector": own}]}]
+    own_pods = {"matchLabels": {RUN_LABEL: job.name}}
+    rules: list[dict[str, Any]] = [{"from": [{"podSelector": own_pods}]}]
     if job.metrics_port:
         rules.append({"ports": [{"port": job.metrics_port, "protocol": "TCP"}]})
     if has_ray:
@@ -51,7 +51,7 @@ def policy(job: ClusterJob, *, has_ray: bool) -> dict[str, Any]:
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
         "metadata": metadata(job, is_queued=False),
-        "spec": {"podSelector": own, "policyTypes": ["Ingress"], "ingress": rules},
+        "spec": {"podSelector": own_pods, "policyTypes": ["Ingress"], "ingress": rules},
     }
 
 

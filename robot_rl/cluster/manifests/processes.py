@@ -42,13 +42,13 @@ def variables(job: ClusterJob, address: str) -> dict[str, str]:
         job: The job.
         address: The host name of the first node.
     """
-    found = {
+    meeting = {
         "WORLD_SIZE": str(job.size),
         "LOCAL_WORLD_SIZE": str(job.ranks),
         "MASTER_ADDR": address,
         "MASTER_PORT": str(PORT),
     }
-    return {"LOCAL_RANK": "0", **found} if job.ranks == 1 else found
+    return {"LOCAL_RANK": "0", **meeting} if job.ranks == 1 else meeting
 
 
 def index_name(job: ClusterJob) -> str:

@@ -113,8 +113,8 @@ def join(names: Sequence[str], most: int = 4) -> str:
 
 def odd_ones(values: Mapping[str, T]) -> tuple[T | None, dict[str, T]]:
     """Return the most frequent of the nodes' values (of several the first node's), and the nodes with another one."""
-    found = list(values.values())
-    common = max(found, key=found.count, default=None)
+    every = list(values.values())
+    common = max(every, key=every.count, default=None)
     return common, {name: value for name, value in values.items() if value != common}
 
 

@@ -73,7 +73,7 @@ def _messages(
     lines: queue.Queue[tuple[str, float] | None], deadline: float
 ) -> Iterator[tuple[str, Mapping[str, Any], float]]:
     """Return each message with its node's name and when it came, until the end or a deadline."""
-    found = Messages()
+    messages = Messages()
     while (left := deadline - time.monotonic()) > 0:
         try:
             line = lines.get(timeout=left)
@@ -81,5 +81,5 @@ def _messages(
             return
         if line is None:
             return
-        if message := found.add(line[0]):
+        if message := messages.add(line[0]):
             yield *message, line[1]

@@ -77,16 +77,16 @@ def connect(address: str, store_bytes: int = STORE_BYTES) -> str:
     """
     if "ray" in sys.modules and sys.modules["ray"].is_initialized():
         return str(sys.modules["ray"].get_runtime_context().gcs_address)
-    found = find_running() if address == "auto" else address
-    if found and found != "local":
+    running = find_running() if address == "auto" else address
+    if running and running != "local":
         ray = import_ray()
-        _probe(found, address)
+        _probe(running, address)
         try:
-            ray.init(address=found, log_to_driver=False, logging_level="ERROR")
+            ray.init(address=running, log_to_driver=False, logging_level="ERROR")
         except Exception as error:
             line = " ".join(str(error).split()) or type(error).__name__
             raise UserError(f"launcher.address={address}: no Ray cluster can be used there ({line})") from None
-        return found
+        return running
     os.environ.update(LOCAL)
     ray = import_ray()
     try:
@@ -150,10 +150,10 @@ def room(nodes: list[Node], need: Mapping[str, float], *, total: bool = False) -
     return sum(count(node.total if total else node.free, need) for node in nodes)
 
 
-def _probe(found: str, address: str) -> None:
-    if not answers(found):
+def _probe(running: str, address: str) -> None:
+    if not answers(running):
         right = "start a cluster (ray start --head), or omit it for one on this machine"
-        raise UserError(f"launcher.address={address}: nothing answers at {found}; {right}")
+        raise UserError(f"launcher.address={address}: nothing answers at {running}; {right}")
 
 
 def answers(address: str) -> bool:

@@ -74,8 +74,8 @@ class EvaluatorProcess:
         policy = build_policy(cfg.learner, dict(meta), state, self._run_dir.path, cfg.device)
         how = EvaluationCfg(episodes=self._episodes, seed=EVALUATION_SEED, form="torch")
         live = LivePolicy(cfg=cfg, run_dir=self._run_dir, policy=policy)
-        found = cfg.source.evaluate(cfg.task, cfg.worlds(), live, how)
-        return {name: value["mean"] for name, value in found["torch"].items() if value is not None}
+        figures = cfg.source.evaluate(cfg.task, cfg.worlds(), live, how)
+        return {name: value["mean"] for name, value in figures["torch"].items() if value is not None}
 
 
 class RayEvaluator(Evaluator):

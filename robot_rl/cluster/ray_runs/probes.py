@@ -11,7 +11,7 @@ from typing import Any
 from robot_rl.cluster.preflight.facts import NodeFacts
 from robot_rl.cluster.preflight.finding import Cluster
 from robot_rl.cluster.preflight.probe import ANSWER_S, probe, without_slurm
-from robot_rl.cluster.ray_runs.cluster import last_line
+from robot_rl.cluster.ray_runs.cluster import import_ray, last_line
 from robot_rl.cluster.ray_runs.jobs import is_job_address
 
 
@@ -20,7 +20,7 @@ def ask_ray(cluster: Cluster, address: str, token: str) -> None:
     if is_job_address(address):
         cluster.error = f"launcher.address={address}: preflight needs host:port of the cluster itself"
         return
-    import ray
+    ray = import_ray()
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     gpus = cluster.launcher.gpus

@@ -94,10 +94,10 @@ def _workers(job: ClusterJob, *, is_scaled: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _pod(job: ClusterJob, found: dict[str, str]) -> dict[str, Any]:
+def _pod(job: ClusterJob, annotations: dict[str, str]) -> dict[str, Any]:
     """Return a pod of Ray: KubeRay writes its command."""
     variables = [{"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}]
-    pod = template(job, variables, [], annotations=found)
+    pod = template(job, variables, [], annotations=annotations)
     del pod["spec"]["restartPolicy"]  # KubeRay replaces pods by itself.
     if job.topology and not job.queue and job.nodes > 1:
         near = {"labelSelector": {"matchLabels": {RUN_LABEL: job.name}}, "topologyKey": job.topology}

@@ -118,18 +118,22 @@ def roles_room(nodes: list[Node], cfg: GroupCfg, *, whole: bool = False) -> dict
         whole: With all simulators, not only as many as a training needs to begin.
     """
     sims = cfg.sims.count if whole else cfg.sims.fewest
-    own = {"CPU": float(cfg.evaluator.cpus) if cfg.evaluator.every else 0.0}
-    found = {}
+    evaluator = {"CPU": float(cfg.evaluator.cpus) if cfg.evaluator.every else 0.0}
+    rooms = {}
     for key in ("CPU", "GPU"):
         services = sum(need.get(key, 0.0) for need in cfg.services.values())
-        need = cfg.size * (cfg.need.get(key, 0.0) + services) + sims * cfg.sims.need.get(key, 0.0) + own.get(key, 0.0)
-        found[key] = (need, sum(node.total.get(key, 0.0) for node in nodes))
-    return found
+        need = (
+            cfg.size * (cfg.need.get(key, 0.0) + services)
+            + sims * cfg.sims.need.get(key, 0.0)
+            + evaluator.get(key, 0.0)
+        )
+        rooms[key] = (need, sum(node.total.get(key, 0.0) for node in nodes))
+    return rooms
 
 
 def runs_at_once(nodes: list[Node], cfg: GroupCfg) -> int:
     """Return for how many runs at once a cluster has room, with all that belongs to them; at least 1."""
     if not cfg.sims.count and not cfg.services and not cfg.evaluator.cpus:
         return max(1, room(nodes, cfg.need, total=True) // cfg.size)
-    found = [int(has // need) for need, has in roles_room(nodes, cfg, whole=True).values() if need]
-    return max(1, min(found))
+    counts = [int(has // need) for need, has in roles_room(nodes, cfg, whole=True).values() if need]
+    return max(1, min(counts))

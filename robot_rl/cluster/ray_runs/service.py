@@ -35,9 +35,9 @@ class ServiceProcess:
 
     def labels(self, obs: np.ndarray) -> np.ndarray:
         """Return the labels (T, N, L) of raw observations (T, N, D)."""
-        found = to_tensors({"obs": obs})["obs"].to(self._device)
-        starts = torch.zeros(found.shape[0] + 1, found.shape[1], dtype=torch.bool, device=self._device)
-        return self._frozen.labels(found, None, starts).cpu().numpy()
+        batch = to_tensors({"obs": obs})["obs"].to(self._device)
+        starts = torch.zeros(batch.shape[0] + 1, batch.shape[1], dtype=torch.bool, device=self._device)
+        return self._frozen.labels(batch, None, starts).cpu().numpy()
 
 
 class RayService(FrozenService):
@@ -83,9 +83,9 @@ class RayService(FrozenService):
             try:
                 while not ray.wait([self._ref], timeout=WAIT_S)[0]:
                     to_stderr(f"waits for the service of the {self._name}, or for room for it")
-                found = ray.get(self._ref)
+                labels = ray.get(self._ref)
                 self._failures = 0
-                return torch.from_numpy(np.array(found))
+                return torch.from_numpy(np.array(labels))
             except exceptions.RayTaskError as error:
                 raise error.as_instanceof_cause() from None
             except exceptions.RayError as error:
@@ -108,6 +108,6 @@ def _on_cpu(policy: Any) -> Any:
     """Return a policy with a copy of its network on the CPU."""
     import copy
 
-    found = copy.copy(policy)
-    found.actor = copy.deepcopy(policy.actor).cpu()
-    return found
+    copied = copy.copy(policy)
+    copied.actor = copy.deepcopy(policy.actor).cpu()
+    return copied

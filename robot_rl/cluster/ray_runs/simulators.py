@@ -96,8 +96,8 @@ class SimulatorProcess:
         self._is_free = threading.Lock()
         torch.set_num_threads(max(1, self._order.cpus))
         # Its own device: the run's is the learner's.
-        own = {"engine": self._order.engine, "device": device_of(self._order.engine, self._order.gpus)}
-        cfg = resolve_inputs(load(RunDir(Path(self._order.run)), own, trust=self._order.trust))
+        changes = {"engine": self._order.engine, "device": device_of(self._order.engine, self._order.gpus)}
+        cfg = resolve_inputs(load(RunDir(Path(self._order.run)), changes, trust=self._order.trust))
         if not cfg.num_threads:
             cfg = dataclasses.replace(cfg, num_threads=self._order.cpus)
         share = Share(self._order.index, self._order.count)
@@ -154,12 +154,12 @@ class SimulatorProcess:
         """Simulate a segment (`Simulator.segment`); its tensors are arrays."""
         self.beat()
         with self._is_free:
-            found = self._simulator.segment(target, is_first=is_first)
-        if found is None:
+            segment = self._simulator.segment(target, is_first=is_first)
+        if segment is None:
             return None
-        plain = {item.name: getattr(found, item.name) for item in dataclasses.fields(found)}
-        frozen = None if found.frozen is None else found.frozen.numpy()
-        return plain | {"tensors": to_arrays(found.tensors), "state": to_arrays(found.state), "frozen": frozen}
+        plain = {item.name: getattr(segment, item.name) for item in dataclasses.fields(segment)}
+        frozen = None if segment.frozen is None else segment.frozen.numpy()
+        return plain | {"tensors": to_arrays(segment.tensors), "state": to_arrays(segment.state), "frozen": frozen}
 
     def publish(self, version: int, weights: np.ndarray) -> None:
         """Take newer weights."""
@@ -189,18 +189,18 @@ class RayPool(Pool):
             stop: Called while nothing arrives: whether the training shall stop.
             ranks: The learners.
         """
-        own = cfg.count // ranks.size
-        first = ranks.rank * own
-        engines = [cfg.engine(first + index) or order.engine for index in range(own)]
-        super().__init__(own, -(-cfg.fewest // ranks.size), engines)
-        self.first, self.missing, self._ranks = first, set(range(own)), ranks
+        count = cfg.count // ranks.size
+        first = ranks.rank * count
+        engines = [cfg.engine(first + index) or order.engine for index in range(count)]
+        super().__init__(count, -(-cfg.fewest // ranks.size), engines)
+        self.first, self.missing, self._ranks = first, set(range(count)), ranks
         self._stop, self._cfg, self._order = stop, cfg, order
         self._weights: tuple[int, Any] | None = None
         self._refs: dict[Any, int] = {}
         self._building: dict[Any, int] = {}
         self._beats: dict[int, Any] = {}
-        self._actors: list[Any] = [None] * own
-        for index in range(own):
+        self._actors: list[Any] = [None] * count
+        for index in range(count):
             if not self._find(index):
                 self._start(index)
         self._end = threading.Event()

@@ -48,7 +48,7 @@ def _train(
         return task.remote(str(run.run_dir.path.absolute()), list(run.options), str(log))
 
     waiting = {submit(run): index for index, run in enumerate(runs[:at_once])}
-    rest = list(range(at_once, len(runs)))
+    remaining = list(range(at_once, len(runs)))
     codes = [int(ExitCode.REQUEUE)] * len(runs)
     while waiting:
         done, _ = ray.wait(list(waiting), timeout=WATCH_S)
@@ -59,8 +59,8 @@ def _train(
                 waiting[submit(runs[index])] = index
                 continue
             to_stderr(f"{runs[index].run_dir.words}: exit code {codes[index]}")
-            if rest and not is_stopping():
-                following = rest.pop(0)
+            if remaining and not is_stopping():
+                following = remaining.pop(0)
                 waiting[submit(runs[following])] = following
         if is_stopping():
             for ref in waiting:  # Those that have not begun.
