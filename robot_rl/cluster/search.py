@@ -28,6 +28,7 @@ from robot_rl.metrics.writers import read_metrics
 from robot_rl.processes import tied
 from robot_rl.runs.run_dir import RunDir, check_run_id, task_folder
 from robot_rl.runs.settings import TrainCfg
+from robot_rl.settings.schema import check_bounds, setting
 
 FOLDER = ".searches"
 """The folder of a root with the storage and the logs of its searches."""
@@ -62,23 +63,20 @@ class SearchCfg:
     """
 
     name: str = "search"
-    trials: int = 20
-    jobs: int = 1
+    trials: int = setting(20, least=1, most=100_000)
+    jobs: int = setting(1, least=1, most=1000)
     metric: str = ""
     direction: str = ""
     prune: bool = True
-    startup: int = 5
-    seed: int = 1
+    startup: int = setting(5, least=1, most=10_000)
+    seed: int = setting(1, least=0, most=2**31)
 
     def __post_init__(self) -> None:
         """Raise UserError if a setting is out of its range."""
         check_run_id(self.name, "sweeper.name")
         if len(self.name) > LONGEST_NAME:
             raise UserError(f"sweeper.name={self.name}: must be of at most {LONGEST_NAME} characters")
-        for key, low, high in (("trials", 1, 100_000), ("jobs", 1, 1000), ("startup", 1, 10_000), ("seed", 0, 2**31)):
-            value = getattr(self, key)
-            if not low <= value <= high:
-                raise UserError(f"sweeper.{key}={value}: must be at least {low} and at most {high}")
+        check_bounds(self, "sweeper.")
         if self.direction not in ("", "maximize", "minimize"):
             raise UserError(f"sweeper.direction={self.direction}: must be maximize or minimize")
 

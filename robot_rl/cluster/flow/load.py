@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import secrets
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,23 +31,12 @@ def find_maker(source: str) -> Callable[[FlowCfg], Any]:
     """
     if source in REGISTRY.files():
         return REGISTRY.get(source)
-    module, colon, name = source.rpartition(":")
-    if colon:
-        return _function(_import(source, module), name, source)
+    if ":" in source:
+        return _check_callable(REGISTRY.get(source), source)
     if source.endswith(".py"):
-        return _function(_load(source, Path(source)), "make_flow", source)
-    raise UserError(
-        f"flow {source}: is none; {suggest(source, REGISTRY.files())}, or give a file.py or <module>:<function>"
-    )
-
-
-def _import(source: str, module: str) -> ModuleType:
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise UserError(f"flow {source}: {error}; name a module that can be imported") from None
+        return _check_callable(getattr(_load(source, Path(source)), "make_flow", None), source)
+    near = suggest(source, REGISTRY.files())
+    raise UserError(f"flow {source}: is none; {near}, or give a file.py or <module>:<function>")
 
 
 def _load(source: str, path: Path) -> ModuleType:
@@ -66,11 +53,10 @@ def _load(source: str, path: Path) -> ModuleType:
     return module
 
 
-def _function(module: ModuleType, name: str, source: str) -> Callable[[FlowCfg], Any]:
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise UserError(f"flow {source}: does not have a function {name}; it makes the Flow of a FlowCfg")
-    return function
+def _check_callable(maker: Any, source: str) -> Callable[[FlowCfg], Any]:
+    if not callable(maker):
+        raise UserError(f"flow {source}: does not have a function make_flow; it makes the Flow of a FlowCfg")
+    return maker
 
 
 def named_code(source: str) -> list[str]:

@@ -167,7 +167,7 @@ REFUSED = [
     ("three_computers task=cartpole target=ray", "trainings by launcher=ray"),
     ("three_computers task=cartpole target=osmo", "needs image="),
     ("mine.py task=cartpole", "mine.py: does not exist"),
-    ("no.module:here task=cartpole", "No module named"),
+    ("no.module:here task=cartpole", "cannot import no"),
     ("resume", "name the flow"),
     ("resume nope", "no such flow"),
     ("gate", "give a JSON file"),
