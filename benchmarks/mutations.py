@@ -120,7 +120,7 @@ MUTATIONS: dict[str, Mutation] = {
         ROBOT,
     ),
     "Slurm: a lost process is no reason to requeue": Mutation(
-        "robot_rl/cluster/manifests/targets/sbatch.py", "-lt {MOST_RETRIES} ]'", "-lt 0 ]'", LAUNCH
+        "robot_rl/cluster/launchers/slurm.py", "-lt {MOST_RETRIES} ]'", "-lt 0 ]'", LAUNCH
     ),
     "launcher: exit code of several processes": Mutation(
         "robot_rl/cluster/launchers/exit_codes.py", "else max([*others, *known, 0])", "else 0", LAUNCH

@@ -16,6 +16,7 @@ MOVED = {
     "robot_rl.experiment.launchers": "robot_rl.cluster.launchers",
     "robot_rl.flow": "robot_rl.cluster.flow",
     "robot_rl_envs.fuse": "robot_rl_envs.codegen",
+    "robot_rl.cluster.flow.three_computers": "robot_rl.cluster.flow.flows.three_computers",
 }
 """What plug-ins, flows and a user's learners import, with all modules below."""
 

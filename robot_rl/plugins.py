@@ -3,6 +3,7 @@
 Importable without torch and without a simulator; the registries of robots and tasks use the original.
 """
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from robot_rl_assets import plugins as finder
@@ -54,10 +55,13 @@ class Registry(finder.Registry):
             return super().get(name)
 
 
-def load(group: str, name: str, what: str) -> Any:
-    """Return the object of a plug-in's name or of `module:name`, which the setting `what` names; raise UserError."""
+def load(group: str, name: str, what: str, own: Iterable[str] = ()) -> Any:
+    """Return the object of a plug-in's name or of `module:name`, which the setting `what` names; raise UserError.
+
+    The names `own` are offered also.
+    """
     with as_user_error():
-        return finder.load(group, name, what)
+        return finder.load(group, name, what, own)
 
 
 def load_reference(name: str, what: str) -> Any:

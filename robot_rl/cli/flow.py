@@ -39,6 +39,11 @@ from robot_rl.errors import ExitCode, UserError, suggest
 if TYPE_CHECKING:
     from robot_rl.cluster.flow.dag import Flow, FlowCfg
     from robot_rl.cluster.flow.local import Ending, Executor
+    from robot_rl.cluster.launchers.launcher import Launcher
+
+
+HERE = "local"
+"""The target that is this machine."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -46,7 +51,7 @@ class Options:
     """Options of robot-rl flow."""
 
     task: str = option("", "the task")
-    target: str = option("local", "local, or osmo: write a workflow")
+    target: str = option(HERE, "local, or osmo: write a workflow")
     root: str = option("runs", "the directory of all runs")
     jobs: int = option(1, "local: how many steps at a time", least=1, most=64)
     id: str = option("", "the flow's id, also the run's; an existing one is resumed; by default a new one")
@@ -59,14 +64,11 @@ class Options:
     copy: str = option("", "copy the flow's file to this one, and do nothing else")
 
 
-TARGETS = ("local", "osmo")
-
-
 def flows() -> str:
     """Return a line for each flow that comes with the project."""
-    from robot_rl.cluster.flow.load import list_flows
+    from robot_rl.cluster.flow.load import REGISTRY
 
-    return two_columns(list_flows())
+    return two_columns(list(REGISTRY.describe().items()))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -74,26 +76,26 @@ def run(arguments: Sequence[str]) -> int:
     if not arguments:
         print(flows())
         return 0
-    first, *rest = arguments
+    first, *others = arguments
     if first == "gate":
-        return _gate(rest)
+        return _gate(others)
     if first == "resume":
-        return _resume(rest)
+        return _resume(others)
     if "=" in first:
         raise UserError(f"flow {first}: name a flow first; {suggest('', _known())}")
-    options, parts = _read(rest)
+    options, parts = _read(others)
     if options.copy:
         from robot_rl.cluster.flow.load import copy_flow
 
         print(copy_flow(first, options.copy))
         return 0
-    return _begin(first, rest, options, parts)
+    return _begin(first, others, options, parts)
 
 
 def _known() -> Sequence[str]:
-    from robot_rl.cluster.flow.load import FLOWS
+    from robot_rl.cluster.flow.load import REGISTRY
 
-    return FLOWS
+    return list(REGISTRY.files())
 
 
 @dataclass(kw_only=True, slots=True)
@@ -108,7 +110,7 @@ class Parts:
 def _read(words: Sequence[str]) -> tuple[Options, Parts]:
     from robot_rl.cluster.flow.gates import read_bound
 
-    own, train = [], []
+    flow_words, train = [], []
     gates: dict[str, float] = {}
     platforms: dict[str, str] = {}
     for word in words:
@@ -117,16 +119,16 @@ def _read(words: Sequence[str]) -> tuple[Options, Parts]:
         if group == "train" and name and (equals or key.startswith("~")):
             train.append(f"{'~' if key.startswith('~') else ''}{name}{equals}{text}")
         elif group in ("gates", "platform") and name and equals and not key.startswith("~"):
-            found = gates if group == "gates" else platforms
-            if name in found:
+            values = gates if group == "gates" else platforms
+            if name in values:
                 raise UserError(f"{word}: {key} is given twice; leave one of them out")
             if group == "gates":
                 gates[name] = read_bound(word, text)
             else:
                 platforms[name] = text
         else:
-            own.append(word)
-    return read_all(Options, own), Parts(train=tuple(train), gates=gates, platforms=platforms)
+            flow_words.append(word)
+    return read_all(Options, flow_words), Parts(train=tuple(train), gates=gates, platforms=platforms)
 
 
 def _begin(source: str, words: Sequence[str], options: Options, parts: Parts) -> int:
@@ -135,15 +137,11 @@ def _begin(source: str, words: Sequence[str], options: Options, parts: Parts) ->
     from robot_rl.cluster.flow.load import find_maker, make, new_id
     from robot_rl.runs.run_dir import check_run_id
 
-    if options.target in ("slurm", "ray"):
-        right = f"run robot-rl flow itself in a job of the cluster, and trainings by launcher={options.target}"
-        raise UserError(f"target={options.target}: flows are written for osmo only; {right}")
-    if options.target not in TARGETS:
-        raise UserError(f"target={options.target}: {suggest(options.target, TARGETS)}")
+    is_local = options.target == HERE
+    writer = None if is_local else _find_writer(options.target)
     find_maker(source)
     if not options.task:
         raise UserError("task= is missing; robot-rl list shows the tasks")
-    is_local = options.target == "local"
     cfg = FlowCfg(
         task=options.task,
         id=_check_id(check_run_id(options.id, "id")) if options.id else new_id(),
@@ -155,12 +153,32 @@ def _begin(source: str, words: Sequence[str], options: Options, parts: Parts) ->
         minutes=options.time,
     )
     flow = make(source, cfg).with_bounds(parts.gates)
-    if not is_local:
-        return _write(flow, options, parts, shlex.join(["robot-rl", "flow", source, *words]))
+    if writer is not None:
+        return _write(flow, writer, options, parts, shlex.join(["robot-rl", "flow", source, *words]))
     given = {word.partition("=")[0] for word in words} & {"out", "image", "gpus", "cpus", "time"}
     for name in sorted(given) + [f"platform.{name}" for name in parts.platforms]:
-        raise UserError(f"{name}: is for target=osmo, this is target=local; leave it out")
+        raise UserError(f"{name}: is for target={' or '.join(_writers())}, this is target={HERE}; omit it")
     return _run_here(flow, cfg, options.jobs, {"flow": source, "options": [w for w in words if _is_kept(w)]})
+
+
+def _writers() -> dict[str, "type[Launcher]"]:
+    """Return the launchers for the clusters of which a flow can be written, by name."""
+    from robot_rl.cluster.launchers import list_launchers
+
+    return {name: launcher for name, launcher in list_launchers().items() if launcher.flow_renderer}
+
+
+def _find_writer(target: str) -> "type[Launcher]":
+    """Return the launcher of a target; raise UserError if no flow can be written for its cluster."""
+    from robot_rl.cluster.launchers import list_targets
+
+    writers = _writers()
+    if target in writers:
+        return writers[target]
+    if target in [launcher.name for launcher in list_targets().values()]:
+        right = f"run robot-rl flow itself in a job of the cluster, and trainings by launcher={target}"
+        raise UserError(f"target={target}: flows are written for {', '.join(writers)} only; {right}")
+    raise UserError(f"target={target}: {suggest(target, (HERE, *writers))}")
 
 
 def _check_id(flow_id: str) -> str:
@@ -174,16 +192,17 @@ def _is_kept(word: str) -> bool:
     return word.partition("=")[0] not in ("id", "root", "jobs", "target")
 
 
-def _write(flow: "Flow", options: Options, parts: Parts, made_by: str) -> int:
-    from robot_rl.cluster.flow.osmo import render
+def _write(flow: "Flow", writer: "type[Launcher]", options: Options, parts: Parts, made_by: str) -> int:
     from robot_rl.files import write_atomic
+    from robot_rl.plugins import load_reference
     from robot_rl.runs.outputs import WORKFLOW, check_output
 
     out = check_output("out", options.out or f"flows/{flow.id}.yaml", WORKFLOW)
+    render = load_reference(writer.flow_renderer, "target")
     write_atomic(out, render(flow, options.image, parts.platforms, made_by))
     for note in flow.notes:
         print(f"note: {note}")
-    print(f"{out}: {len(flow.steps)} steps for osmo; submit with: osmo workflow submit {out}")
+    print(f"{out}: {len(flow.steps)} steps for {writer.name}; submit with: {' '.join(writer.program)} {out}")
     return 0
 
 
@@ -282,9 +301,9 @@ def _resume(words: Sequence[str]) -> int:
     new = [word for word in words if not is_own(word)]
     changed = {word.partition("=")[0] for word in new}
     merged = [word for word in map(str, state.about["options"]) if word.partition("=")[0] not in changed]
-    rest = [*merged, *new, f"id={options.id}", f"root={options.root}", f"jobs={options.jobs}"]
-    begin_options, parts = _read(rest)
-    return _begin(source, rest, begin_options, parts)
+    all_words = [*merged, *new, f"id={options.id}", f"root={options.root}", f"jobs={options.jobs}"]
+    begin_options, parts = _read(all_words)
+    return _begin(source, all_words, begin_options, parts)
 
 
 def _gate(words: Sequence[str]) -> int:
@@ -296,12 +315,12 @@ def _gate(words: Sequence[str]) -> int:
     file, *texts = words
     gates = [read_word(text) for text in texts]
     if not Path(file).is_file():
-        raise UserError(f"flow gate: there is no file {file}")
-    found = judge_file(Path(file), gates)
-    for one in found:
+        raise UserError(f"flow gate: {file} does not exist")
+    verdicts = judge_file(Path(file), gates)
+    for one in verdicts:
         if one.holds:
             print(one.line())
-    failed = [one.line() for one in found if not one.holds]
+    failed = [one.line() for one in verdicts if not one.holds]
     if failed:
         print(f"robot-rl: {'; '.join(failed)} ({file})", file=sys.stderr)
     return ExitCode.FAULT if failed else ExitCode.DONE

@@ -21,16 +21,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import option, read_all
-from robot_rl.cluster.manifests.targets import describe_targets
+from robot_rl.cluster.manifests.job import CLAIM, DCGM_PORT, IMAGE, MOUNT
 from robot_rl.errors import ExitCode, UserError
 
 if TYPE_CHECKING:
+    from robot_rl.cluster.launchers.launcher import Target
     from robot_rl.cluster.manifests.job import ClusterJob
     from robot_rl.runs.run_dir import RunDir
 
-__all__ = ["describe_targets"]
 MAX_FILE = 2**20
-DCGM_PORT = 9400
 
 
 @dataclass(kw_only=True, slots=True)
@@ -49,11 +48,11 @@ class Options:
     memory: str = option("", "memory of each process, such as 16G")
     time: str = option("", "time limit, such as 04:00:00")
     partition: str = option("", "Slurm's partition, OSMO's platform")
-    image: str = option("robot-rl:0.2.0", "the container's image, with a tag")
+    image: str = option(IMAGE, "the container's image, with a tag")
     namespace: str = option("", "namespace of Kubernetes")
     queue: str = option("", "local queue of Kueue")
     queues: bool = option(False, "add an example of that queue, with its flavours")
-    claim: str = option("robot-rl-runs", "persistent volume claim with the runs")
+    claim: str = option(CLAIM, "persistent volume claim with the runs")
     mount: str = option("", "the directory of all runs, there; /runs, or root= for sbatch")
     bucket: str = option("", "OSMO, a single node: URL of the runs in an object store, instead of mount=")
     spot: bool = option(False, "on machines that may be taken away")
@@ -62,9 +61,16 @@ class Options:
     metrics_port: int | None = option(None, "port at which Prometheus looks; 9400, DCGM's, with GPUs; 0: none")
 
 
+def describe_targets() -> str:
+    """Return a line of help for each target."""
+    from robot_rl.cluster.launchers import list_targets
+
+    return "\n".join(f"  {name:<8} {launcher.targets[name].info}" for name, launcher in list_targets().items())
+
+
 def run(arguments: Sequence[str]) -> int:
     """Write or validate a manifest."""
-    from robot_rl.cluster.manifests.targets import REGISTRY, get_target
+    from robot_rl.cluster.launchers import find_target, list_targets
     from robot_rl.files import write_atomic
     from robot_rl.runs.outputs import MANIFEST, check_optional
     from robot_rl.runs.run_dir import RunDir
@@ -75,14 +81,15 @@ def run(arguments: Sequence[str]) -> int:
             raise UserError(f"check={options.check}: goes without other options")
         return _check(Path(options.check))
     if not options.target:
-        raise UserError(f"target: is missing; known: {', '.join(REGISTRY.names())}")
-    target = get_target(options.target)
+        raise UserError(f"target: is missing; known: {', '.join(list_targets())}")
+    launcher, name = find_target(options.target)
+    target = launcher.targets[name]
     out = check_optional("out", options.out, MANIFEST)
     run_dir = RunDir.find(options.run, options.root)
     made_by = shlex.join(["robot-rl", "manifest", *arguments])
-    job, notes = _read_job(options, run_dir, made_by, target.USED)
-    text = target.render(job)
-    if options.target != "sbatch":
+    job, notes = _read_job(options, run_dir, made_by, target)
+    text = launcher.render(job, name)
+    if not target.is_script:
         notes += _validated(text)
     for note in notes:
         print(f"robot-rl: {note}", file=sys.stderr)
@@ -104,9 +111,9 @@ def _check(path: Path) -> int:
     try:
         text = read_plain(path, MAX_FILE).decode()
     except FileNotFoundError:
-        raise UserError(f"check={path}: there is no such file") from None
+        raise UserError(f"check={path}: does not exist") from None
     except UnicodeDecodeError:
-        raise UserError(f"check={path}: is no text of UTF-8") from None
+        raise UserError(f"check={path}: is not UTF-8 text") from None
     lines = validate(text)
     for line in lines:
         print(f"robot-rl: {path}: {line}", file=sys.stderr)
@@ -127,9 +134,7 @@ def _validated(text: str) -> list[str]:
     return []
 
 
-def _read_job(
-    options: Options, run_dir: "RunDir", made_by: str, used: frozenset[str]
-) -> tuple["ClusterJob", list[str]]:
+def _read_job(options: Options, run_dir: "RunDir", made_by: str, target: "Target") -> tuple["ClusterJob", list[str]]:
     """Return the job of a run and these options, and notes on it."""
     from robot_rl.cluster.manifests.job import ClusterJob
     from robot_rl.runs.agreement import check_settings
@@ -141,15 +146,15 @@ def _read_job(
     code = named_code(settings)
     shape = _shape(options, record.get("launcher"))
     local_root = str(run_dir.path.absolute().parent.parent)
-    default_mount = local_root if options.target == "sbatch" else "/tmp/runs" if options.bucket else "/runs"
+    default_mount = local_root if target.is_script else "/tmp/runs" if options.bucket else MOUNT
     port = options.metrics_port if options.metrics_port is not None else DCGM_PORT if shape["gpus"] else 0
     given = {each.name: getattr(options, each.name) for each in fields(ClusterJob) if hasattr(options, each.name)}
     given |= {**shape, "mount": options.mount or default_mount, "metrics_port": port}
     given |= {"sandbox": bool(code) if options.sandbox is None else options.sandbox, "trust": bool(code)}
     job = ClusterJob(**given, run_id=run_dir.run_id, task=run_dir.task, made_by=made_by)
-    _refuse_unused(options, used)
+    _refuse_unused(options, target.options)
     _check_divides(settings, job)
-    return job, _notes(settings, job, code, used)
+    return job, _notes(settings, job, code, target.options)
 
 
 def _shape(options: Options, launcher: Any) -> dict[str, Any]:
@@ -160,8 +165,8 @@ def _shape(options: Options, launcher: Any) -> dict[str, Any]:
         given = getattr(options, name)
         if given not in (None, ""):
             return given
-        found = known.get(name)
-        return found if isinstance(found, type(default)) and not isinstance(found, bool) else default
+        recorded = known.get(name)
+        return recorded if isinstance(recorded, type(default)) and not isinstance(recorded, bool) else default
 
     gpus = value("gpus", 0)
     ranks = options.ranks
@@ -179,7 +184,7 @@ def _refuse_unused(options: Options, used: frozenset[str]) -> None:
         value = getattr(options, name)
         if name not in used and value != getattr(default, name):
             shown = str(value).lower() if isinstance(value, bool) else value
-            raise UserError(f"{name}={shown}: has no effect on target={options.target}; leave it out")
+            raise UserError(f"{name}={shown}: does not affect target={options.target}; omit it")
     if options.queues and not options.queue:
         raise UserError("queues=true: needs the name of the queue; give queue=")
 
@@ -195,7 +200,9 @@ def _notes(settings: Mapping[str, Any], job: "ClusterJob", code: Sequence[str], 
     if job.gpus and settings.get("device") == "cpu":
         notes.append(f"gpus={job.gpus}: the run's device is cpu, so that it will not use them")
     if code and not job.sandbox:
-        notes.append(f"the run's settings name code that is not ours ({', '.join(code)[:200]}), and it has no sandbox")
+        notes.append(
+            f"the run's settings name code that is not ours ({', '.join(code)[:200]}), and it is without a sandbox"
+        )
     elif code and "sandbox" not in used:
         notes.append(f"the run's settings name code that is not ours ({', '.join(code)[:200]}); no sandbox here")
     return notes

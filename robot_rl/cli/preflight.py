@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.probe:
         return _probe(root, options.token)
     if options.token:
-        raise UserError(f"token={options.token}: is for probe=true; leave it out")
+        raise UserError(f"token={options.token}: is for probe=true; omit it")
     from robot_rl.cluster.launchers import read_launcher
     from robot_rl.cluster.preflight.finding import FAIL, WARN
     from robot_rl.cluster.preflight.preflight import preflight

@@ -41,7 +41,7 @@ def launch_all(cfgs: Sequence[TrainCfg], launcher: Launcher) -> int:
         check_fits(cfg, launcher)
     with contextlib.ExitStack() as undo:
         runs = [run for cfg in cfgs if not _is_done((run := freeze(cfg, launcher, undo)).run_dir)]
-        code = launcher.launch(runs, _folder(runs[0])) if runs else 0
+        code = launcher.submit(runs, _folder(runs[0])) if runs else 0
         # What was begun, or saved, stays; `undo` itself leaves a run in which something was learned.
         if code not in (ExitCode.USER, ExitCode.REQUEUE, ExitCode.INTERRUPTED):
             undo.pop_all()
@@ -64,9 +64,9 @@ def freeze(cfg: TrainCfg, launcher: Launcher, undo: contextlib.ExitStack) -> Fro
     if begun := find_existing_run(cfg):
         run_dir = RunDir(Path(begun))
         refuse_locked(run_dir.metrics_file)
-        kept = load(run_dir, free_changes(run_dir, cfg), trust=True)
-        _check_size(run_dir, kept, launcher)
-        undo.callback(_note(run_dir, kept, launcher))
+        resumed = load(run_dir, free_changes(run_dir, cfg), trust=True)
+        _check_size(run_dir, resumed, launcher)
+        undo.callback(_note(run_dir, resumed, launcher))
         return FrozenRun(run_dir=run_dir, options=options)
     if waiting := _find_waiting(cfg):
         return FrozenRun(run_dir=waiting, options=options)
@@ -122,7 +122,7 @@ def resume_with(run_dir: RunDir, changed: Mapping[str, Any], launcher: Launcher,
             cannot start it.
     """
     if changed and not is_trained(run_dir):
-        line = f"run={run_dir.run_id}: has no checkpoint to go on from with other settings"
+        line = f"run={run_dir.run_id}: is without a checkpoint from which it could resume with other settings"
         raise UserError(f"{line}; leave {', '.join(changed)} out, or begin another run")
     cfg = resolve_inputs(load(run_dir, changed, trust="trust=true" in options))
     check_fits(cfg, launcher)
@@ -132,7 +132,7 @@ def resume_with(run_dir: RunDir, changed: Mapping[str, Any], launcher: Launcher,
     run = FrozenRun(run_dir=run_dir, options=tuple(dict.fromkeys((*_options(cfg), *options))))
     with contextlib.ExitStack() as undo:
         undo.callback(_note(run_dir, cfg, launcher))
-        code = launcher.launch([run], _folder(run))
+        code = launcher.submit([run], _folder(run))
         if code != ExitCode.USER:
             undo.pop_all()
     return code
@@ -148,7 +148,7 @@ def check_fits(cfg: TrainCfg, launcher: Launcher) -> None:
         raise UserError(f"num_envs={num_envs}: must be a multiple of the {launcher.simulators} simulators of the run")
     for engine in dict.fromkeys(launcher.engines):
         if engine == "auto":
-            raise UserError("roles.sim.engines: auto is no engine of its own; name it, such as mujoco or mujoco_warp")
+            raise UserError("roles.sim.engines: auto is not an engine itself; name one, such as mujoco or mujoco_warp")
         try:
             resolve({**cfg.tree, "engine": engine, "device": "cpu"})
         except UserError as error:

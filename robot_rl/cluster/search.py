@@ -28,6 +28,7 @@ from robot_rl.metrics.writers import read_metrics
 from robot_rl.processes import tied
 from robot_rl.runs.run_dir import RunDir, check_run_id, task_folder
 from robot_rl.runs.settings import TrainCfg
+from robot_rl.settings.schema import check_bounds, setting
 
 FOLDER = ".searches"
 """The folder of a root with the storage and the logs of its searches."""
@@ -62,23 +63,20 @@ class SearchCfg:
     """
 
     name: str = "search"
-    trials: int = 20
-    jobs: int = 1
+    trials: int = setting(20, least=1, most=100_000)
+    jobs: int = setting(1, least=1, most=1000)
     metric: str = ""
     direction: str = ""
     prune: bool = True
-    startup: int = 5
-    seed: int = 1
+    startup: int = setting(5, least=1, most=10_000)
+    seed: int = setting(1, least=0, most=2**31)
 
     def __post_init__(self) -> None:
         """Raise UserError if a setting is out of its range."""
         check_run_id(self.name, "sweeper.name")
         if len(self.name) > LONGEST_NAME:
             raise UserError(f"sweeper.name={self.name}: must be of at most {LONGEST_NAME} characters")
-        for key, low, high in (("trials", 1, 100_000), ("jobs", 1, 1000), ("startup", 1, 10_000), ("seed", 0, 2**31)):
-            value = getattr(self, key)
-            if not low <= value <= high:
-                raise UserError(f"sweeper.{key}={value}: must be at least {low} and at most {high}")
+        check_bounds(self, "sweeper.")
         if self.direction not in ("", "maximize", "minimize"):
             raise UserError(f"sweeper.direction={self.direction}: must be maximize or minimize")
 
@@ -174,7 +172,7 @@ class Search:
         except BaseException as error:
             self._stop_all()
             if isinstance(error, Interrupted):
-                self.say("stopped; the same command goes on with the search")
+                self.say("stopped; the same command resumes the search")
             raise
         finally:
             held.close()
@@ -187,7 +185,7 @@ class Search:
         try:
             return lock(self._folder() / "lock")
         except UserError:
-            line = f"sweeper.name={self.cfg.name}: another command goes on with this search"
+            line = f"sweeper.name={self.cfg.name}: another command runs this search"
             raise UserError(f"{line}; wait for its end, or choose another name") from None
 
     def _distributions(self) -> dict[str, Any]:
@@ -318,7 +316,7 @@ class Search:
         elif not values and code == 0 and (known := _metrics_of(trial.run_dir)):
             metric = self.study.user_attrs["metric"]
             self.study.tell(trial.trial, state=TrialState.FAIL)
-            raise UserError(f"sweeper.metric={metric}: {name} has no such metric; {suggest(metric, known)}")
+            raise UserError(f"sweeper.metric={metric}: is not a metric of {name}; {suggest(metric, known)}")
         elif tail and (code == 0 or self._is_complete(values)):
             result = math.fsum(tail) / len(tail)
             self.study.tell(trial.trial, result)
@@ -378,7 +376,7 @@ def check_installed() -> None:
 
 
 def _metrics_of(run_dir: RunDir) -> list[str]:
-    """Return the names in a run's newest row of metrics; none if it has no rows."""
+    """Return the names in a run's newest row of metrics; none without rows."""
     with contextlib.suppress(OSError, UserError):
         rows = read_metrics(run_dir.path)
         return list(rows[-1]) if rows else []

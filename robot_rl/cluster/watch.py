@@ -42,8 +42,8 @@ class NewRows:
             data = stream.read()
             self._at += len(data)
             *lines, self._rest = (self._rest + data).split(b"\n")
-            found = [row for line in lines if (row := self._new(line)) is not None]
-            return found[-1:] if begins else found
+            rows = [row for line in lines if (row := self._new(line)) is not None]
+            return rows[-1:] if begins else rows
         return []
 
     def _new(self, line: bytes) -> dict[str, Any] | None:

@@ -128,7 +128,7 @@ class Step:
     def __getitem__(self, output: str) -> str:
         """Return the word that stands for the path of an output."""
         if output not in self.outputs:
-            raise UserError(f"step {self.name}: has no output '{output}'; {suggest(output, self.outputs)}")
+            raise UserError(f"step {self.name}: does not have an output '{output}'; {suggest(output, self.outputs)}")
         return f"@{{{self.name}.{output}}}"
 
     def references(self) -> Iterator[tuple[str, str]]:
@@ -186,7 +186,7 @@ class Flow:
     def __post_init__(self) -> None:
         """Check the graph."""
         if not self.steps:
-            raise UserError(f"flow {self.name}: has no steps; give it one")
+            raise UserError(f"flow {self.name}: does not have any steps; give it one")
         known: dict[str, Step] = {}
         for step in self.steps:
             if not NAME.fullmatch(step.name):
@@ -194,7 +194,7 @@ class Flow:
             if step.name in known:
                 raise UserError(f"step {step.name}: is there twice; give one of them another name")
             if not step.command:
-                raise UserError(f"step {step.name}: has no command; give it a list of words")
+                raise UserError(f"step {step.name}: does not have a command; give it a list of words")
             known[step.name] = step
         for step in self.steps:
             _check_step(step, known)
@@ -212,17 +212,15 @@ class Flow:
             sorter.prepare()
         except graphlib.CycleError as error:
             circle = " -> ".join(reversed(error.args[1]))
-            raise UserError(
-                f"flow {self.name}: its steps wait for each other ({circle}); leave one of these out"
-            ) from None
-        found: list[Step] = []
+            raise UserError(f"flow {self.name}: its steps wait for each other ({circle}); omit one of these") from None
+        ordered: list[Step] = []
         ready: list[str] = []
         while sorter.is_active():
             ready = sorted((*ready, *sorter.get_ready()), key=places.__getitem__)
             first = ready.pop(0)
-            found.append(self[first])
+            ordered.append(self[first])
             sorter.done(first)
-        return found
+        return ordered
 
     def words(self, step: Step, folder: str = "") -> list[str]:
         """Return a step's command with the paths of the outputs; `folder` is put in front of each path."""
@@ -245,7 +243,7 @@ class Flow:
         known = self.gate_names()
         for name in bounds:
             if name not in known:
-                raise UserError(f"gates.{name}: {self.name} has no such gate; {suggest(name, known)}")
+                raise UserError(f"gates.{name}: is not a gate of {self.name}; {suggest(name, known)}")
         steps = []
         for step in self.steps:
             gates = tuple(
@@ -275,12 +273,12 @@ def _bound_of(gate: Gate, owner: str, bounds: Mapping[str, float]) -> float:
 def _check_step(step: Step, known: Mapping[str, Step]) -> None:
     for name in step.after:
         if name not in known:
-            raise UserError(f"step {step.name}: comes after '{name}', which is no step; {suggest(name, known)}")
+            raise UserError(f"step {step.name}: comes after '{name}', which is not a step; {suggest(name, known)}")
         if name == step.name:
-            raise UserError(f"step {step.name}: comes after itself; leave that out")
+            raise UserError(f"step {step.name}: comes after itself; omit that")
     for name, output in step.references():
         if name not in known:
-            raise UserError(f"step {step.name}: uses @{{{name}.{output}}}, which is no step; {suggest(name, known)}")
+            raise UserError(f"step {step.name}: uses @{{{name}.{output}}}, which is not a step; {suggest(name, known)}")
         if output not in known[name].outputs:
             hint = suggest(output, known[name].outputs)
             raise UserError(f"step {step.name}: uses @{{{name}.{output}}}, which that step does not write; {hint}")

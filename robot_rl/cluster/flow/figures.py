@@ -24,14 +24,14 @@ Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 def verdicts(flow: Flow, state: FlowState) -> dict[str, list[Verdict]]:
     """Return step of gates -> the verdicts on its figures, for the steps that were reached."""
-    found = {}
+    by_step = {}
     for step in flow.steps:
         if step.gates and _word(step, state) in (DONE, FAILED):
             try:
-                found[step.name] = judge_file(Path(flow.words(step)[3]), step.gates)
+                by_step[step.name] = judge_file(Path(flow.words(step)[3]), step.gates)
             except (UserError, FileNotFoundError):
                 continue
-    return found
+    return by_step
 
 
 def table_rows(flow: Flow, state: FlowState) -> list[tuple[str, ...]]:
@@ -84,8 +84,8 @@ def to_json(flow: Flow, state: FlowState) -> dict[str, Any]:
                 "bound": one.gate.bound,
                 "holds": one.holds,
             }
-            for name, found in figures.items()
-            for one in found
+            for name, judged in figures.items()
+            for one in judged
         ],
         "files": {name: path for name, path in flow.links.items() if os.path.exists(path)},
         "machine": machine_facts(),

@@ -38,8 +38,8 @@ class Verdict:
         """Return a line that names gate, figure, value and bound."""
         side = "at least" if self.gate.op == ABOVE else "at most"
         word = "passed" if self.holds else "FAILED"
-        found = f"is {self.value:.4g}" if self.value is not None else self.why
-        return f"gate {self.gate.name} {word}: {self.gate.path} {found}, must be {side} {self.gate.bound:.6g}"
+        measured = f"is {self.value:.4g}" if self.value is not None else self.why
+        return f"gate {self.gate.name} {word}: {self.gate.path} {measured}, must be {side} {self.gate.bound:.6g}"
 
 
 def read_word(word: str) -> Gate:
@@ -72,9 +72,9 @@ def find_figure(content: Any, path: str) -> Any:
     for count in range(len(parts), 0, -1):
         key = ".".join(parts[:count])
         if key in content:
-            found = find_figure(content[key], ".".join(parts[count:]))
-            if found is not None:
-                return found
+            figure = find_figure(content[key], ".".join(parts[count:]))
+            if figure is not None:
+                return figure
     return None
 
 
@@ -84,7 +84,7 @@ def judge(gate: Gate, content: Any) -> Verdict:
     if value is None:
         return Verdict(gate=gate, value=None, holds=False, why="is not in the file")
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return Verdict(gate=gate, value=None, holds=False, why="is no finite number")
+        return Verdict(gate=gate, value=None, holds=False, why="is not a finite number")
     within = value >= gate.bound if gate.op == ABOVE else value <= gate.bound
     excused = bool(gate.unless) and find_figure(content, gate.unless) is True
     return Verdict(gate=gate, value=float(value), holds=within or excused)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import secrets
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,20 +12,12 @@ from typing import Any
 
 from robot_rl.cluster.flow.dag import Flow, FlowCfg
 from robot_rl.errors import UserError, suggest
-from robot_rl.plugins import first_line
+from robot_rl.plugins import Registry
 
-FLOWS = ("three_computers",)
-"""The flows that come with the project: modules of this package."""
-
-
-def list_flows() -> list[tuple[str, str]]:
-    """Return the flows that come with the project, each with its description."""
-    return [(name, first_line(flow_file(name))) for name in FLOWS]
-
-
-def flow_file(name: str) -> Path:
-    """Return the file of a flow that comes with the project."""
-    return Path(__file__).parent / f"{name}.py"
+REGISTRY = Registry(
+    "", "flow", f"{__package__}.flows", Path(__file__).parent / "flows", "*.py", lambda module: module.make_flow
+)
+"""The flows that come with the project."""
 
 
 def find_maker(source: str) -> Callable[[FlowCfg], Any]:
@@ -39,31 +29,22 @@ def find_maker(source: str) -> Callable[[FlowCfg], Any]:
     Raises:
         UserError: There is none, or it cannot be imported.
     """
-    if source in FLOWS:
-        return importlib.import_module(f"robot_rl.cluster.flow.{source}").make_flow
-    module, colon, name = source.rpartition(":")
-    if colon:
-        return _function(_import(source, module), name, source)
+    if source in REGISTRY.files():
+        return REGISTRY.get(source)
+    if ":" in source:
+        return _check_callable(REGISTRY.get(source), source)
     if source.endswith(".py"):
-        return _function(_load(source, Path(source)), "make_flow", source)
-    raise UserError(f"flow {source}: is none; {suggest(source, FLOWS)}, or give a file.py or <module>:<function>")
-
-
-def _import(source: str, module: str) -> ModuleType:
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise UserError(f"flow {source}: {error}; name a module that can be imported") from None
+        return _check_callable(getattr(_load(source, Path(source)), "make_flow", None), source)
+    near = suggest(source, REGISTRY.files())
+    raise UserError(f"flow {source}: is none; {near}, or give a file.py or <module>:<function>")
 
 
 def _load(source: str, path: Path) -> ModuleType:
     if not path.is_file():
-        raise UserError(f"flow {source}: there is no such file; robot-rl flow three_computers copy={source} makes one")
+        raise UserError(f"flow {source}: does not exist; robot-rl flow three_computers copy={source} makes one")
     spec = importlib.util.spec_from_file_location(f"flow_of_{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise UserError(f"flow {source}: is no Python file")
+        raise UserError(f"flow {source}: is not a Python file")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -72,16 +53,15 @@ def _load(source: str, path: Path) -> ModuleType:
     return module
 
 
-def _function(module: ModuleType, name: str, source: str) -> Callable[[FlowCfg], Any]:
-    found = getattr(module, name, None)
-    if not callable(found):
-        raise UserError(f"flow {source}: has no function {name}; it makes the Flow of a FlowCfg")
-    return found
+def _check_callable(maker: Any, source: str) -> Callable[[FlowCfg], Any]:
+    if not callable(maker):
+        raise UserError(f"flow {source}: does not have a function make_flow; it makes the Flow of a FlowCfg")
+    return maker
 
 
 def named_code(source: str) -> list[str]:
     """Return the code that a flow would run: a file's absolute path, or a module; empty for the project's own."""
-    if source in FLOWS:
+    if source in REGISTRY.files():
         return []
     return [str(Path(source).resolve()) if source.endswith(".py") else source]
 
@@ -103,14 +83,16 @@ def copy_flow(source: str, to: str) -> Path:
     """Copy the file of a flow that comes with the project; raise UserError if the target exists already."""
     from robot_rl.files import write_atomic
 
-    if source not in FLOWS:
-        raise UserError(f"flow {source}: only a flow that comes with the project is copied; {suggest(source, FLOWS)}")
+    if source not in REGISTRY.files():
+        raise UserError(
+            f"flow {source}: only a flow that comes with the project is copied; {suggest(source, REGISTRY.files())}"
+        )
     path = Path(to)
     if path.suffix != ".py":
         raise UserError(f"copy={to}: must end in .py")
     if path.exists() or path.is_symlink():
         raise UserError(f"copy={to}: is there already; name a new file")
     if not path.parent.is_dir():
-        raise UserError(f"copy={to}: there is no folder {path.parent}")
-    write_atomic(path, flow_file(source).read_text())
+        raise UserError(f"copy={to}: the folder {path.parent} does not exist")
+    write_atomic(path, REGISTRY.files()[source].read_text())
     return path

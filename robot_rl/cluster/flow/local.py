@@ -184,7 +184,7 @@ class Executor:
         step, now = one.step, stamps(one.step)
         assert row.code is not None
         old = [name for name, stamp in one.before.items() if now.get(name) == stamp]
-        missing = [name for name, found in output_digests(step).items() if not found or name in old]
+        missing = [name for name, written in output_digests(step).items() if not written or name in old]
         if row.code in step.codes and not missing:
             row.state, row.written = DONE, output_digests(step)
             self._finished.add(step.name)
@@ -210,7 +210,7 @@ class Executor:
             return self._failed
         if self._signal:
             what = (
-                f"interrupted by {signal.Signals(self._signal).name}; go on with: robot-rl flow resume {self._words()}"
+                f"interrupted by {signal.Signals(self._signal).name}; resume with: robot-rl flow resume {self._words()}"
             )
             code = ExitCode.INTERRUPTED if self._signal == signal.SIGINT else ExitCode.REQUEUE
             return Ending(code=code, line=what)
@@ -270,14 +270,14 @@ def resolve_program(words: Sequence[str]) -> list[str]:
     """Return a command with the program that this Python's robot-rl or its runtime stand for."""
     import shutil
 
-    first, *rest = words
+    first, *arguments = words
     if first == "robot-rl":
-        return [sys.executable, "-m", "robot_rl.cli.main", *rest]
+        return [sys.executable, "-m", "robot_rl.cli.main", *arguments]
     if first == "robot-rl-infer":
         from robot_rl.sim2sim.binary import load_runtime
 
-        return [str(load_runtime().binary()), *rest]
-    return [shutil.which(first) or first, *rest]
+        return [str(load_runtime().binary()), *arguments]
+    return [shutil.which(first) or first, *arguments]
 
 
 def read_tail(path: Path, offset: int) -> str:

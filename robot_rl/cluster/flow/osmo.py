@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.cluster.flow.dag import Computer, Flow, Step
-from robot_rl.cluster.manifests.targets.osmo import RUN, resource, workflow
+from robot_rl.cluster.launchers.osmo import RUN, resource, workflow
 from robot_rl.errors import UserError, suggest
 
 CREDENTIAL = "robot-rl-signing"
@@ -39,7 +39,7 @@ def render(flow: Flow, image: str, platforms: Mapping[str, str], made_by: str = 
     """
     for name, platform in platforms.items():
         if name not in list(Computer):
-            raise UserError(f"platform.{name}={platform}: there is no such computer; {suggest(name, list(Computer))}")
+            raise UserError(f"platform.{name}={platform}: is not a computer; {suggest(name, list(Computer))}")
         if not SAFE.fullmatch(platform):
             raise UserError(f"platform.{name}={platform}: must be a name of letters, digits and ._/-")
     if not image:
@@ -65,7 +65,7 @@ def _check_step(step: Step) -> None:
             raise UserError(f"{output.path}: for target=osmo paths are below the flow's directory; give root=runs")
     for word in step.command:
         if JINJA.search(word):
-            raise UserError(f"{word}: OSMO would take its braces for a template; leave them out")
+            raise UserError(f"{word}: OSMO would take its braces for a template; omit them")
 
 
 def _read_public(path: str) -> str:
@@ -75,7 +75,7 @@ def _read_public(path: str) -> str:
     except (OSError, ValueError):
         raise UserError(f"{path}: cannot be read; it goes to the cluster with the workflow") from None
     if JINJA.search(text):
-        raise UserError(f"{path}: OSMO would take its braces for a template; leave them out")
+        raise UserError(f"{path}: OSMO would take its braces for a template; omit them")
     return text
 
 

@@ -94,14 +94,16 @@ class FlowState:
         try:
             if content["version"] != VERSION:
                 raise UserError(f"{file}: is of version {content['version']}, this robot-rl reads {VERSION}")
-            found = cls(folder, dict(content["about"]))
-            found.state, found.created = str(content["state"]), str(content["created"])
-            found.steps = {str(name): StepState(**row) for name, row in content["steps"].items()}
-            if not isinstance(found.about["flow"], str) or not isinstance(found.about["options"], list):
+            state = cls(folder, dict(content["about"]))
+            state.state, state.created = str(content["state"]), str(content["created"])
+            state.steps = {str(name): StepState(**row) for name, row in content["steps"].items()}
+            if not isinstance(state.about["flow"], str) or not isinstance(state.about["options"], list):
                 raise TypeError
         except (LookupError, TypeError, AttributeError):
-            raise UserError(f"{file}: damaged, it is no state of a flow; remove the folder to begin again") from None
-        return found
+            raise UserError(
+                f"{file}: damaged, it is not the state of a flow; remove the folder to begin again"
+            ) from None
+        return state
 
     def save(self) -> None:
         """Write state.json, whole or not at all."""
@@ -153,12 +155,12 @@ def command_digest(flow: Flow, step: Step) -> str:
 
 def input_digests(flow: Flow, step: Step) -> dict[str, str]:
     """Return file -> digest, for the files of other steps and of the user that a step reads."""
-    found = {
+    digests = {
         f"{name}.{output}": digest(flow[name].outputs[output])
         for name, output in step.references()
         if name != step.name
     }
-    return found | {f"file {path}": digest(Output(path=path)) for path in (*step.files, *step.secrets)}
+    return digests | {f"file {path}": digest(Output(path=path)) for path in (*step.files, *step.secrets)}
 
 
 def output_digests(step: Step) -> dict[str, str]:
@@ -190,14 +192,14 @@ def stamps(step: Step) -> dict[str, object]:
 
     A directory with such a file, a run, may be found complete by a step that continues it.
     """
-    found: dict[str, object] = {}
+    times: dict[str, object] = {}
     for name, output in step.outputs.items():
         path = Path(output.path)
         if output.proof or not path.exists():
             continue
         files = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
-        found[name] = sorted((str(each), (status := each.stat()).st_mtime_ns, status.st_ino) for each in files)
-    return found
+        times[name] = sorted((str(each), (status := each.stat()).st_mtime_ns, status.st_ino) for each in files)
+    return times
 
 
 def is_current(flow: Flow, step: Step, row: StepState) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
+from abc import update_abstractmethods
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -9,24 +12,24 @@ from typing import Any
 
 from robot_rl.cluster.launchers.launcher import Launcher
 from robot_rl.errors import UserError
-from robot_rl.plugins import LAUNCHERS, Registry
+from robot_rl.plugins import LAUNCHERS, Registry, load
 from robot_rl.settings import from_dict
 
 
 def _class(module: ModuleType) -> Any:
     """Return the launcher that a module here is listed for."""
     name = module.__name__.rpartition(".")[2]
-    (found,) = (
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Launcher) and value.name == name
-    )
-    return found
+    (launcher,) = (each for each in vars(module).values() if _is_launcher(each) and each.name == name)
+    return launcher
 
 
-REGISTRY = Registry(
-    LAUNCHERS, "launcher", __name__, Path(__file__).parent, "*.py", _class, shared=("launcher", "exit_codes")
-)
+def _is_launcher(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, Launcher)
+
+
+SHARED = ("launcher", "applied", "exit_codes", "slurm_checks")
+"""Files here that are not launchers."""
+REGISTRY = Registry(LAUNCHERS, "launcher", __name__, Path(__file__).parent, "*.py", _class, shared=SHARED)
 
 
 def get_launcher(name: str) -> type[Launcher]:
@@ -35,12 +38,47 @@ def get_launcher(name: str) -> type[Launcher]:
     Raises:
         UserError: There is none with that name (the nearest is offered), or it cannot be imported.
     """
-    found = REGISTRY.get(name)
-    if not (isinstance(found, type) and issubclass(found, Launcher)):
-        raise UserError(f"launcher={name}: is {found!r}, must be a subclass of {Launcher.__module__}.Launcher")
-    if missing := sorted(getattr(found, "__abstractmethods__", ())):
-        raise UserError(f"launcher={name}: {found.__qualname__} has no {', '.join(missing)}; define it")
-    return found
+    launcher = REGISTRY.get(name)
+    if not _is_launcher(launcher):
+        raise UserError(f"launcher={name}: is {launcher!r}, must be a subclass of {Launcher.__module__}.Launcher")
+    if "submit" in launcher.__abstractmethods__ and hasattr(launcher, "launch"):
+        warnings.warn(f"{launcher.__qualname__}.launch is submit now; call it that", FutureWarning, 2)
+        launcher.submit = launcher.launch
+        update_abstractmethods(launcher)
+    if missing := sorted(launcher.__abstractmethods__):
+        raise UserError(f"launcher={name}: {launcher.__qualname__} has no {', '.join(missing)}; define it")
+    return launcher
+
+
+def list_launchers() -> dict[str, type[Launcher]]:
+    """Return all launchers that can be used, by name, those of plug-ins last."""
+    launchers = {}
+    for name in sorted(REGISTRY.names(), key=lambda name: name not in REGISTRY.files()):
+        with contextlib.suppress(UserError):  # `robot-rl list plugins` says why.
+            launchers[name] = get_launcher(name)
+    return launchers
+
+
+def list_targets() -> dict[str, type[Launcher]]:
+    """Return the launcher that renders each kind of manifest, by its name, sorted."""
+    targets: dict[str, type[Launcher]] = {}
+    for launcher in list_launchers().values():
+        targets = dict.fromkeys(launcher.targets, launcher) | targets
+    return dict(sorted(targets.items()))
+
+
+def find_target(name: str) -> tuple[type[Launcher], str]:
+    """Return the launcher that renders a kind of manifest, and the name by which it knows that.
+
+    Raises:
+        UserError: No launcher renders it, or `module:name` is not a launcher that renders a manifest.
+    """
+    if name in (targets := list_targets()):
+        return targets[name], name
+    launcher = load("", name, "target", targets)
+    if not (_is_launcher(launcher) and launcher.targets):
+        raise UserError("target", name, f"is {launcher!r}", "must be a Launcher with targets and render(job, target)")
+    return launcher, next(iter(launcher.targets))
 
 
 def read_launcher(name: str, settings: Mapping[str, Any]) -> Launcher:
@@ -56,5 +94,5 @@ def read_launcher(name: str, settings: Mapping[str, Any]) -> Launcher:
     cls = get_launcher(name)
     for key, value in settings.items():
         if key in cls.unused:
-            raise UserError(f"launcher.{key}={value}: has no effect on launcher={name}; leave it out")
+            raise UserError(f"launcher.{key}={value}: does not affect launcher={name}; omit it")
     return from_dict(cls, settings, prefix="launcher.")

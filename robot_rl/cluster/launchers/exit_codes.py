@@ -40,7 +40,7 @@ def end(code: int, environ: Mapping[str, str] = os.environ) -> int:
         return code
     with contextlib.suppress(OSError):
         _file(folder, environ).write_text(str(int(code)))
-    is_final = any(found not in (ExitCode.DONE, ExitCode.FAULT) for found in read(Path(folder)))
+    is_final = any(written not in (ExitCode.DONE, ExitCode.FAULT) for written in read(Path(folder)))
     return 0 if code != ExitCode.FAULT or is_final else code
 
 

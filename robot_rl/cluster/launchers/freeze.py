@@ -19,7 +19,7 @@ class Freeze(Launcher):
     name: ClassVar[str] = "freeze"
     is_elsewhere: ClassVar[bool] = True
 
-    def launch(self, runs: Sequence[FrozenRun], folder: Path) -> int:
+    def submit(self, runs: Sequence[FrozenRun], folder: Path) -> int:
         """Print how the runs can be started."""
         for run in runs:
             sys.stdout.write(f"{run.run_dir.path}\n")

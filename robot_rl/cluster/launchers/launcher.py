@@ -1,4 +1,4 @@
-"""What a launcher is: it starts the processes of frozen runs, and knows nothing of learning.
+"""What a launcher is: it starts the processes of frozen runs, renders manifests for its cluster, and checks that.
 
 A frozen run is a directory with a run.yaml, written once (`robot_rl.cluster.frozen`). Each process of it is
 `robot-rl worker <directory>`, which begins the run if it does not have a checkpoint, and resumes it otherwise. So
@@ -15,13 +15,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from robot_rl.cluster.manifests.quantities import read_seconds
 from robot_rl.errors import UserError
 from robot_rl.files import read_plain, write_atomic
 from robot_rl.runs.run_dir import RunDir
 from robot_rl.settings.schema import check_fields, setting
+
+if TYPE_CHECKING:
+    from robot_rl.cluster.manifests.job import ClusterJob
+    from robot_rl.cluster.preflight.finding import Cluster, Finding
 
 PARTITION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,:@+/-]{0,199}")
 NAME = re.compile(r"[A-Za-z0-9][\w.:-]{0,99}")
@@ -54,6 +58,21 @@ class FrozenRun:
         return [sys.executable, "-m", COMMAND, *self.words(here=here)]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """A kind of manifest that a launcher renders (`robot-rl manifest target=<name>`).
+
+    Attributes:
+        info: What it is, in a line of help.
+        options: The options that have an effect on it, in addition to those that have one on all.
+        is_script: Whether it is a script for machines that see the runs by the same path as this one, not YAML.
+    """
+
+    info: str
+    options: frozenset[str] = frozenset()
+    is_script: bool = False
+
+
 @dataclass(kw_only=True, slots=True)
 class Launcher(ABC):
     """Starts runs, with these settings (`launcher.<name>=`).
@@ -79,6 +98,12 @@ class Launcher(ABC):
     """Settings without an effect here."""
     is_elsewhere: ClassVar[bool] = False
     """Whether runs are trained on other machines, with `gpus` GPUs each, not on this one with its own."""
+    targets: ClassVar[Mapping[str, Target]] = {}
+    """The manifests that `render` writes, by name."""
+    flow_renderer: ClassVar[str] = ""
+    """`module:name` of the function that writes a flow for the cluster (`robot-rl flow target=<launcher>`), if any."""
+    program: ClassVar[tuple[str, ...]] = ()
+    """The words before the file of a manifest or a flow that submit it, if there is such a program."""
 
     def __post_init__(self) -> None:
         """Raise UserError if a setting is out of its range."""
@@ -139,8 +164,34 @@ class Launcher(ABC):
     def prepare(self) -> None:  # noqa: B027
         """Begin slow work that does not need a run; called first, before `check`. It ends with this process."""
 
+    def cluster_checks(self, root: Path) -> Sequence[tuple[str, Finding]]:
+        """Return the name and the finding of each check of the cluster itself, before `robot-rl preflight` asks nodes.
+
+        They are asked only if the finding called "request" is not a failure.
+        """
+        from robot_rl.cluster.preflight.finding import check_request
+
+        return [("request", check_request(self.check, f"launcher={self.name} accepts it"))]
+
+    def probe_nodes(self, cluster: Cluster, token: str) -> None:
+        """Add the facts of each node of a run to a cluster; by default those of this machine.
+
+        Args:
+            cluster: What the nodes answer.
+            token: The submitter's, as in `robot_rl.cluster.preflight.shared.SharedRoot`.
+        """
+        from robot_rl.cluster.preflight.gather import probe_here
+
+        cluster.wanted = 1
+        probe_here(cluster, token)
+
+    @classmethod
+    def render(cls, job: ClusterJob, target: str) -> str:
+        """Return the manifest of a job, of a kind in `targets`; raise UserError if the job does not suit it."""
+        raise NotImplementedError(f"launcher={cls.name}: must define render for {target}")
+
     @abstractmethod
-    def launch(self, runs: Sequence[FrozenRun], folder: Path) -> int:
+    def submit(self, runs: Sequence[FrozenRun], folder: Path) -> int:
         """Start runs and return the exit code: of the trainings if it waits for them, else of their submission.
 
         Args:
@@ -153,13 +204,13 @@ class Launcher(ABC):
 
     @classmethod
     def is_alive(cls, job: str) -> bool:
-        """Return whether a job that `launch` started waits or runs; False if `launch` waits for its runs itself."""
+        """Return whether a job that `submit` started waits or runs; False if `submit` waits for its runs itself."""
         return False
 
     @classmethod
     def cancel(cls, job: str) -> None:
         """End a job, whose processes save and exit."""
-        raise UserError(f"launcher={cls.name}: has no jobs that could be ended")
+        raise UserError(f"launcher={cls.name}: does not have jobs that could be ended")
 
 
 def launcher_words(record: Any) -> str:

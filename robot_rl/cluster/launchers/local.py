@@ -39,7 +39,7 @@ class Local(Launcher):
         """Return whether runs are trained one after another, in the process of the command."""
         return self.at_once == 1
 
-    def launch(self, runs: Sequence[FrozenRun], folder: Path) -> int:
+    def submit(self, runs: Sequence[FrozenRun], folder: Path) -> int:
         """Train the runs, so many at a time; return the first code that is not 0. The others run to their end."""
         signals.ending.phase = signals.UNWIND
         waiting, code = list(runs), 0

@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from robot_rl.cluster.launchers import exit_codes
-from robot_rl.cluster.launchers.launcher import MOST_RANKS, FrozenRun, Launcher, write_job
+from robot_rl.cluster.launchers.launcher import MOST_RANKS, FrozenRun, Launcher, Target, write_job
+from robot_rl.cluster.manifests.documents import OPTIONS
+from robot_rl.cluster.manifests.job import ClusterJob
+from robot_rl.cluster.preflight.finding import Cluster
 from robot_rl.cluster.ray_runs import jobs
 from robot_rl.cluster.ray_runs.cluster import (
     SEGMENTS_BYTES,
@@ -26,10 +29,18 @@ from robot_rl.cluster.ray_runs.cluster import (
     list_nodes,
     room,
 )
-from robot_rl.cluster.ray_runs.evaluator import EPISODES, MAX_EPISODES, EvaluatorCfg
-from robot_rl.cluster.ray_runs.group import GroupCfg, train_run
+from robot_rl.cluster.ray_runs.probes import ask_ray
 from robot_rl.cluster.ray_runs.rank import STOP
-from robot_rl.cluster.ray_runs.simulators import SimulatorsCfg
+from robot_rl.cluster.ray_runs.rayjob import render_rayjob
+from robot_rl.cluster.ray_runs.roles import (
+    EPISODES,
+    MAX_EPISODES,
+    EvaluatorCfg,
+    GroupCfg,
+    SimulatorsCfg,
+    roles_room,
+    runs_at_once,
+)
 from robot_rl.errors import ExitCode, UserError
 from robot_rl.metrics.rows import to_stderr
 from robot_rl.processes import restore_signals, take_signals
@@ -95,6 +106,12 @@ class Ray(Launcher):
     name: ClassVar[str] = "ray"
     unused: ClassVar[tuple[str, ...]] = ("time", "partition")
     is_elsewhere: ClassVar[bool] = True
+    targets: ClassVar[Mapping[str, Target]] = {
+        "rayjob": Target(
+            info="A RayJob of KubeRay: a Ray cluster for one run, which grows and shrinks with the machines there are",
+            options=OPTIONS,
+        )
+    }
 
     def __post_init__(self) -> None:
         """Raise UserError if a setting is out of range."""
@@ -129,7 +146,7 @@ class Ray(Launcher):
         if self.sims and self.is_elastic:
             raise UserError(
                 f"launcher.min_nodes={self.min_nodes}: of launcher.nodes={self.nodes} none may be missing with "
-                "roles.sim.count=; leave it out, for roles.sim.least= lets simulators be missing"
+                "roles.sim.count=; omit it, for roles.sim.least= lets simulators be missing"
             )
         engines = len(self.sim_engines)
         if engines and (not self.sims or self.sims % engines):
@@ -157,12 +174,12 @@ class Ray(Launcher):
 
     def _services(self) -> dict[str, dict[str, float]]:
         """Return the resources of each service that is apart, by Ray's names."""
-        found = {}
+        services = {}
         for name in SERVICES:
             if getattr(self, name) != LEARNER:
                 gpus, cpus = (float(getattr(self, f"{name}_{kind}")) for kind in ("gpus", "cpus"))
-                found[name] = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})
-        return found
+                services[name] = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})
+        return services
 
     @property
     def is_elastic(self) -> bool:
@@ -185,10 +202,10 @@ class Ray(Launcher):
 
         for name in self._services():
             if name not in tree:
-                raise UserError(f"roles.{name}=apart: learner={tree.get('learner')} has none; leave it out")
+                raise UserError(f"roles.{name}=apart: learner={tree.get('learner')} does not have one; omit it")
             settings = tree[name] or {}
             if not (settings.get("run") or settings.get("policy")):
-                raise UserError(f"roles.{name}=apart: the run has none; give {name}.run=<run>, or leave this out")
+                raise UserError(f"roles.{name}=apart: the run has none; give {name}.run=<run>, or omit this")
             if settings.get("mix") or settings.get("takeover"):
                 raise UserError(f"roles.{name}=apart: {ACTS}")
 
@@ -199,17 +216,26 @@ class Ray(Launcher):
         if jobs.is_job_address(self.address):
             jobs.client(self.address)
             return
-        found = connect(self.address, SEGMENTS_BYTES if self.sims else STORE_BYTES)
+        address = connect(self.address, SEGMENTS_BYTES if self.sims else STORE_BYTES)
         try:
             nodes = list_nodes()
             self._check_room(nodes)
         except BaseException:
             disconnect()
             raise
-        where = "a Ray of this command on this machine" if found == "local" else f"the Ray cluster at {found}"
+        where = "a Ray of this command on this machine" if address == "local" else f"the Ray cluster at {address}"
         to_stderr(f"{self.size} process{'es' * (self.size > 1)} on {where}, {_machines(nodes)}")
 
-    def launch(self, runs: Sequence[FrozenRun], folder: Path) -> int:
+    def probe_nodes(self, cluster: Cluster, token: str) -> None:
+        """Run a probe as a task on each node of the Ray cluster."""
+        ask_ray(cluster, self.address, token)
+
+    @classmethod
+    def render(cls, job: ClusterJob, target: str) -> str:
+        """Return the RayJob of a run."""
+        return render_rayjob(job)
+
+    def submit(self, runs: Sequence[FrozenRun], folder: Path) -> int:
         """Train the runs and return the exit code; or submit jobs, and return when they are submitted."""
         if jobs.is_job_address(self.address):
             return self._submit(runs)
@@ -260,7 +286,9 @@ class Ray(Launcher):
                     f"launcher.{key}={value:g}: {processes} needs {cfg.need[name]:g} {name}, the cluster has {has:g}; "
                     "give fewer, or launcher.nodes="
                 )
-        raise UserError(f"launcher.nodes={self.nodes}: the cluster has no room for {least} processes; give fewer")
+        raise UserError(
+            f"launcher.nodes={self.nodes}: the cluster does not have room for {least} processes; give fewer"
+        )
 
     def _check_roles(self, nodes: list[Node], cfg: GroupCfg) -> None:
         """Raise UserError if all roles together need more than the cluster has."""
@@ -357,6 +385,8 @@ def _train_all(runs: Sequence[FrozenRun], cfg: GroupCfg, stop: Stop, most: int) 
         from robot_rl.cluster.ray_runs.sweep import train_each
 
         return train_each(runs, cfg, stop.is_requested, most)
+    from robot_rl.cluster.ray_runs.group import train_run
+
     at_once = min(most, runs_at_once(list_nodes(), cfg))
     # In threads: the main one has to take signals.
     with ThreadPoolExecutor(max_workers=min(at_once, len(runs))) as pool:
@@ -364,32 +394,6 @@ def _train_all(runs: Sequence[FrozenRun], cfg: GroupCfg, stop: Stop, most: int) 
         while not all(future.done() for future in futures):
             time.sleep(POLL_S)
         return [future.result() for future in futures]
-
-
-def roles_room(nodes: list[Node], cfg: GroupCfg, *, whole: bool = False) -> dict[str, tuple[float, float]]:
-    """Return by resource how much the roles of a run need, and how much a cluster has if nothing else ran on it.
-
-    Args:
-        nodes: The cluster's machines.
-        cfg: The run's processes.
-        whole: With all simulators, not only as many as a training needs to begin.
-    """
-    sims = cfg.sims.count if whole else cfg.sims.fewest
-    own = {"CPU": float(cfg.evaluator.cpus) if cfg.evaluator.every else 0.0}
-    found = {}
-    for key in ("CPU", "GPU"):
-        services = sum(need.get(key, 0.0) for need in cfg.services.values())
-        need = cfg.size * (cfg.need.get(key, 0.0) + services) + sims * cfg.sims.need.get(key, 0.0) + own.get(key, 0.0)
-        found[key] = (need, sum(node.total.get(key, 0.0) for node in nodes))
-    return found
-
-
-def runs_at_once(nodes: list[Node], cfg: GroupCfg) -> int:
-    """Return for how many runs at once a cluster has room, with all that belongs to them; at least 1."""
-    if not cfg.sims.count and not cfg.services and not cfg.evaluator.cpus:
-        return max(1, room(nodes, cfg.need, total=True) // cfg.size)
-    found = [int(has // need) for need, has in roles_room(nodes, cfg, whole=True).values() if need]
-    return max(1, min(found))
 
 
 def _listed(words: Sequence[str]) -> str:

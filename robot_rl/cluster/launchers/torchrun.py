@@ -77,9 +77,9 @@ class Torchrun(Launcher):
 
         if "RANK" in os.environ:
             raise UserError("launcher=torchrun: this is a process of torchrun already; leave launcher= out")
-        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if self.gpus > found:
-            raise UserError(f"launcher.gpus={self.gpus}: this machine has {found}; give at most that")
+        devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if self.gpus > devices:
+            raise UserError(f"launcher.gpus={self.gpus}: this machine has {devices}; give at most that")
         cores = len(os.sched_getaffinity(0))
         if self.cpus > cores:
             raise UserError(f"launcher.cpus={self.cpus}: this machine has {cores}; give at most that")
@@ -101,7 +101,7 @@ class Torchrun(Launcher):
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
-    def launch(self, runs: Sequence[FrozenRun], folder: Path) -> int:
+    def submit(self, runs: Sequence[FrozenRun], folder: Path) -> int:
         """Train the runs one after another and return the exit code; that of the first which fails ends them."""
         for run in runs:
             if code := self._train(run):
@@ -150,16 +150,16 @@ class Torchrun(Launcher):
         """Return the environment variables of the processes, those that the user has set excepted."""
         threads = str(self.cpus) if self.cpus else "1"
         # A later agent of torchrun's would otherwise wait for a store that is gone.
-        found = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+        variables = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
         if self.ranks_a_node > 1 or self.cpus:
-            found["OMP_NUM_THREADS"] = threads
-        return {key: value for key, value in found.items() if key not in os.environ}
+            variables["OMP_NUM_THREADS"] = threads
+        return {key: value for key, value in variables.items() if key not in os.environ}
 
     def _report(self, error: Any) -> None:
         _, failure = error.get_first_failure()
         how = f"exit code {failure.exitcode}" if failure.exitcode >= 0 else signal.Signals(-failure.exitcode).name
         again = f", after {self.max_restarts} restarts" if self.max_restarts else ""
-        to_stderr(f"a process ended by {how}{again}; the run goes on with the same command and its run_id=")
+        to_stderr(f"a process ended by {how}{again}; the run resumes with the same command and its run_id=")
 
 
 def _register() -> str:

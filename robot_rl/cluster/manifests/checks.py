@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from robot_rl.cluster.manifests import pod, queueing
-from robot_rl.cluster.manifests.targets import jobset, kueue
 
 LABELS = frozenset(
     {
@@ -18,10 +17,10 @@ LABELS = frozenset(
         ),
         *("kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "kubernetes.io/metadata.name"),
         *("topology.kubernetes.io/zone", "topology.kubernetes.io/region", "node.kubernetes.io/instance-type"),
-        *(kueue.JOB_NAME, "batch.kubernetes.io/job-completion-index", "batch.kubernetes.io/controller-uid"),
+        *(pod.JOB_NAME, "batch.kubernetes.io/job-completion-index", "batch.kubernetes.io/controller-uid"),
         *(queueing.QUEUE_NAME, "kueue.x-k8s.io/priority-class", "kueue.x-k8s.io/pod-group-name"),
         *(f"kueue.x-k8s.io/podset-{kind}-topology" for kind in ("preferred", "required", "unconstrained")),
-        *(jobset.EXCLUSIVE, "jobset.sigs.k8s.io/jobset-name"),
+        *(pod.EXCLUSIVE, "jobset.sigs.k8s.io/jobset-name"),
         *(f"prometheus.io/{name}" for name in ("scrape", "port", "path", "scheme")),
         *(key for key, _ in pod.SPOT_LABELS),
         pod.RUN_LABEL,
@@ -59,8 +58,8 @@ def check_document(document: Mapping[str, Any]) -> list[str]:
     empty = [path for path, value in _walk(document) if path and value is None and isinstance(path[-1], int)]
     if empty:
         return [f"{place(path)}: is empty" for path in empty]
-    found = [line for path, value in _walk(document) for line in _check_value(path, value, document)]
-    return [*found, *_check_pods(document), *_check_jobset(document), *_check_osmo(document)]
+    lines = [line for path, value in _walk(document) for line in _check_value(path, value, document)]
+    return [*lines, *_check_pods(document), *_check_jobset(document), *_check_osmo(document)]
 
 
 def check_all(documents: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -69,20 +68,20 @@ def check_all(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     for document in documents:
         if "kind" in document:
             named.setdefault(document["kind"], set()).add(document["metadata"].get("name", ""))
-    found = []
+    lines = []
     for document in documents:
         kind, spec = document.get("kind"), document.get("spec", {})
         labels = (document.get("metadata") or {}).get("labels") or {}
         if kind == "ClusterQueue":
             flavors = [flavor["name"] for group in spec.get("resourceGroups", []) for flavor in group["flavors"]]
-            found += _missing("ClusterQueue", "ResourceFlavor", flavors, named)
+            lines += _missing("ClusterQueue", "ResourceFlavor", flavors, named)
         elif kind == "LocalQueue":
-            found += _missing("LocalQueue", "ClusterQueue", [spec["clusterQueue"]], named)
+            lines += _missing("LocalQueue", "ClusterQueue", [spec["clusterQueue"]], named)
         elif kind == "ResourceFlavor" and "topologyName" in spec:
-            found += _missing("ResourceFlavor", "Topology", [spec["topologyName"]], named)
+            lines += _missing("ResourceFlavor", "Topology", [spec["topologyName"]], named)
         if queue := labels.get(queueing.QUEUE_NAME):
-            found += _missing(str(kind), "LocalQueue", [queue], named)
-    return found
+            lines += _missing(str(kind), "LocalQueue", [queue], named)
+    return lines
 
 
 def _missing(who: str, kind: str, wanted: Sequence[str], named: Mapping[str, set[str]]) -> list[str]:
@@ -114,7 +113,7 @@ def _check_value(path: tuple[Any, ...], value: Any, document: Mapping[str, Any])
         yield from _almost(path, value, {pod.GPU}, NEAR_LABEL)
         for name, amount in value.items():
             if not _RESOURCE.fullmatch(str(name)):
-                yield f"{place(path)}: '{name}' is no resource"
+                yield f"{place(path)}: '{name}' is not a resource"
             yield from _check_quantity((*path, name), amount)
     elif key in ("sizeLimit", "nominalQuota", "borrowingLimit", "lendingLimit"):
         yield from _check_quantity(path, value)
@@ -123,13 +122,13 @@ def _check_value(path: tuple[Any, ...], value: Any, document: Mapping[str, Any])
         if value not in known and not {"failurePolicy", "dependsOn"} & set(path):  # Those are in a schema of ours.
             yield f"{place(path)}: '{value}' must be one of {', '.join(filter(None, known))}"
     elif key == "fieldPath" and not re.fullmatch(r"(metadata|spec|status)\.\w+(\['[^']+'\])?", str(value)):
-        yield f"{place(path)}: '{value}' is no field of a pod"
+        yield f"{place(path)}: '{value}' is not a field of a pod"
 
 
 def _check_quantity(path: tuple[Any, ...], amount: Any) -> Iterator[str]:
     is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
     if not is_number and not _QUANTITY.fullmatch(str(amount)):
-        yield f"{place(path)}: '{amount}' is no amount; write it as 16Gi, 500m or 4"
+        yield f"{place(path)}: '{amount}' is not an amount; write it as 16Gi, 500m or 4"
 
 
 def _almost(path: tuple[Any, ...], names: Any, known: frozenset[str] | set[str], cutoff: float) -> Iterator[str]:
@@ -153,8 +152,8 @@ def _check_pods(document: Mapping[str, Any]) -> Iterator[str]:
         for container in [*value["containers"], *(value.get("initContainers") or ())]:
             containers.add(container["name"])
             for mount in container.get("volumeMounts") or ():
-                if mount["name"] not in volumes:
-                    yield f"{place(path)}: container '{container['name']}' mounts '{mount['name']}', which is no volume"
+                if (volume := mount["name"]) not in volumes:
+                    yield f"{place(path)}: container '{container['name']}' mounts '{volume}', which is not a volume"
     for path, value in _walk(document):
         if isinstance(value, dict) and value.get("podFailurePolicy"):
             policy = ((value.get("template") or {}).get("spec") or {}).get("restartPolicy")
@@ -194,7 +193,7 @@ def _check_osmo(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"task {task['name']}: resource '{resource}' is not among those of the workflow"
         for host in re.findall(r"\{\{host:([^}]*)\}\}", str(task)):
             if host not in names:
-                yield f"task {task['name']}: '{host}' is no task"
+                yield f"task {task['name']}: '{host}' is not a task"
         codes = [code for text in task.get("exitActions", {}).values() for code in _codes(text)]
         if len(codes) != len(set(codes)):
             yield f"task {task['name']}: exitActions: a code has two actions"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from robot_rl.cluster.manifests.job import ClusterJob
 from robot_rl.cluster.manifests.pod import RUN_LABEL, labels
 from robot_rl.cluster.manifests.queueing import QUEUE_NAME, queue_documents
-from robot_rl.cluster.manifests.text import to_yaml
 
-USED = frozenset(
+OPTIONS = frozenset(
     {"namespace", "queue", "claim", "spot", "topology", "sandbox", "metrics_port", "image", "mount", "queues"}
 )
-"""The options that have an effect on Kubernetes."""
+"""The options of `robot-rl manifest` that have an effect on Kubernetes."""
 OPERATOR = {"app.kubernetes.io/name": "kuberay-operator"}
 """The label of KubeRay's operator, as its chart sets it."""
 DASHBOARD = 8265
@@ -40,8 +40,8 @@ def policy(job: ClusterJob, *, has_ray: bool) -> dict[str, Any]:
     Whoever reaches the store by which the processes meet, or a Ray cluster, can run code in them. So only these may
     reach them: the run's own pods, the collector of metrics and, of Ray, the operator that submits the job.
     """
-    own = {"matchLabels": {RUN_LABEL: job.name}}
-    rules: list[dict[str, Any]] = [{"from": [{"podSelector": own}]}]
+    own_pods = {"matchLabels": {RUN_LABEL: job.name}}
+    rules: list[dict[str, Any]] = [{"from": [{"podSelector": own_pods}]}]
     if job.metrics_port:
         rules.append({"ports": [{"port": job.metrics_port, "protocol": "TCP"}]})
     if has_ray:
@@ -51,5 +51,33 @@ def policy(job: ClusterJob, *, has_ray: bool) -> dict[str, Any]:
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
         "metadata": metadata(job, is_queued=False),
-        "spec": {"podSelector": own, "policyTypes": ["Ingress"], "ingress": rules},
+        "spec": {"podSelector": own_pods, "policyTypes": ["Ingress"], "ingress": rules},
     }
+
+
+def to_yaml(documents: Sequence[Mapping[str, Any]], made_by: str) -> str:
+    """Return documents as YAML: keys in their order, texts of several lines as blocks, nothing abbreviated.
+
+    Args:
+        documents: Dicts, lists, texts, numbers and flags.
+        made_by: The command that made them.
+    """
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Writes YAML for a person to edit."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+        def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+            del indentless  # Items of a list are indented, as Kubernetes' own examples have them.
+            super().increase_indent(flow, False)
+
+    def text(dumper: yaml.SafeDumper, value: str) -> Any:
+        style = "|" if "\n" in value else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    body = yaml.dump_all(documents, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return f"# Made by:\n# {made_by}\n{body}"

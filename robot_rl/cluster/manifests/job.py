@@ -12,6 +12,10 @@ from robot_rl.errors import UserError
 
 MOST_NODES, MOST_RANKS, MOST_GPUS, MOST_CPUS = 4096, 64, 16, 1024
 """Bounds of a job: nodes, and per node processes and GPUs (no machine has more GPUs), and cores of a process."""
+IMAGE, CLAIM, MOUNT = "robot-rl:0.2.0", "robot-rl-runs", "/runs"
+"""The container's image, and the volume claim and the directory with the runs, by default."""
+DCGM_PORT = 9400
+"""The port of NVIDIA's DCGM exporter."""
 MOST_NAME = 40
 """Longest name of a job: Kubernetes allows a pod's name of 63, and controllers add indices and a suffix."""
 _DNS = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -52,11 +56,11 @@ class ClusterJob:
     run_id: str
     task: str
     made_by: str = ""
-    image: str = "robot-rl:0.2.0"
+    image: str = IMAGE
     namespace: str = ""
     queue: str = ""
-    claim: str = "robot-rl-runs"
-    mount: str = "/runs"
+    claim: str = CLAIM
+    mount: str = MOUNT
     nodes: int = 1
     ranks: int = 1
     gpus: int = 0

@@ -17,6 +17,8 @@ USER_ID = 1000
 """The user of the Dockerfile."""
 SANDBOX = "gvisor"
 RUN_LABEL = "robot-rl/run"
+JOB_NAME = "batch.kubernetes.io/job-name"
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 SPOT_LABELS = (
     ("cloud.google.com/gke-spot", "true"),
     ("eks.amazonaws.com/capacityType", "SPOT"),
@@ -54,8 +56,8 @@ def template(
             "capabilities": {"drop": ["ALL"]},
         },
     }
-    found = {**(annotations or {}), **_scraped(job)}
-    metadata = {"labels": labels(job), **({"annotations": found} if found else {})}
+    all_annotations = {**(annotations or {}), **_scraped(job)}
+    metadata = {"labels": labels(job), **({"annotations": all_annotations} if all_annotations else {})}
     return {"metadata": metadata, "spec": {**_spec(job), "containers": [container]}}
 
 
@@ -117,10 +119,10 @@ def _spec(job: ClusterJob) -> dict[str, Any]:
 
 def _caches(job: ClusterJob) -> list[dict[str, Any]]:
     """Return where compiled kernels and state go, since the container's own file system can only be read."""
-    found = {"HOME": "/tmp", "XDG_CACHE_HOME": CACHE, "XDG_STATE_HOME": f"{CACHE}/state"}
+    places = {"HOME": "/tmp", "XDG_CACHE_HOME": CACHE, "XDG_STATE_HOME": f"{CACHE}/state"}
     if job.cpus:
-        found["OMP_NUM_THREADS"] = str(job.cpus)
-    return to_env(found)
+        places["OMP_NUM_THREADS"] = str(job.cpus)
+    return to_env(places)
 
 
 def to_env(variables: dict[str, str]) -> list[dict[str, Any]]:

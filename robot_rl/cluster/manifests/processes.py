@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from robot_rl.cluster.manifests.job import ClusterJob
 
+FIRST_PORT, PORTS = 20_000, 10_000
+"""Ports at which a job's processes meet: above those of Ray's workers, below those that a kernel hands out."""
 PORT = 29500
 """The port of the first process; each pod has its own address."""
 INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
@@ -40,13 +42,13 @@ def variables(job: ClusterJob, address: str) -> dict[str, str]:
         job: The job.
         address: The host name of the first node.
     """
-    found = {
+    meeting = {
         "WORLD_SIZE": str(job.size),
         "LOCAL_WORLD_SIZE": str(job.ranks),
         "MASTER_ADDR": address,
         "MASTER_PORT": str(PORT),
     }
-    return {"LOCAL_RANK": "0", **found} if job.ranks == 1 else found
+    return {"LOCAL_RANK": "0", **meeting} if job.ranks == 1 else meeting
 
 
 def index_name(job: ClusterJob) -> str:

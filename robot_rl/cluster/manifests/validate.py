@@ -46,7 +46,7 @@ def validate(text: str) -> list[str]:
 def validate_documents(documents: Sequence[Any]) -> list[str]:
     """Return the errors in documents that were read from YAML, one line each; empty if there are none."""
     if not documents:
-        return ["the file has no document"]
+        return ["the file is without a document"]
     lines = []
     for number, document in enumerate(documents, start=1):
         who = _name(document, number, len(documents))
@@ -69,10 +69,10 @@ def _validate_document(document: Any) -> list[str]:
     if not isinstance(document, dict):
         return ["must be a group of keys, such as apiVersion, kind and metadata"]
     if "apiVersion" not in document and "kind" not in document:
-        found = _errors(OSMO, document)
+        lines = _errors(OSMO, document)
     else:
-        found = list(_validate_kubernetes(document))
-    return found or check_document(document)
+        lines = list(_validate_kubernetes(document))
+    return lines or check_document(document)
 
 
 def _validate_kubernetes(document: dict[str, Any]) -> Iterator[str]:
@@ -119,7 +119,9 @@ def _builtin_text(text: str, at: str) -> tuple[str, ...]:
     except kubernetes_validate.SchemaNotFoundError:
         kinds = ("Job", "Service", "PersistentVolumeClaim", "ConfigMap", "Pod", *filter(None, _schemas()))
         near = suggest(str(document["kind"]), kinds)
-        return (f"apiVersion={document['apiVersion']} kind={document['kind']}: is no kind that is known here; {near}",)
+        return (
+            f"apiVersion={document['apiVersion']} kind={document['kind']}: is not a kind that is known here; {near}",
+        )
     except kubernetes_validate.ValidationError as error:
         return (_line(error, at),)
     return ()
@@ -127,11 +129,11 @@ def _builtin_text(text: str, at: str) -> tuple[str, ...]:
 
 def _embedded(document: dict[str, Any]) -> list[str]:
     """Return the errors in the jobs and pods inside a document of another kind."""
-    found: list[str] = []
+    lines: list[str] = []
     for at, api, kind, template in _templates(document):
         body = {"template": template} if kind == "PodTemplate" else template
-        found += _builtin({"apiVersion": api, "kind": kind, **body}, at)
-    return found
+        lines += _builtin({"apiVersion": api, "kind": kind, **body}, at)
+    return lines
 
 
 def _templates(document: dict[str, Any]) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
@@ -168,12 +170,12 @@ def _validator(kind: str) -> Any:
 def _schemas() -> dict[str, Any]:
     """Return our schemas by kind."""
     content = read_yaml((resources.files("robot_rl.cluster.manifests") / "schemas.yaml").read_text())
-    found = {OSMO: _closed(content["workflow"])}
+    schemas = {OSMO: _closed(content["workflow"])}
     for kind, about in content["kinds"].items():
         keys = {"apiVersion": {"const": about["apiVersion"]}, "kind": {"const": kind}}
         keys |= {"metadata": content["metadata"], "spec": about["spec"]}
-        found[kind] = _closed({"required": list(keys), "properties": keys})
-    return found
+        schemas[kind] = _closed({"required": list(keys), "properties": keys})
+    return schemas
 
 
 def _closed(schema: Any) -> Any:

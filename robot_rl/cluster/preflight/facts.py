@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from robot_rl.cluster.manifests.targets.sbatch import FIRST_PORT, PORTS
+from robot_rl.cluster.manifests.processes import FIRST_PORT, PORTS
 from robot_rl.machine import cpu_name, git_state, package_versions
 
 VARIABLES = re.compile(

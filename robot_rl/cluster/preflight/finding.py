@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
-from robot_rl.cluster.launchers.launcher import Launcher
 from robot_rl.cluster.preflight.facts import NodeFacts
+from robot_rl.errors import UserError
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 T = TypeVar("T")
@@ -50,6 +50,36 @@ def refused(error: object, right: str = "") -> Finding:
     return fail(found, last) if semicolon else fail(last, right)
 
 
+def check_request(check: Callable[[], None], accepted: str) -> Finding:
+    """Return the finding on a launcher's own check, which raises UserError; `accepted` is the text if it does not."""
+    try:
+        check()
+    except UserError as error:
+        return refused(error)
+    return ok(accepted)
+
+
+class Request(Protocol):
+    """What a run requests of each node: a `robot_rl.cluster.launchers.launcher.Launcher`."""
+
+    nodes: int
+    gpus: Any
+    cpus: int
+
+    @property
+    def ranks_a_node(self) -> int:
+        """Return the processes on each machine."""
+        ...
+
+    def cluster_checks(self, root: Path) -> Sequence[tuple[str, Finding]]:
+        """Return the findings about the cluster itself, before a node is asked."""
+        ...
+
+    def probe_nodes(self, cluster: Cluster, token: str) -> None:
+        """Ask the nodes, and add their answers to the cluster."""
+        ...
+
+
 @dataclass(kw_only=True, slots=True)
 class Cluster:
     """What the nodes answered.
@@ -65,7 +95,7 @@ class Cluster:
         root_error: Why the submitter cannot write to the root; "" if it can.
     """
 
-    launcher: Launcher
+    launcher: Request
     root: Path
     wanted: int = 1
     nodes: list[NodeFacts] = field(default_factory=list)
@@ -83,8 +113,8 @@ def join(names: Sequence[str], most: int = 4) -> str:
 
 def odd_ones(values: Mapping[str, T]) -> tuple[T | None, dict[str, T]]:
     """Return the most frequent of the nodes' values (of several the first node's), and the nodes with another one."""
-    found = list(values.values())
-    common = max(found, key=found.count, default=None)
+    every = list(values.values())
+    common = max(every, key=every.count, default=None)
     return common, {name: value for name, value in values.items() if value != common}
 
 

@@ -4,84 +4,37 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import shlex
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from robot_rl.cluster.launchers.launcher import Launcher
 from robot_rl.cluster.preflight.facts import NodeFacts
-from robot_rl.cluster.preflight.finding import Cluster
-from robot_rl.cluster.preflight.probe import ANSWER_S, Messages, probe, without_slurm
+from robot_rl.cluster.preflight.finding import Cluster, Request
+from robot_rl.cluster.preflight.probe import Messages, probe, without_slurm
 from robot_rl.cluster.preflight.shared import SharedRoot
 
-ROOM_S = 60
-"""How long Slurm may take to find room for a probe on each node [s]."""
 ERRORS_S = 5.0
 """How long the errors of a process that has ended may take to be read [s]."""
 
 
-def gather(launcher: Launcher, root: Path) -> Cluster:
+def gather(launcher: Request, root: Path) -> Cluster:
     """Ask each node of a launcher's, and return their answers; nothing is left below the root."""
-    cluster = Cluster(launcher=launcher, root=root, wanted=launcher.nodes if launcher.name in ASKED else 1)
+    cluster = Cluster(launcher=launcher, root=root, wanted=launcher.nodes)
     with SharedRoot(root) as shared:
         cluster.root_error = shared.error
-        ask = ASKED.get(launcher.name, _ask_here)
-        ask(cluster, shared.token)
+        launcher.probe_nodes(cluster, shared.token)
         cluster.nodes.sort(key=lambda node: node.name)
         if not shared.error:
             cluster.unseen = shared.missing(node.name for node in cluster.nodes if node.sees_token is not None)
     return cluster
 
 
-def _ask_here(cluster: Cluster, token: str) -> None:
-    """Ask this machine only; other machines of torchrun's are given the same command."""
+def probe_here(cluster: Cluster, token: str) -> None:
+    """Ask this machine only."""
     cluster.nodes = [probe(cluster.root, "" if cluster.root_error else token, without_slurm())]
     cluster.offsets_s = {node.name: (0.0, 0.0) for node in cluster.nodes}
-
-
-def _ask_slurm(cluster: Cluster, token: str) -> None:
-    """Start a probe on each node by srun."""
-    command = srun_command(cluster.launcher, cluster.root, token)
-    try:
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-    except FileNotFoundError:
-        cluster.error = "there is no srun on this machine"
-        return
-    try:
-        exchange(cluster, process, ROOM_S + ANSWER_S)
-    finally:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(10)
-        process.kill()
-
-
-def srun_command(launcher: Launcher, root: Path, token: str) -> list[str]:
-    """Return the command that starts a probe on each node, with the resources that a run would request of it."""
-    wanted = {
-        "nodes": launcher.nodes,
-        "ntasks": launcher.nodes,
-        "ntasks-per-node": 1,
-        "job-name": "preflight",
-        "time": 5,
-        "immediate": ROOM_S,
-        "partition": launcher.partition,
-        "gres": f"gpu:{launcher.gpus}" if launcher.gpus else "",
-        "cpus-per-task": launcher.cpus * launcher.ranks_a_node or "",
-        "kill-on-bad-exit": 0,
-    }
-    words = [f"--{name}={value}" for name, value in wanted.items() if value != ""]
-    start = [sys.executable, "-m", "robot_rl.cli.main", "preflight", "probe=true", f"root={root}", f"token={token}"]
-    setup = getattr(launcher, "setup", "")
-    shell = ["bash", "-c", f'{setup}\nexec "$@"', "probe"] if setup else []
-    return ["srun", *words, *shlex.split(getattr(launcher, "options", "")), *shell, *start]
 
 
 def exchange(cluster: Cluster, process: Any, patience_s: float, clock: Callable[[], float] = time.time) -> None:
@@ -120,7 +73,7 @@ def _messages(
     lines: queue.Queue[tuple[str, float] | None], deadline: float
 ) -> Iterator[tuple[str, Mapping[str, Any], float]]:
     """Return each message with its node's name and when it came, until the end or a deadline."""
-    found = Messages()
+    messages = Messages()
     while (left := deadline - time.monotonic()) > 0:
         try:
             line = lines.get(timeout=left)
@@ -128,17 +81,5 @@ def _messages(
             return
         if line is None:
             return
-        if message := found.add(line[0]):
+        if message := messages.add(line[0]):
             yield *message, line[1]
-
-
-def _ask_ray(cluster: Cluster, token: str) -> None:
-    """Run a probe as a task on each node of a Ray cluster; without one Ray would be started on this machine."""
-    from robot_rl.cluster.preflight.ray_nodes import ask_ray
-
-    if not ask_ray(cluster, token):
-        _ask_here(cluster, token)
-
-
-ASKED: dict[str, Callable[[Cluster, str], None]] = {"slurm": _ask_slurm, "ray": _ask_ray}
-"""How the nodes of a launcher are asked; those of others are this machine."""

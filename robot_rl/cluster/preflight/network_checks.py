@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robot_rl.cluster.manifests.targets.sbatch import FIRST_PORT, PORTS
+from robot_rl.cluster.manifests.processes import FIRST_PORT, PORTS
 from robot_rl.cluster.preflight.finding import Cluster, Finding, differing, fail, join, ok, warn
 
 MANY_TAKEN = 200
@@ -29,7 +29,9 @@ def check_ports(cluster: Cluster) -> Finding:
     last = FIRST_PORT + PORTS - 1
     full = [f"{len(node.taken_ports)} on {node.name}" for node in cluster.nodes if len(node.taken_ports) >= MANY_TAKEN]
     if full:
-        return fail(f"ports {FIRST_PORT} to {last} are taken: {join(full)}", "end what listens there (ss -ltnp)")
+        return fail(
+            f"ports {FIRST_PORT} to {last} are taken: {join(full)}", "end the programs that listen there (ss -ltnp)"
+        )
     if given := [node for node in cluster.nodes if node.client_ports and node.client_ports[0] <= last]:
         found = f"{join([node.name for node in given])} gives ports from {given[0].client_ports[0]} to connections"
         return warn(found, f"net.ipv4.ip_local_port_range from {last + 1} on: else a job may find its port taken")
@@ -64,7 +66,7 @@ def check_interfaces(cluster: Cluster) -> Finding:
             value = node.variables.get(variable, "")
             if value and not _has_interface(value, list(node.interfaces), is_prefix=variable.startswith("NCCL")):
                 right = f"one of {join(list(node.interfaces), 8)}"
-                return fail(f"{variable}={value}: {node.name} has no such interface", right)
+                return fail(f"{variable}={value}: {node.name} does not have it", right)
     if cluster.launcher.nodes > 1:
         inward = [
             f"{node.name} to {node.name_address or 'nothing'}"

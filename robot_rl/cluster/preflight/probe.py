@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from robot_rl.cluster.manifests.targets.sbatch import FIRST_PORT, PORTS
+from robot_rl.cluster.manifests.processes import FIRST_PORT, PORTS
 from robot_rl.cluster.preflight.facts import NodeFacts, can_bind, read_facts
 from robot_rl.cluster.preflight.shared import answer, write_error
 

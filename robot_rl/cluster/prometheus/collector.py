@@ -81,7 +81,7 @@ class QuarantinedSamples:
     def count(self, path: Path) -> float | None:
         """Return the sum over the rows of a metrics.jsonl; None if there is none.
 
-        A resumed run cuts the file and writes rows anew: the bytes read last must still be there.
+        A resumed run cuts the file and writes rows again: the bytes read last must still be there.
         """
         with contextlib.suppress(OSError, UserError), open(open_plain(path), "rb") as stream:
             at, end, total = self._known.get(path, (0, b"", 0.0))
@@ -151,12 +151,12 @@ class RunsCollector:
                 continue
             seen.add(labels)
             try:
-                found = [*self._run_values(row, labels), *_goal_values(row, labels)]
+                values = [*self._run_values(row, labels), *_goal_values(row, labels)]
                 state = row.state
             except (ArithmeticError, LookupError, TypeError, ValueError, OSError, UserError):
-                found, state = [], DAMAGED
+                values, state = [], DAMAGED
             yield "robot_rl_state", labels, {name: name == state for name in STATES}
-            yield from found
+            yield from values
         for gpu in self._gpus():
             labels = (gpu.index, gpu.uuid, gpu.name)
             for name, value in (
@@ -173,7 +173,7 @@ class RunsCollector:
         saved, written = newest_checkpoint(row.path)
         samples, bad = row.iteration_samples, _number(last.get("quarantined"))
         has_rows = bool(last)
-        found = {
+        values = {
             "robot_rl_iteration": _number(last.get("iteration")) if has_rows else None,
             "robot_rl_max_iterations": _number(row.settings.get("max_iterations")),
             "robot_rl_env_steps": _number(last.get("env_steps")),
@@ -187,7 +187,7 @@ class RunsCollector:
             "robot_rl_last_row_age_seconds": max(0.0, now - metrics.stat().st_mtime) if has_rows else None,
             "robot_rl_ranks": _ranks(row),
         }
-        return [(name, labels, value) for name, value in found.items() if value is not None]
+        return [(name, labels, value) for name, value in values.items() if value is not None]
 
 
 def _family(name: str) -> Any:
@@ -212,8 +212,8 @@ def _goal_values(row: RunRow, labels: tuple[Any, ...]) -> Iterator[tuple[str, It
 
 def newest_checkpoint(run_dir: Path) -> tuple[int | None, float | None]:
     """Return the iteration of a run's newest checkpoint and when it was written [s since 1970]; None without one."""
-    found = [path for path in (run_dir / "checkpoints").glob("[0-9]*") if path.name.isdecimal()]
-    for path in sorted(found, key=lambda path: int(path.name), reverse=True):
+    folders = [path for path in (run_dir / "checkpoints").glob("[0-9]*") if path.name.isdecimal()]
+    for path in sorted(folders, key=lambda path: int(path.name), reverse=True):
         with contextlib.suppress(OSError):  # Removed meanwhile.
             return int(path.name), (path / "meta.json").stat().st_mtime
     return None, None

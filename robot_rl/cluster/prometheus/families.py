@@ -25,7 +25,7 @@ class Family:
 
 
 FAMILIES = {
-    "robot_rl_up": Family(help="1 where the directory of runs could be read in this scrape.", labels=()),
+    "robot_rl_up": Family(help="1 if the directory of runs could be read in this scrape.", labels=()),
     "robot_rl_runs": Family(help="Runs below the root by state.", labels=("state",)),
     "robot_rl_state": Family(kind="stateset", help="The run's state: the one with 1."),
     "robot_rl_iteration": Family(help="Iterations done."),

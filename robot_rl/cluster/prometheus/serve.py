@@ -51,14 +51,14 @@ def start_server(registry: Any, host: str, port: int) -> Any:
     try:
         server, _ = start_http_server(port, addr=host, registry=registry)
     except socket.gaierror as error:
-        raise UserError(f"host={host}: is no address ({error.strerror}); such as 127.0.0.1") from None
+        raise UserError(f"host={host}: is not an address ({error.strerror}); such as 127.0.0.1") from None
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise UserError(f"port={port}: is in use on {host}; choose another, or port=0 for a free one") from None
         if error.errno == errno.EACCES:
             raise UserError(f"port={port}: may not be used by this user; choose one from 1024 on") from None
         if error.errno == errno.EADDRNOTAVAIL:
-            raise UserError(f"host={host}: is no address of this machine; such as 127.0.0.1") from None
+            raise UserError(f"host={host}: is not an address of this machine; such as 127.0.0.1") from None
         raise
     return server
 
@@ -75,7 +75,7 @@ def write_textfile(registry: Any, path: Path) -> None:
 
 
 def repeat(action: Callable[[], None], every_s: float, stop: threading.Event | None = None) -> None:
-    """Call `action` now and after each `every_s` seconds, until `stop` is set; once where `every_s` is 0."""
+    """Call `action` now and after each `every_s` seconds, until `stop` is set; once if `every_s` is 0."""
     stop = stop or threading.Event()
     action()
     while every_s and not stop.wait(every_s):

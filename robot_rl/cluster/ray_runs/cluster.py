@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ STORE_BYTES = 80_000_000
 """Of a local cluster's object store, through which nearly nothing goes."""
 SEGMENTS_BYTES = 500_000_000
 """The same with simulators: their segments go through it."""
+SHARED_CPU = 0.001
+"""The request of a process without its own cores: a machine that takes work at all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,16 +77,16 @@ def connect(address: str, store_bytes: int = STORE_BYTES) -> str:
     """
     if "ray" in sys.modules and sys.modules["ray"].is_initialized():
         return str(sys.modules["ray"].get_runtime_context().gcs_address)
-    found = find_running() if address == "auto" else address
-    if found and found != "local":
+    running = find_running() if address == "auto" else address
+    if running and running != "local":
         ray = import_ray()
-        _probe(found, address)
+        _probe(running, address)
         try:
-            ray.init(address=found, log_to_driver=False, logging_level="ERROR")
+            ray.init(address=running, log_to_driver=False, logging_level="ERROR")
         except Exception as error:
             line = " ".join(str(error).split()) or type(error).__name__
             raise UserError(f"launcher.address={address}: no Ray cluster can be used there ({line})") from None
-        return found
+        return running
     os.environ.update(LOCAL)
     ray = import_ray()
     try:
@@ -148,10 +150,10 @@ def room(nodes: list[Node], need: Mapping[str, float], *, total: bool = False) -
     return sum(count(node.total if total else node.free, need) for node in nodes)
 
 
-def _probe(found: str, address: str) -> None:
-    if not answers(found):
-        right = "start a cluster (ray start --head), or leave it out for one on this machine"
-        raise UserError(f"launcher.address={address}: nothing answers at {found}; {right}")
+def _probe(running: str, address: str) -> None:
+    if not answers(running):
+        right = "start a cluster (ray start --head), or omit it for one on this machine"
+        raise UserError(f"launcher.address={address}: nothing answers at {running}; {right}")
 
 
 def answers(address: str) -> bool:
@@ -164,3 +166,35 @@ def answers(address: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def last_line(error: Exception) -> str:
+    """Return the last line of an error of Ray's, which is the error of a process; without one the error's class."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
+def result(ref: Any, lost: Callable[[Exception], Exception]) -> Any:
+    """Return the result of a call of a process; raise its own error, or `lost` of Ray's if the process is gone."""
+    import ray
+    from ray import exceptions
+
+    try:
+        return ray.get(ref)
+    except exceptions.RayTaskError as error:
+        raise error.as_instanceof_cause() from None
+    except exceptions.RayError as error:
+        raise lost(error) from None
+
+
+def make_actor(process: type, cpus: float, gpus: float, threads: int, **options: Any) -> Any:
+    """Return an actor that is not started yet; 0 `cpus`: it shares a machine with any other work."""
+    import ray
+
+    return ray.remote(process).options(
+        num_cpus=cpus or SHARED_CPU,
+        num_gpus=gpus,
+        runtime_env={"env_vars": {"OMP_NUM_THREADS": str(threads)}},
+        scheduling_strategy="SPREAD",
+        **options,
+    )

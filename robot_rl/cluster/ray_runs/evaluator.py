@@ -10,26 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from robot_rl.cluster.ray_runs.simulators import SHARED_CPU, to_arrays, to_tensors
+from robot_rl.cluster.ray_runs.cluster import last_line, make_actor, result
+from robot_rl.cluster.ray_runs.roles import EvaluatorCfg
+from robot_rl.cluster.ray_runs.simulators import to_arrays, to_tensors
 from robot_rl.runs.evaluations import Evaluator, EvaluatorLostError, Request
-
-EPISODES, MAX_EPISODES = 100, 65_536
-"""Episodes of an evaluation by default, and at most."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluatorCfg:
-    """The evaluations of a run.
-
-    Attributes:
-        every: Iterations between two; 0: there are none.
-        episodes: Episodes of each.
-        cpus: Cores; 0: one that is not reserved.
-    """
-
-    every: int = 0
-    episodes: int = EPISODES
-    cpus: int = 0
 
 
 @dataclass(kw_only=True, slots=True)
@@ -90,8 +74,8 @@ class EvaluatorProcess:
         policy = build_policy(cfg.learner, dict(meta), state, self._run_dir.path, cfg.device)
         how = EvaluationCfg(episodes=self._episodes, seed=EVALUATION_SEED, form="torch")
         live = LivePolicy(cfg=cfg, run_dir=self._run_dir, policy=policy)
-        found = cfg.source.evaluate(cfg.task, cfg.worlds(), live, how)
-        return {name: value["mean"] for name, value in found["torch"].items() if value is not None}
+        figures = cfg.source.evaluate(cfg.task, cfg.worlds(), live, how)
+        return {name: value["mean"] for name, value in figures["torch"].items() if value is not None}
 
 
 class RayEvaluator(Evaluator):
@@ -110,14 +94,8 @@ class RayEvaluator(Evaluator):
         self._actor = self._start()
 
     def _start(self) -> Any:
-        import ray
-
         cpus = max(1, self._cfg.cpus)
-        actor = ray.remote(EvaluatorProcess).options(
-            num_cpus=self._cfg.cpus or SHARED_CPU,
-            runtime_env={"env_vars": {"OMP_NUM_THREADS": str(cpus)}},
-            scheduling_strategy="SPREAD",
-        )
+        actor = make_actor(EvaluatorProcess, self._cfg.cpus, 0, cpus)
         return actor.remote(self._run, self._cfg.episodes, cpus, trust=self._trust)
 
     def begin(self, request: Request) -> None:
@@ -127,18 +105,8 @@ class RayEvaluator(Evaluator):
     def poll(self) -> dict[str, float] | None:
         """Return the means of the metrics; None while it runs."""
         import ray
-        from ray import exceptions
 
-        if not ray.wait([self._ref], timeout=0.0)[0]:
-            return None
-        try:
-            return ray.get(self._ref)
-        except exceptions.RayTaskError as error:
-            raise error.as_instanceof_cause() from None
-        except exceptions.RayError as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            has_reason = getattr(error, "actor_init_failed", False) and lines
-            raise EvaluatorLostError(lines[-1] if has_reason else type(error).__name__) from None
+        return result(self._ref, _lost) if ray.wait([self._ref], timeout=0.0)[0] else None
 
     def replace(self) -> None:
         """Start another one."""
@@ -149,3 +117,7 @@ class RayEvaluator(Evaluator):
         import ray
 
         ray.kill(self._actor)
+
+
+def _lost(error: Exception) -> EvaluatorLostError:
+    return EvaluatorLostError(last_line(error) if getattr(error, "actor_init_failed", False) else type(error).__name__)

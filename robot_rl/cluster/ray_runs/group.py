@@ -14,15 +14,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from robot_rl.cluster.launchers.launcher import FrozenRun
-from robot_rl.cluster.ray_runs.cluster import Node, list_nodes, room
-from robot_rl.cluster.ray_runs.evaluator import EvaluatorCfg
+from robot_rl.cluster.ray_runs.cluster import last_line, list_nodes
 from robot_rl.cluster.ray_runs.rank import STOP, EndedError, RankCfg, find_place, output_to, set_place, train_rank
-from robot_rl.cluster.ray_runs.simulators import SimulatorsCfg, end_waiting, kill_simulators
+from robot_rl.cluster.ray_runs.roles import GroupCfg
+from robot_rl.cluster.ray_runs.simulators import end_waiting, kill_simulators
 from robot_rl.errors import ExitCode
 from robot_rl.metrics.rows import to_stderr
 
@@ -34,55 +33,6 @@ SHOW_S = 0.2
 """Time between two looks at the output of the processes [s]."""
 LOOK_S = 0.25
 """Time between two looks for room [s]."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GroupCfg:
-    """The size of a group, and the resources that each of its processes needs.
-
-    Attributes:
-        nodes: Machines, at most.
-        min_nodes: Machines, at least; the group is elastic if they are fewer.
-        ranks: Processes on each.
-        cpus: Cores of each process.
-        gpus: GPUs of each process.
-        max_failures: How often processes may be lost.
-        folder: Where Ray Train keeps its own files while the run is trained.
-        sims: Its simulators.
-        evaluator: The evaluator of its policy.
-        services: The resources of each service that is apart, by Ray's names.
-    """
-
-    nodes: int
-    min_nodes: int
-    ranks: int
-    cpus: int
-    gpus: float
-    max_failures: int
-    folder: Path
-    sims: SimulatorsCfg = field(default_factory=SimulatorsCfg)
-    evaluator: EvaluatorCfg = field(default_factory=EvaluatorCfg)
-    services: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-
-    @property
-    def size(self) -> int:
-        """Return the processes of the whole group."""
-        return self.nodes * self.ranks
-
-    @property
-    def is_elastic(self) -> bool:
-        """Return whether the group may be smaller than whole."""
-        return self.min_nodes < self.nodes
-
-    @property
-    def need(self) -> dict[str, float]:
-        """Return the resources of a process, by Ray's names."""
-        return {"CPU": float(self.cpus)} | ({"GPU": self.gpus} if self.gpus else {})
-
-    def fitting(self, nodes: list[Node]) -> int:
-        """Return the largest size for which machines have room; 0 if it is less than the least."""
-        whole = min(room(nodes, self.need) // self.ranks, self.nodes)
-        return whole * self.ranks if whole >= self.min_nodes else 0
 
 
 def train_run(run: FrozenRun, cfg: GroupCfg, is_stopping: Callable[[], bool]) -> int:
@@ -116,13 +66,13 @@ def _train(run: FrozenRun, cfg: GroupCfg, is_stopping: Callable[[], bool], log: 
                 if end.code not in (ExitCode.REQUEUE, ExitCode.INTERRUPTED):
                     to_stderr(end.line)
                 return end.code
-            to_stderr(f"{name}: saved, for {end.line or 'a notice'}; a new group goes on")
+            to_stderr(f"{name}: saved, for {end.line or 'a notice'}; a new group continues")
         except _losses() as error:
             lost += 1
             if lost > cfg.max_failures or is_stopping():
-                to_stderr(f"{name}: {_reason(error)}; the same command with its run_id= goes on")
+                to_stderr(f"{name}: {last_line(error)}; the same command with its run_id= resumes")
                 return int(ExitCode.FAULT)
-            to_stderr(f"{name}: a machine was lost; a new group goes on from the newest checkpoint")
+            to_stderr(f"{name}: a machine was lost; a new group continues from the newest checkpoint")
 
 
 def _fit(run: FrozenRun, cfg: GroupCfg, size: int, log: Path) -> None:
@@ -261,12 +211,6 @@ def _losses() -> tuple[type[Exception], ...]:
     from ray.train.v2.api.exceptions import TrainingFailedError
 
     return (TrainingFailedError, RayError)
-
-
-def _reason(error: Exception) -> str:
-    """Return the last line of an error of Ray Train's, which is the error of a process."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
 
 
 def _wait_for_room(cfg: GroupCfg, is_stopping: Callable[[], bool], name: str) -> int:

@@ -48,10 +48,10 @@ def submit(address: str, run: FrozenRun, settings: Mapping[str, Any]) -> str:
     words = ["robot-rl", "resume", f"{path.parent.name}/{path.name}", f"root={path.parent.parent}", "launcher=ray"]
     words += [f"launcher.{key}={value}" for key, value in settings.items()]
     words += [word for word in run.options if word not in words]
-    found, end = client(address), time.monotonic() + READY_S
+    dashboard, end = client(address), time.monotonic() + READY_S
     while True:
         try:
-            return str(found.submit_job(entrypoint=shlex.join(words), metadata={"run": str(path)}))
+            return str(dashboard.submit_job(entrypoint=shlex.join(words), metadata={"run": str(path)}))
         except (RuntimeError, ConnectionError) as error:
             # A head that has just started does not have an agent yet that takes jobs.
             if time.monotonic() > end:

@@ -104,9 +104,9 @@ class Watcher:
         if (Path(self._cfg.run) / STOP).exists():
             return "it was asked to"
         if self._cfg.missing:
-            found = max((count(node.free, self._cfg.need) for node in list_nodes()), default=0)
+            free = max((count(node.free, self._cfg.need) for node in list_nodes()), default=0)
             # Twice: of a process that has just ended, or a task between two others, the room is not for us.
-            self._seen_room = self._seen_room + 1 if found >= self._cfg.step else 0
+            self._seen_room = self._seen_room + 1 if free >= self._cfg.step else 0
             return GROW if self._seen_room >= 2 else ""
         return ""
 
@@ -184,19 +184,19 @@ class Helpers:
         self._cfg, self._services = cfg, contextlib.ExitStack()
         self._evaluations: Evaluations | None = None
         if cfg.evaluations and is_first:
-            own = EvaluatorCfg(**cfg.evaluations)
-            evaluator = RayEvaluator(own, cfg.run, trust="trust" in cfg.options)
-            self._evaluations = Evaluations(evaluator, own.every, Path(cfg.run))
+            evaluations = EvaluatorCfg(**cfg.evaluations)
+            evaluator = RayEvaluator(evaluations, cfg.run, trust="trust" in cfg.options)
+            self._evaluations = Evaluations(evaluator, evaluations.every, Path(cfg.run))
 
     def on_init(self, runner: Any) -> None:
         """Let the services that are apart evaluate for a runner's objectives."""
         from robot_rl.cluster.ray_runs.service import RayService
 
         for name, need in self._cfg.services.items():
-            found = getattr(getattr(runner, "algorithm", None), "auxiliaries", ())
-            objective = next((part for part in found if part.name == name), None)
+            auxiliaries = getattr(getattr(runner, "algorithm", None), "auxiliaries", ())
+            objective = next((part for part in auxiliaries if part.name == name), None)
             if objective is None:
-                raise UserError(f"roles.{name}=apart: learner={runner.cfg.name} has none; leave it out")
+                raise UserError(f"roles.{name}=apart: learner={runner.cfg.name} does not have one; omit it")
             service = RayService(objective.frozen, name, need)
             self._services.callback(service.close)
             objective.serve(service)

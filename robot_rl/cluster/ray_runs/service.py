@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robot_rl.cluster.ray_runs.simulators import SHARED_CPU, to_tensors
+from robot_rl.cluster.ray_runs.cluster import make_actor
+from robot_rl.cluster.ray_runs.simulators import to_tensors
 from robot_rl.errors import UserError
 from robot_rl.learn.auxiliaries.frozen import FrozenPolicy, FrozenService
 from robot_rl.metrics.rows import to_stderr
@@ -34,9 +35,9 @@ class ServiceProcess:
 
     def labels(self, obs: np.ndarray) -> np.ndarray:
         """Return the labels (T, N, L) of raw observations (T, N, D)."""
-        found = to_tensors({"obs": obs})["obs"].to(self._device)
-        starts = torch.zeros(found.shape[0] + 1, found.shape[1], dtype=torch.bool, device=self._device)
-        return self._frozen.labels(found, None, starts).cpu().numpy()
+        batch = to_tensors({"obs": obs})["obs"].to(self._device)
+        starts = torch.zeros(batch.shape[0] + 1, batch.shape[1], dtype=torch.bool, device=self._device)
+        return self._frozen.labels(batch, None, starts).cpu().numpy()
 
 
 class RayService(FrozenService):
@@ -56,17 +57,10 @@ class RayService(FrozenService):
         self._actor = self._start()
 
     def _start(self) -> Any:
-        import ray
-
         cpus = int(self._need.get("CPU", 0.0))
         # With as many threads as here, if it is not given cores: then the bits are those of this process.
         threads = cpus or torch.get_num_threads()
-        actor = ray.remote(ServiceProcess).options(
-            num_cpus=cpus or SHARED_CPU,
-            num_gpus=self._need.get("GPU", 0.0),
-            runtime_env={"env_vars": {"OMP_NUM_THREADS": str(threads)}},
-            scheduling_strategy="SPREAD",
-        )
+        actor = make_actor(ServiceProcess, cpus, self._need.get("GPU", 0.0), threads)
         return actor.remote(_on_cpu(self._frozen.policy), self._name, threads)
 
     def begin(self, obs: Tensor) -> None:
@@ -89,9 +83,9 @@ class RayService(FrozenService):
             try:
                 while not ray.wait([self._ref], timeout=WAIT_S)[0]:
                     to_stderr(f"waits for the service of the {self._name}, or for room for it")
-                found = ray.get(self._ref)
+                labels = ray.get(self._ref)
                 self._failures = 0
-                return torch.from_numpy(np.array(found))
+                return torch.from_numpy(np.array(labels))
             except exceptions.RayTaskError as error:
                 raise error.as_instanceof_cause() from None
             except exceptions.RayError as error:
@@ -114,6 +108,6 @@ def _on_cpu(policy: Any) -> Any:
     """Return a policy with a copy of its network on the CPU."""
     import copy
 
-    found = copy.copy(policy)
-    found.actor = copy.deepcopy(policy.actor).cpu()
-    return found
+    copied = copy.copy(policy)
+    copied.actor = copy.deepcopy(policy.actor).cpu()
+    return copied

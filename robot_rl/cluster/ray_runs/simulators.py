@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from robot_rl.cluster.ray_runs.cluster import last_line, make_actor, result
+from robot_rl.cluster.ray_runs.roles import SimulatorsCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.ranks import SINGLE_PROCESS, ProcessGroup
 from robot_rl.learn.rollouts.source import StoppedError
@@ -36,45 +38,10 @@ ORPHAN_S = 120.0
 """How long a simulator waits for a learner before it ends [s]."""
 BEAT_S = 10.0
 """Time between two signs of a learner's life [s]."""
-SHARED_CPU = 0.001
-"""The request of a simulator without its own cores: a machine that takes work at all."""
 THREADS = 3
 """Threads of an actor: one simulates, another takes weights, and one is spare."""
 CHECKED = ("robot-rl", "torch", "mujoco", "mujoco-warp", "warp-lang", "numpy")
 """Packages that must have the same version in the learner and in each simulator."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SimulatorsCfg:
-    """The simulators of a run.
-
-    Attributes:
-        count: How many; 0: each learner simulates its worlds itself.
-        cpus: Cores of each; 0: one that is not reserved, so that it shares a machine with any other work.
-        gpus: GPUs of each.
-        least: How many have to be built before the training begins; 0: all.
-        engines: Their engines, in turn; none: the run's engine.
-    """
-
-    count: int = 0
-    cpus: int = 0
-    gpus: float = 0.0
-    least: int = 0
-    engines: Sequence[str] = ()
-
-    @property
-    def fewest(self) -> int:
-        """Return how many have to be built before the training begins."""
-        return self.least or self.count
-
-    def engine(self, index: int) -> str:
-        """Return a simulator's engine; empty: the run's engine."""
-        return self.engines[index % len(self.engines)] if self.engines else ""
-
-    @property
-    def need(self) -> dict[str, float]:
-        """Return the resources of a simulator, by Ray's names."""
-        return {"CPU": float(self.cpus) or SHARED_CPU} | ({"GPU": self.gpus} if self.gpus else {})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,8 +96,8 @@ class SimulatorProcess:
         self._is_free = threading.Lock()
         torch.set_num_threads(max(1, self._order.cpus))
         # Its own device: the run's is the learner's.
-        own = {"engine": self._order.engine, "device": device_of(self._order.engine, self._order.gpus)}
-        cfg = resolve_inputs(load(RunDir(Path(self._order.run)), own, trust=self._order.trust))
+        changes = {"engine": self._order.engine, "device": device_of(self._order.engine, self._order.gpus)}
+        cfg = resolve_inputs(load(RunDir(Path(self._order.run)), changes, trust=self._order.trust))
         if not cfg.num_threads:
             cfg = dataclasses.replace(cfg, num_threads=self._order.cpus)
         share = Share(self._order.index, self._order.count)
@@ -187,12 +154,12 @@ class SimulatorProcess:
         """Simulate a segment (`Simulator.segment`); its tensors are arrays."""
         self.beat()
         with self._is_free:
-            found = self._simulator.segment(target, is_first=is_first)
-        if found is None:
+            segment = self._simulator.segment(target, is_first=is_first)
+        if segment is None:
             return None
-        plain = {item.name: getattr(found, item.name) for item in dataclasses.fields(found)}
-        frozen = None if found.frozen is None else found.frozen.numpy()
-        return plain | {"tensors": to_arrays(found.tensors), "state": to_arrays(found.state), "frozen": frozen}
+        plain = {item.name: getattr(segment, item.name) for item in dataclasses.fields(segment)}
+        frozen = None if segment.frozen is None else segment.frozen.numpy()
+        return plain | {"tensors": to_arrays(segment.tensors), "state": to_arrays(segment.state), "frozen": frozen}
 
     def publish(self, version: int, weights: np.ndarray) -> None:
         """Take newer weights."""
@@ -226,18 +193,18 @@ class RayPool(Pool):
             stop: Called while nothing arrives: whether the training shall stop.
             ranks: The learners.
         """
-        own = cfg.count // ranks.size
-        first = ranks.rank * own
-        engines = [cfg.engine(first + index) or order.engine for index in range(own)]
-        super().__init__(own, -(-cfg.fewest // ranks.size), engines)
-        self.first, self.missing, self._ranks = first, set(range(own)), ranks
+        count = cfg.count // ranks.size
+        first = ranks.rank * count
+        engines = [cfg.engine(first + index) or order.engine for index in range(count)]
+        super().__init__(count, -(-cfg.fewest // ranks.size), engines)
+        self.first, self.missing, self._ranks = first, set(range(count)), ranks
         self._stop, self._cfg, self._order = stop, cfg, order
         self._weights: tuple[int, Any] | None = None
         self._refs: dict[Any, int] = {}
         self._building: dict[Any, int] = {}
         self._beats: dict[int, Any] = {}
-        self._actors: list[Any] = [None] * own
-        for index in range(own):
+        self._actors: list[Any] = [None] * count
+        for index in range(count):
             if not self._find(index):
                 self._start(index)
         self._end = threading.Event()
@@ -322,21 +289,11 @@ class RayPool(Pool):
 
     def _start(self, index: int) -> None:
         """Create an actor, which begins as soon as there is room for it."""
-        import ray
-
-        order = self._order_of(index)
+        order, cpus = self._order_of(index), self._cfg.cpus
         name = actor_name(order.run, order.index)
         self._free(name)
-        options = {"num_cpus": self._cfg.need["CPU"], "num_gpus": self._cfg.gpus, "max_concurrency": THREADS}
-        variables = {"OMP_NUM_THREADS": str(max(1, self._cfg.cpus))}
-        actor = ray.remote(SimulatorProcess).options(
-            **options,
-            name=name,
-            namespace=NAMESPACE,
-            lifetime="detached",
-            runtime_env={"env_vars": variables},
-            scheduling_strategy="SPREAD",
-        )
+        options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "max_concurrency": THREADS}
+        actor = make_actor(SimulatorProcess, cpus, self._cfg.gpus, max(1, cpus), **options)
         self._actors[index] = actor.remote(_fields(order))
         self._beats.pop(index, None)
         self._building[self._actors[index].facts.remote()] = index
@@ -356,8 +313,7 @@ class RayPool(Pool):
             facts: Any = ray.get(ref)
         except exceptions.RayError as error:
             kind = BuildError if getattr(error, "actor_init_failed", False) else LostError
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            raise kind(index, lines[-1] if lines else type(error).__name__) from None
+            raise kind(index, last_line(error)) from None
         if facts is None:  # The one of a learner before was built from other settings.
             self._start(index)
             return
@@ -369,7 +325,7 @@ class RayPool(Pool):
         except LostError:
             raise
         except (KeyError, ValueError) as error:
-            line = f"simulator {self.first + index} cannot go on from its worlds ({error}); give fresh_worlds=true"
+            line = f"simulator {self.first + index} cannot continue from its worlds ({error}); give fresh_worlds=true"
             raise UserError(line) from None
 
     def send(self, version: int, weights: Tensor) -> None:
@@ -390,15 +346,8 @@ class RayPool(Pool):
 
     def _ask(self, index: int, method: str, *arguments: Any) -> Any:
         """Call a method of a simulator and wait for it; raise LostError if it is gone, and its own errors."""
-        import ray
-        from ray import exceptions
-
-        try:
-            return ray.get(getattr(self._actors[index], method).remote(*arguments))
-        except exceptions.RayTaskError as error:
-            raise error.as_instanceof_cause() from None
-        except exceptions.RayError as error:
-            raise LostError(index, type(error).__name__) from None
+        ref = getattr(self._actors[index], method).remote(*arguments)
+        return result(ref, lambda error: LostError(index, type(error).__name__))
 
     def submit(self, index: int, target: int, *, is_first: bool) -> None:
         """Let a simulator begin a segment."""
@@ -426,22 +375,19 @@ class RayPool(Pool):
 
     def _collect(self, ref: Any) -> tuple[int, Segment | None]:
         """Return a segment that is there; None if it was abandoned."""
-        import ray
-        from ray import exceptions
-
         index = self._refs.pop(ref)
         try:
-            found: Any = ray.get(ref)
-        except exceptions.RayTaskError as error:
+            segment = result(ref, lambda error: LostError(index, type(error).__name__))
+        except LostError:
+            raise
+        except Exception:
             self._working.discard(index)  # Nothing more comes of it.
-            raise error.as_instanceof_cause() from None
-        except exceptions.RayError as error:
-            raise LostError(index, type(error).__name__) from None
-        if found is None:
+            raise
+        if segment is None:
             return index, None
-        parts = {"tensors": to_tensors(found["tensors"]), "state": _owned(found["state"])}
-        frozen = None if found["frozen"] is None else torch.from_numpy(np.array(found["frozen"]))
-        return index, Segment(**{**found, **parts, "frozen": frozen, "index": index})
+        parts = {"tensors": to_tensors(segment["tensors"]), "state": _owned(segment["state"])}
+        frozen = None if segment["frozen"] is None else torch.from_numpy(np.array(segment["frozen"]))
+        return index, Segment(**{**segment, **parts, "frozen": frozen, "index": index})
 
     def restart(self, index: int) -> None:
         """Start a simulator in the place of a lost one, wherever there is room, or as soon as there is."""

@@ -13,8 +13,9 @@ from typing import Any
 
 from robot_rl.cluster.launchers.launcher import FrozenRun
 from robot_rl.cluster.ray_runs.cluster import is_leaving
-from robot_rl.cluster.ray_runs.group import GroupCfg, showing
+from robot_rl.cluster.ray_runs.group import showing
 from robot_rl.cluster.ray_runs.rank import STOP, WATCH_S
+from robot_rl.cluster.ray_runs.roles import GroupCfg
 from robot_rl.errors import ExitCode
 from robot_rl.metrics.rows import to_stderr
 
@@ -47,7 +48,7 @@ def _train(
         return task.remote(str(run.run_dir.path.absolute()), list(run.options), str(log))
 
     waiting = {submit(run): index for index, run in enumerate(runs[:at_once])}
-    rest = list(range(at_once, len(runs)))
+    remaining = list(range(at_once, len(runs)))
     codes = [int(ExitCode.REQUEUE)] * len(runs)
     while waiting:
         done, _ = ray.wait(list(waiting), timeout=WATCH_S)
@@ -58,8 +59,8 @@ def _train(
                 waiting[submit(runs[index])] = index
                 continue
             to_stderr(f"{runs[index].run_dir.words}: exit code {codes[index]}")
-            if rest and not is_stopping():
-                following = rest.pop(0)
+            if remaining and not is_stopping():
+                following = remaining.pop(0)
                 waiting[submit(runs[following])] = following
         if is_stopping():
             for ref in waiting:  # Those that have not begun.

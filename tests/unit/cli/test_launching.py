@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from robot_rl.cluster.frozen import launch_all
-from robot_rl.cluster.launchers import REGISTRY, read_launcher
+from robot_rl.cluster.launchers import REGISTRY, get_launcher, read_launcher
 from robot_rl.cluster.launchers.launcher import FrozenRun, Launcher, launcher_words, read_job, write_job
 from robot_rl.runs.run_dir import RunDir, config_hash
 from robot_rl.runs.settings import default_tree, resolve
@@ -20,7 +20,7 @@ class Recorder(Launcher):
     seen: list = []  # noqa: RUF012
     code = 0
 
-    def launch(self, runs, folder):
+    def submit(self, runs, folder):
         Recorder.seen += runs
         return Recorder.code
 
@@ -47,14 +47,14 @@ def settings(**changes):
         (["launcher=torchrun", "launcher.gpus=100"], "launcher.gpus=100: this machine has"),
         (["launcher=torchrun", "launcher.cpus=4000"], "launcher.cpus=4000: this machine has"),
         (["launcher=torchrun", "launcher.gpus=1", "launcher.ranks=2"], "launcher.ranks=2: more processes than"),
-        (["launcher=torchrun", "launcher.partition=x"], "launcher.partition=x: has no effect on launcher=torchrun"),
+        (["launcher=torchrun", "launcher.partition=x"], "launcher.partition=x: does not affect launcher=torchrun"),
         (["launcher=torchrun", "launcher.nodes=2"], "launcher.nodes=2: needs launcher.rendezvous=<host>:<port>"),
         (["launcher=torchrun", "launcher.rendezvous=a:1"], "launcher.rendezvous=a:1: is for several machines"),
         (["launcher=torchrun", "launcher.nodes=2", "launcher.rendezvous=a"], "must be <host>:<port>"),
         (["launcher=torchrun", "launcher=local"], "launcher=torchrun and launcher=local: a run has one launcher"),
         (["launcher=torchrun", "launcher.ranks=1", "launcher.ranks=2"], "launcher.ranks is given twice"),
         (["launcher.ranks=2"], "launcher.ranks=2: says not which launcher; add launcher="),
-        (["launcher=local", "launcher.ranks=2"], "launcher.ranks=2: has no effect on launcher=local"),
+        (["launcher=local", "launcher.ranks=2"], "launcher.ranks=2: does not affect launcher=local"),
         (["launcher=slurm", "launcher.time=soon"], "launcher.time=soon: no time"),
         (["launcher=freeze", "launcher.partition=a b"], "launcher.partition=a b: must be of letters"),
         (["-m", "seed=1,2", "launcher=local", "launcher.at_once=1,2"], "one launcher starts all runs of a sweep"),
@@ -66,7 +66,7 @@ def settings(**changes):
         (["launcher=torchrun", "roles.sim.count=2"], "roles.sim.count=2: is for launcher=ray; add it"),
         (
             ["launcher=ray", "roles.sim.cont=2"],
-            "'roles.sim.cont=2': is no setting of a role; did you mean 'roles.sim.c",
+            "'roles.sim.cont=2': is not a setting of a role; did you mean 'roles.sim.c",
         ),
         (["launcher=ray", "roles.learner.gpus=1", "launcher.gpus=1"], "are the same setting; leave one of them out"),
         (["launcher=ray", "roles.learner.gpus=1.5"], ".gpus=1.5: must be a whole number, or a part of one GPU"),
@@ -167,7 +167,7 @@ def test_where_nothing_can_be_started_no_run_is_left(in_tmp, recorder):
     from robot_rl.errors import UserError
 
     class Refusing(Recorder):
-        def launch(self, runs, folder):
+        def submit(self, runs, folder):
             raise UserError("launcher=refusing: no")
 
     with pytest.raises(UserError, match="no"):
@@ -290,13 +290,13 @@ def test_the_hint_names_the_launcher_of_several_processes():
     assert launcher_words({"name": "local"}) == launcher_words(None) == ""
 
 
-def test_a_launcher_without_launch_is_one_line(run, in_tmp):
-    (in_tmp / "launchless.py").write_text(
+def test_a_launcher_without_submit_is_one_line(run, in_tmp):
+    (in_tmp / "lacking.py").write_text(
         "from robot_rl.cluster.launchers.launcher import Launcher\nclass Bad(Launcher):\n    name = 'bad'\n"
     )
-    code, _, errors = run("train", "task=cartpole", "num_envs=4", "launcher=launchless:Bad")
+    code, _, errors = run("train", "task=cartpole", "num_envs=4", "launcher=lacking:Bad")
     assert code == 2
-    assert "launcher=launchless:Bad: Bad has no launch; define it" in errors
+    assert "launcher=lacking:Bad: Bad has no submit; define it" in errors
 
 
 def test_a_sweep_leaves_no_file_of_hydras(run, in_tmp):
@@ -342,3 +342,36 @@ def test_a_job_is_read_only_where_it_is_a_name(tmp_path):
     (tmp_path / "job.json").write_text('{"launcher": "slurm", "job": "--all"}')
     assert read_job(run_dir) is None
     assert FrozenRun(run_dir=run_dir, options=("trust=true",)).command()[-1] == "trust=true"
+
+
+@pytest.mark.parametrize(
+    ("words", "program", "kind"),
+    [
+        (["launcher=kubernetes", "launcher.nodes=2", "launcher.memory=8G"], "kubectl", "kind: JobSet"),
+        (["launcher=kubernetes", "launcher.target=kueue", "launcher.queue=team"], "kubectl", "kind: Job\n"),
+        (["launcher=osmo", "launcher.image=reg.example.org/robot-rl:1"], "osmo", "workflow:"),
+    ],
+)
+def test_a_manifest_of_the_run_is_submitted(run, in_tmp, monkeypatch, words, program, kind):
+    (in_tmp / "bin").mkdir()
+    (in_tmp / "bin" / program).write_text('#!/bin/sh\nfor file; do :; done\ncp "$file" submitted.yaml\n')
+    (in_tmp / "bin" / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{in_tmp}/bin", prepend=":")
+    code, out, errors = run("train", "task=cartpole", "num_envs=4", "run_id=mine", *words)
+    assert (code, errors) == (0, "")
+    assert "follow it: robot-rl watch mine" in out
+    text = (in_tmp / "submitted.yaml").read_text()
+    assert kind in text
+    assert "/runs/cartpole/mine" in text
+    (in_tmp / "bin" / program).write_text("#!/bin/sh\necho no such server >&2\nexit 1\n")
+    code, _, errors = run("train", "task=cartpole", "num_envs=4", "run_id=other", *words)
+    assert (code, errors) == (2, f"robot-rl: {words[0]}: {program} failed, no such server\n")
+    assert not (in_tmp / "runs/cartpole/other").exists()
+
+
+def test_a_launcher_of_the_former_protocol(in_tmp, monkeypatch):
+    base = "from robot_rl.cluster.launchers.launcher import Launcher\n"
+    (in_tmp / "former.py").write_text(base + "class Former(Launcher):\n    launch = lambda *_: 7\n")
+    monkeypatch.syspath_prepend(in_tmp)
+    with pytest.warns(FutureWarning, match="Former.launch is submit now"):
+        assert get_launcher("former:Former")().submit([], in_tmp) == 7

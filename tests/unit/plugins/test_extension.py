@@ -103,14 +103,23 @@ LAUNCHER = '''
 import subprocess
 from dataclasses import dataclass
 from typing import ClassVar
-from robot_rl.cluster.launchers.launcher import Launcher
+from robot_rl.cluster.launchers.launcher import Launcher, Target
+from robot_rl.cluster.preflight.finding import warn
 
 @dataclass(kw_only=True, slots=True)
 class InTurn(Launcher):
     name: ClassVar[str] = "in_turn"
+    targets: ClassVar = {"list": Target(info="Commands, one after the other", options={"mount"}, is_script=True)}
     quietly: bool = False
 
-    def launch(self, runs, folder):
+    def cluster_checks(self, root):
+        return [("order", warn(f"quietly={self.quietly}", "one at a time"))]
+
+    @classmethod
+    def render(cls, job, target):
+        return f"{target} x{job.size}: {' '.join(job.worker)}\\n"
+
+    def submit(self, runs, folder):
         return max(subprocess.call(run.command(), stdout=subprocess.DEVNULL if self.quietly else None) for run in runs)
 '''
 COMMAND = '''
@@ -166,6 +175,14 @@ def test_a_run_with_all_of_them(install, monkeypatch, tmp_path, capsys):
     env.close()
     assert main(["train", "task=their_swing", "~sensors.sonar"]) == 2
     assert "observations.actor.sonar='sonar': reads the sensor 'sonar'; there are" in capsys.readouterr().err
+    assert main(["manifest", "a", "target=list", "nodes=2", "mount=/x"]) == 0
+    assert capsys.readouterr().out == "list x2: robot-rl worker /x/their_swing/a\n"
+    assert main(["manifest", "a", "target=list", "queue=b"]) == 2
+    assert "queue=b: does not affect target=list" in capsys.readouterr().err
+    assert main(["preflight", "launcher=in_turn", "launcher.quietly=true"]) in (0, 1)
+    assert "quietly=True" in capsys.readouterr().out
+    assert main(["manifest", "--help"]) == 0
+    assert "  list     Commands, one after the other\n" in capsys.readouterr().out
     assert main(["count-runs", "their_swing"]) == 0
     assert capsys.readouterr().out == "1\n"
     assert main(["--help"]) == main(["count-runs", "--help"]) == 0

@@ -14,8 +14,8 @@ from robot_rl_deploy.bundle import FILES, SUMS, foreign_content, read_bundle
 from robot_rl_deploy.export import write_bundle
 from robot_rl_deploy.strict import ContractError
 
-from robot_rl.cluster.manifests.targets.sbatch import SbatchJob, script
-from robot_rl.cluster.manifests.text import to_yaml
+from robot_rl.cluster.launchers.slurm import SbatchJob, script
+from robot_rl.cluster.manifests.documents import to_yaml
 from robot_rl.errors import UserError
 from robot_rl.evaluate import write_evaluation
 from robot_rl.files import write_json

@@ -168,7 +168,7 @@ def test_a_whole_group_does_not_look_for_machines(watched):
         ({"nodes": 2, "min_nodes": 3}, "launcher.min_nodes=3: must be at least 1 and at most launcher.nodes=2"),
         ({"max_failures": -1}, "launcher.max_failures=-1: must be in [0, 1000]"),
         ({"address": ""}, "launcher.address=: must be auto, host:port, or http://host:port of a dashboard"),
-        ({"time": "1:00:00"}, "launcher.time=1:00:00: has no effect on launcher=ray; leave it out"),
+        ({"time": "1:00:00"}, "launcher.time=1:00:00: does not affect launcher=ray; omit it"),
     ],
 )
 def test_settings_out_of_range_are_one_line(settings, line):

@@ -109,7 +109,7 @@ def test_the_launcher_may_be_another_one_when_the_search_goes_on(make):
 def test_a_metric_that_the_runs_lack_ends_the_search_after_one(make):
     search, _ = make(metric="tracking/uprigt", direction="maximize")
     with pytest.raises(
-        UserError, match=r"sweeper\.metric=tracking/uprigt: search-0000 has no such metric; did you mean"
+        UserError, match=r"sweeper\.metric=tracking/uprigt: is not a metric of search-0000; did you mean"
     ):
         search.run()
     assert len(Process.started) == 1
@@ -152,7 +152,7 @@ def test_refused_settings_are_a_failed_trial_and_the_search_goes_on(make, monkey
 
 def test_two_commands_do_not_go_on_with_one_search(make):
     first = make()[0]
-    with first._lock(), pytest.raises(UserError, match="another command goes on with this search"):
+    with first._lock(), pytest.raises(UserError, match="another command runs this search"):
         make()[0].run()
     assert make(trials=1)[0].run() == 0
 

@@ -33,13 +33,13 @@ def test_steps_that_may_run_together_keep_their_order():
 @pytest.mark.parametrize(
     ("steps", "line"),
     [
-        ((), "has no steps"),
+        ((), "does not have any steps"),
         ((step("a"), step("a")), "step a: is there twice"),
         ((step("A b"),), "must be a letter"),
-        ((Step(name="a", command=()),), "has no command"),
+        ((Step(name="a", command=()),), "does not have a command"),
         ((step("train"), step("b", after=("trian",))), "did you mean 'train'"),
         ((step("a", after=("a",)),), "comes after itself"),
-        ((step("a", "@{nobody.file}"),), "which is no step"),
+        ((step("a", "@{nobody.file}"),), "which is not a step"),
         ((step("a", figures="f"), step("b", "@{a.figure}")), "did you mean 'figures'"),
         ((step("a", after=("b",)), step("b", after=("c",)), step("c", after=("a",))), "its steps wait for each other"),
     ],
@@ -55,7 +55,7 @@ def test_a_cycle_through_references_is_refused():
 
 
 def test_an_output_that_there_is_not_is_refused_by_its_name():
-    with pytest.raises(UserError, match="has no output 'figure'; did you mean 'figures'"):
+    with pytest.raises(UserError, match="does not have an output 'figure'; did you mean 'figures'"):
         step("a", figures="f")["figure"]
 
 
@@ -79,7 +79,7 @@ def test_a_bound_is_set_in_every_step_or_in_one():
 
 
 def test_an_unknown_gate_is_refused():
-    with pytest.raises(UserError, match=r"gates\.eror: test has no such gate; did you mean 'error'"):
+    with pytest.raises(UserError, match=r"gates\.eror: is not a gate of test; did you mean 'error'"):
         gated().with_bounds({"eror": 1.0})
 
 

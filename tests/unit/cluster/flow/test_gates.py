@@ -78,4 +78,4 @@ def test_the_command_names_gate_figure_value_and_bound(tmp_path, capsys):
 
 def test_the_command_refuses_a_file_that_there_is_not(tmp_path, capsys):
     assert main(["flow", "gate", str(tmp_path / "no.json"), "a:b<=1"]) == 2
-    assert "there is no file" in capsys.readouterr().err
+    assert "does not exist" in capsys.readouterr().err

@@ -263,7 +263,7 @@ def test_a_signal_is_passed_on_and_the_step_saves(number, code):
         process.send_signal(number)
         out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == code
-    assert f"interrupted by {number.name}; go on with: robot-rl flow resume t1" in out
+    assert f"interrupted by {number.name}; resume with: robot-rl flow resume t1" in out
     assert Path("saved").read_text() == str(int(number))
     state = loaded()
     assert states(state) == {"one": DONE, "two": STOPPED}

@@ -154,7 +154,7 @@ def test_osmo_has_a_key_as_a_credential_and_never_in_the_workflow():
         (shell("a", "", files=("none.pub",)), IMAGE, {}, "none.pub: cannot be read"),
         (shell("a", "", outputs={"o": Output(path="/a")}), IMAGE, {}, "are below"),
         (shell("a", "", outputs={"o": Output(path="a b")}), IMAGE, {}, "letters"),
-        (shell("a", ""), IMAGE, {"gpu": "a"}, r"platform\.gpu=a: there is no such computer"),
+        (shell("a", ""), IMAGE, {"gpu": "a"}, r"platform\.gpu=a: is not a computer"),
         (shell("a", ""), IMAGE, {"train": "a b"}, r"platform\.train=a b: must be a name"),
     ],
 )

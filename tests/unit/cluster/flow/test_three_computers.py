@@ -7,9 +7,10 @@ import pytest
 from robot_rl_tasks.registry import REGISTRY, get_task
 
 from robot_rl.cli.main import main
-from robot_rl.cluster.flow import three_computers
+from robot_rl.cluster.flow import load
 from robot_rl.cluster.flow.dag import Computer, FlowCfg, gate_owner
-from robot_rl.cluster.flow.load import copy_flow, list_flows, make
+from robot_rl.cluster.flow.flows import three_computers
+from robot_rl.cluster.flow.load import copy_flow, make
 from robot_rl.errors import UserError
 
 FITS = [name for name in REGISTRY.files() if (task := get_task(name)).deployable and not task.robots]
@@ -80,7 +81,7 @@ def test_it_is_pushed_and_randomized_harder():
     assert "events.friction.lo=0.3 " in words(flow_of(), "disturbed")
     flow = flow_of("cartpole")
     assert not any(step.name == "disturbed" for step in flow.steps)
-    assert "disturbed is left out" in flow.notes[0]
+    assert "disturbed is omitted" in flow.notes[0]
 
 
 def test_the_other_engine_is_the_one_that_it_was_not_trained_in():
@@ -110,7 +111,7 @@ def test_a_copy_makes_the_same_flow(tmp_path):
     copy = copy_flow("three_computers", str(tmp_path / "mine.py"))
     cfg = FlowCfg(task="go2_flat", id="f1")
     assert make(str(copy), cfg) == make("three_computers", cfg)
-    assert [name for name, _ in list_flows()] == ["three_computers"]
+    assert list(load.REGISTRY.describe()) == ["three_computers"]
 
 
 @pytest.mark.parametrize("to", ["mine.txt", "missing/mine.py", "there.py"])
@@ -125,7 +126,7 @@ def test_a_copy_replaces_nothing(tmp_path, monkeypatch, to):
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("x = 1", "has no function make_flow"),
+        ("x = 1", "does not have a function make_flow"),
         ("def make_flow(cfg): return 7", "returns int"),
         ("import nothing_of_that_name", "No module named"),
         ("def (", "invalid syntax"),
@@ -158,15 +159,15 @@ REFUSED = [
     ("three_computers task=cartpole id=12", "must begin with a letter"),
     ("three_computers task=cartpole platform.train=x", "platform.train: is for target=osmo"),
     ("three_computers task=cartpole gpus=2", "gpus: is for target=osmo, this is target=local"),
-    ("three_computers task=cartpole target=osmo platform.gpu=x", "no such computer"),
+    ("three_computers task=cartpole target=osmo platform.gpu=x", "is not a computer"),
     (
         "three_computers task=cartpole target=slurm",
         "run robot-rl flow itself in a job of the cluster",
     ),
     ("three_computers task=cartpole target=ray", "trainings by launcher=ray"),
     ("three_computers task=cartpole target=osmo", "needs image="),
-    ("mine.py task=cartpole", "there is no such file"),
-    ("no.module:here task=cartpole", "No module named"),
+    ("mine.py task=cartpole", "mine.py: does not exist"),
+    ("no.module:here task=cartpole", "cannot import no"),
     ("resume", "name the flow"),
     ("resume nope", "no such flow"),
     ("gate", "give a JSON file"),

@@ -2,8 +2,8 @@
 
 import yaml
 
+from robot_rl.cluster.launchers import list_targets
 from robot_rl.cluster.manifests.job import ClusterJob
-from robot_rl.cluster.manifests.targets import REGISTRY
 
 RUN = {"run_id": "rough-1", "task": "go2_rough", "made_by": "robot-rl manifest run=rough-1"}
 JOBS = {
@@ -35,7 +35,7 @@ def make(target, case, **more):
 
 
 def render(target, case, **more):
-    return REGISTRY.get(target).render(make(target, case, **more))
+    return list_targets()[target].render(make(target, case, **more), target)
 
 
 def documents(target, case, **more):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from robot_rl.cluster.manifests.targets.sbatch import SbatchJob, script
+from robot_rl.cluster.launchers.slurm import SbatchJob, script
 from robot_rl.errors import ExitCode, UserError
 
 SRUN = """#!/bin/bash

@@ -5,7 +5,7 @@ import shlex
 import pytest
 import yaml
 
-from robot_rl.cluster.manifests.targets import REGISTRY, get_target
+from robot_rl.cluster.launchers import find_target, list_targets
 from robot_rl.cluster.manifests.validate import validate
 from robot_rl.errors import ExitCode, UserError
 from tests.unit.cluster.manifests.cases import JOBS, QUEUED, TARGETS, documents, make, of_kind, render
@@ -32,12 +32,15 @@ def job_spec(target, case, **more):
     return of_kind("Job", target, case, **more)["spec"]
 
 
-def test_the_targets_are_the_files():
-    assert tuple(REGISTRY.names()) == TARGETS
+def test_the_targets_are_those_of_the_launchers():
+    assert tuple(list_targets()) == TARGETS
+    assert find_target("robot_rl.cluster.launchers.slurm:Slurm") == (list_targets()["sbatch"], "sbatch")
     with pytest.raises(UserError, match="target=jobsets: must be one of .*; did you mean 'jobset'"):
-        REGISTRY.get("jobsets")
-    with pytest.raises(UserError, match="target=os:getcwd: is <built-in function getcwd>; must have USED"):
-        get_target("os:getcwd")
+        find_target("jobsets")
+    with pytest.raises(
+        UserError, match="target=os:getcwd: is <built-in function getcwd>; must be a Launcher with targets"
+    ):
+        find_target("os:getcwd")
 
 
 @pytest.mark.parametrize("case", JOBS)

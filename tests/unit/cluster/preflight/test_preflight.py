@@ -59,7 +59,7 @@ def test_the_facts_as_json(run, in_tmp):
     [
         (["launcher=slrum"], "slrum"),
         (["launcher=slurm", "launcher.nodes=0"], "launcher.nodes=0: must be at least 1"),
-        (["launcher=local", "launcher.nodes=2"], "has no effect on launcher=local"),
+        (["launcher=local", "launcher.nodes=2"], "does not affect launcher=local"),
         (["probe=true", "token=../x"], "token=../x: must be of letters and digits"),
         (["token=abc"], "token=abc: is for probe=true"),
         (["nodes=2"], "unknown key 'nodes'"),

@@ -13,12 +13,13 @@ from types import SimpleNamespace
 import pytest
 
 from robot_rl.cluster.launchers.slurm import Slurm
+from robot_rl.cluster.launchers.slurm_checks import srun_command
 from robot_rl.cluster.launchers.torchrun import Torchrun
 from robot_rl.cluster.preflight import gather as gathering
 from robot_rl.cluster.preflight import shared
 from robot_rl.cluster.preflight.facts import NodeFacts, can_bind, read_facts
 from robot_rl.cluster.preflight.finding import Cluster
-from robot_rl.cluster.preflight.gather import exchange, srun_command
+from robot_rl.cluster.preflight.gather import exchange
 from robot_rl.cluster.preflight.probe import Messages, accept, candidates, probe, reach, send
 from robot_rl.cluster.preflight.shared import SharedRoot
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from robot_rl.cluster.launchers import slurm_checks
 from robot_rl.cluster.launchers.slurm import Slurm
-from robot_rl.cluster.preflight import slurm_checks
+from robot_rl.cluster.launchers.slurm_checks import SlurmFacts, check_slurm, parse_config, parse_partitions, read_slurm
 from robot_rl.cluster.preflight.finding import FAIL, OK, WARN
-from robot_rl.cluster.preflight.slurm_checks import SlurmFacts, check_slurm, parse_config, parse_partitions, read_slurm
 from robot_rl.errors import UserError
 
 CONFIG = """Configuration data as of 2026-11-25T17:31:20
@@ -44,13 +44,13 @@ def test_everything_is_right():
 @pytest.mark.parametrize(
     ("check", "options", "status", "found"),
     [
-        ("request", {"partition": "hihg"}, FAIL, "launcher.partition=hihg: there is no such partition"),
+        ("request", {"partition": "hihg"}, FAIL, "launcher.partition=hihg: is not a partition"),
         ("request", {"nodes": 3}, FAIL, "launcher.nodes=3: partition low has TotalNodes=2"),
         ("request", {"nodes": 2, "partition": "high"}, FAIL, "partition high has MaxNodes=1"),
         ("request", {"old": "State=UP", "new": "State=DOWN"}, FAIL, "partition low is DOWN"),
         ("request", {"refusal": "launcher.gpus=9: no node has more than 8; give fewer"}, FAIL, "launcher.gpus=9"),
         ("time limit", {"time": "24:00:01"}, FAIL, "launcher.time=24:00:01: partition low has MaxTime=1-00:00:00"),
-        ("cred_expire", {"old": ",cred_expire=5", "new": ""}, WARN, "has no cred_expire: a requeued job is held for"),
+        ("cred_expire", {"old": ",cred_expire=5", "new": ""}, WARN, "is without cred_expire: a requeued job is held"),
         ("cred_expire", {"old": "expire=5", "new": "expire=90"}, WARN, "cred_expire=90"),
         ("preemption", {"old": "GraceTime=60", "new": "GraceTime=0"}, FAIL, "partition low has GraceTime=0"),
         ("preemption", {"iteration_s": 90.0}, WARN, "GraceTime=60: an iteration takes 90.0 s"),
@@ -85,11 +85,11 @@ def test_grace_does_not_matter_where_nothing_preempts(options):
 
 def test_without_slurm_only_the_request_is_checked(monkeypatch):
     def refuse(*_):
-        raise UserError("launcher=slurm: there is no scontrol on this machine")
+        raise UserError("launcher=slurm: scontrol is not on this machine")
 
     monkeypatch.setattr(slurm_checks, "ask", refuse)
     monkeypatch.setenv("PATH", "")
     ((name, finding),) = check_slurm(read_slurm(Slurm()))
     assert (name, finding.status) == ("request", FAIL)
-    assert finding.found == "launcher=slurm: there is no sbatch on this machine"
+    assert finding.found == "launcher=slurm: sbatch is not on this machine"
     assert finding.right == "give the command on a login node"

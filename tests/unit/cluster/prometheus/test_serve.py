@@ -62,8 +62,8 @@ def test_a_port_in_use(run, root):
     [
         (["root=nowhere"], "root=nowhere: is no directory"),
         (["run=nothing"], "run=nothing: no such run"),
-        (["host=192.0.2.1"], "host=192.0.2.1: is no address of this machine"),
-        (["host=no.such.host.invalid"], "host=no.such.host.invalid: is no address"),
+        (["host=192.0.2.1"], "host=192.0.2.1: is not an address of this machine"),
+        (["host=no.such.host.invalid"], "host=no.such.host.invalid: is not an address"),
         (["every=5"], "every=5: is for textfile="),
         (["textfile=metrics.txt"], "textfile=metrics.txt: must end in .prom"),
         (["textfile=foreign.prom"], "textfile=foreign.prom: is there already and is not a file of robot-rl serve"),

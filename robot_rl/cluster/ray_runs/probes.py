@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,41 +11,16 @@ from typing import Any
 from robot_rl.cluster.preflight.facts import NodeFacts
 from robot_rl.cluster.preflight.finding import Cluster
 from robot_rl.cluster.preflight.probe import ANSWER_S, probe, without_slurm
-from robot_rl.cluster.ray_runs.cluster import answers, find_running
+from robot_rl.cluster.ray_runs.cluster import import_ray, last_line
+from robot_rl.cluster.ray_runs.jobs import is_job_address
 
 
-def ask_ray(cluster: Cluster, token: str) -> bool:
-    """Ask as many nodes as a run would have, those with its GPUs and cores first; return False without a cluster."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ModuleNotFoundError:
-        cluster.error = "ray is not installed here (pip install 'robot-rl[ray]')"
-        return True
-    if ray.is_initialized():  # The launcher's own check may have connected.
-        _ask(ray, cluster, token)
-        return True
-    address = getattr(cluster.launcher, "address", "auto")
-    if "://" in address:
+def ask_ray(cluster: Cluster, address: str, token: str) -> None:
+    """Ask as many nodes of the cluster that is connected as a run would have, those with its GPUs and cores first."""
+    if is_job_address(address):
         cluster.error = f"launcher.address={address}: preflight needs host:port of the cluster itself"
-        return True
-    found = find_running() if address == "auto" else address
-    if not found:
-        return False
-    if not answers(found):
-        cluster.error = f"launcher.address={address}: nothing answers at {found}"
-        return True
-    try:
-        ray.init(address=found, log_to_driver=False, logging_level=logging.ERROR)
-        _ask(ray, cluster, token)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        cluster.error = " ".join(str(error).split())[:200]
-    finally:
-        ray.shutdown()
-    return True
-
-
-def _ask(ray: Any, cluster: Cluster, token: str) -> None:
+        return
+    ray = import_ray()
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     gpus = cluster.launcher.gpus
@@ -67,8 +40,7 @@ def _ask(ray: Any, cluster: Cluster, token: str) -> None:
             sent = time.time()
             seconds = ray.get(now.options(**place).remote(), timeout=ANSWER_S)
         except ray.exceptions.RayError as error:
-            lines = [line for line in str(error).splitlines() if line.strip()]
-            cluster.error = lines[-1].strip()[:200] if lines else type(error).__name__
+            cluster.error = last_line(error)[:200]
             continue
         cluster.nodes.append(node)
         cluster.offsets_s[node.name] = (seconds - time.time(), seconds - sent)

@@ -1,19 +1,22 @@
-"""A workflow of NVIDIA OSMO: a task for each node, scheduled again by its exit code."""
+"""NVIDIA OSMO: a run is a workflow with a task for each node, scheduled again by its exit code."""
 
 from __future__ import annotations
 
 import shlex
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+from robot_rl.cluster.launchers.applied import Applied
+from robot_rl.cluster.launchers.launcher import Target
 from robot_rl.cluster.manifests import processes
+from robot_rl.cluster.manifests.documents import to_yaml
 from robot_rl.cluster.manifests.exit_codes import exit_actions
 from robot_rl.cluster.manifests.job import ClusterJob
 from robot_rl.cluster.manifests.pod import check_mount
 from robot_rl.cluster.manifests.quantities import read_mebibytes, read_seconds
-from robot_rl.cluster.manifests.text import to_yaml
 from robot_rl.errors import UserError
 
-USED = frozenset({"image", "mount", "partition", "topology", "bucket"})
 RESOURCE = "node"
 LEAST_CPUS, LEAST_MEMORY, STORAGE = 2, "8G", "32Gi"
 RUN, SCRIPT = "/tmp/run.sh", "/tmp/node.sh"
@@ -22,24 +25,45 @@ HOST = "{{{{host:{name}}}}}"
 """OSMO's word for the host name of a task."""
 
 
-def render(job: ClusterJob) -> str:
-    """Return the workflow.
+@dataclass(kw_only=True, slots=True)
+class Osmo(Applied):
+    """Workflows of OSMO, by its command line program.
 
-    The runs are in a directory that all nodes mount, or, of a single node, in an object store: fetched when the task
-    begins, and written there every few minutes and at its end.
+    Attributes:
+        bucket: URL of an object store that a run of a single node is read from and kept in; empty: `mount`.
     """
-    if not job.bucket:
-        check_mount(job.mount)
-    if job.bucket and job.nodes > 1:
-        raise UserError(f"bucket={job.bucket}: nodes={job.nodes} need a directory that all of them see; leave it out")
-    memory = f"{read_mebibytes(job.memory or LEAST_MEMORY) * job.ranks}Mi"
-    node = resource((job.cpus or LEAST_CPUS) * job.ranks, job.gpus, memory, STORAGE, job.partition)
-    if job.topology:
-        node["topology"] = [{"key": job.topology, "requirementType": "preferred"}]
-    tasks = [_task(job, index) for index in range(job.nodes)]
-    # A task that is scheduled again takes the others with it: they would wait for it in vain.
-    group = {"name": "train", "barrier": True, "ignoreNonleadStatus": False, "tasks": tasks}
-    return workflow(job.name, read_seconds(job.time), {RESOURCE: node}, {"groups": [group]}, job.made_by)
+
+    bucket: str = ""
+
+    name: ClassVar[str] = "osmo"
+    program: ClassVar[tuple[str, ...]] = ("osmo", "workflow", "submit")
+    flow_renderer: ClassVar[str] = "robot_rl.cluster.flow.osmo:render"
+    targets: ClassVar[Mapping[str, Target]] = {
+        "osmo": Target(
+            info="A workflow of NVIDIA OSMO: a task for each node, scheduled again by its exit code",
+            options=frozenset({"image", "mount", "partition", "topology", "bucket"}),
+        )
+    }
+
+    @classmethod
+    def render(cls, job: ClusterJob, target: str) -> str:
+        """Return the workflow.
+
+        The runs are in a directory that all nodes mount, or, of a single node, in an object store: fetched when the
+        task begins, and written there every few minutes and at its end.
+        """
+        if not job.bucket:
+            check_mount(job.mount)
+        if job.bucket and job.nodes > 1:
+            raise UserError(f"bucket={job.bucket}: nodes={job.nodes} need a directory that all of them see; omit it")
+        memory = f"{read_mebibytes(job.memory or LEAST_MEMORY) * job.ranks}Mi"
+        node = resource((job.cpus or LEAST_CPUS) * job.ranks, job.gpus, memory, STORAGE, job.partition)
+        if job.topology:
+            node["topology"] = [{"key": job.topology, "requirementType": "preferred"}]
+        tasks = [_task(job, index) for index in range(job.nodes)]
+        # A task that is scheduled again takes the others with it: they would wait for it in vain.
+        group = {"name": "train", "barrier": True, "ignoreNonleadStatus": False, "tasks": tasks}
+        return workflow(job.name, read_seconds(job.time), {RESOURCE: node}, {"groups": [group]}, job.made_by)
 
 
 def workflow(name: str, limit: int, resources: dict[str, Any], tasks: dict[str, Any], made_by: str) -> str:

@@ -6,20 +6,19 @@ import shlex
 from dataclasses import replace
 from typing import Any
 
-from robot_rl.cluster.manifests.documents import USED, metadata, to_text
+from robot_rl.cluster.manifests.documents import metadata, to_text
 from robot_rl.cluster.manifests.job import ClusterJob
 from robot_rl.cluster.manifests.pod import RUN_LABEL, template
 from robot_rl.cluster.manifests.quantities import read_seconds
 from robot_rl.cluster.manifests.queueing import pod_annotations
 
-__all__ = ["USED"]
 RAY_VERSION = "2.60.0"
 RETRIES = 2
 """How often a new cluster is made: for a head that was lost. Ray itself replaces lost workers."""
 IDLE_S = 300
 
 
-def render(job: ClusterJob) -> str:
+def render_rayjob(job: ClusterJob) -> str:
     """Return the RayJob, its NetworkPolicy, and Kueue's queue where requested."""
     limit = read_seconds(job.time)
     is_scaled = not job.queue  # Kueue reserves a cluster's resources at its start, and refuses one that grows.
@@ -95,10 +94,10 @@ def _workers(job: ClusterJob, *, is_scaled: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _pod(job: ClusterJob, found: dict[str, str]) -> dict[str, Any]:
+def _pod(job: ClusterJob, annotations: dict[str, str]) -> dict[str, Any]:
     """Return a pod of Ray: KubeRay writes its command."""
     variables = [{"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}]
-    pod = template(job, variables, [], annotations=found)
+    pod = template(job, variables, [], annotations=annotations)
     del pod["spec"]["restartPolicy"]  # KubeRay replaces pods by itself.
     if job.topology and not job.queue and job.nodes > 1:
         near = {"labelSelector": {"matchLabels": {RUN_LABEL: job.name}}, "topologyKey": job.topology}

@@ -105,15 +105,15 @@ def read_settings(words: tuple[str, ...]) -> dict[str, Any]:
     from robot_rl.cluster.launchers import read_launcher
     from robot_rl.settings.words import read_changes
 
-    mine = [word for word in words if word.lstrip("+~").partition("=")[0].partition(".")[0] == "launcher"]
-    changes = read_changes([word for word in words if word not in mine])
+    launcher_words = [word for word in words if word.lstrip("+~").partition("=")[0].partition(".")[0] == "launcher"]
+    changes = read_changes([word for word in words if word not in launcher_words])
     for key in ("task", "run_id", "root"):
         if key in changes:
             raise UserError(f"train.{key}={changes[key]}: is set by the flow; give {'id' if key == 'run_id' else key}=")
-    named = [word.partition("=")[2] for word in mine if word.startswith("launcher=")]
-    if mine and not named:
-        raise UserError(f"train.{mine[0]}: says not which launcher; add train.launcher=<name>")
-    settings = read_changes([word for word in mine if not word.startswith("launcher=")])
+    named = [word.partition("=")[2] for word in launcher_words if word.startswith("launcher=")]
+    if launcher_words and not named:
+        raise UserError(f"train.{launcher_words[0]}: says not which launcher; add train.launcher=<name>")
+    settings = read_changes([word for word in launcher_words if not word.startswith("launcher=")])
     if named and read_launcher(named[0], {key.partition(".")[2]: each for key, each in settings.items()}).is_elsewhere:
         raise UserError(f"train.launcher={named[0]}: ends before the training does; run the flow in a job there")
     return changes
@@ -168,7 +168,9 @@ def evaluation_steps(
         ),
     ]
     if not harder:
-        return steps, (f"disturbed is left out: {cfg.task} has no pushes or randomization that could be made harder",)
+        return steps, (
+            f"disturbed is omitted: {cfg.task} is without pushes or randomization that could be made harder",
+        )
     return [*steps, step("disturbed", f"{cfg.folder}/disturbed.json", "seed=20261104", *harder)], ()
 
 

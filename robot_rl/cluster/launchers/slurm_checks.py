@@ -1,17 +1,28 @@
-"""Checks of Slurm's own settings: the partition, its limits, and the handling of a preempted job."""
+"""Checks of Slurm's own settings, such as the handling of a preempted job, and probes of its nodes by srun."""
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from robot_rl.cluster.launchers.launcher import Launcher
-from robot_rl.cluster.launchers.slurm import ask
 from robot_rl.cluster.manifests.quantities import read_seconds
-from robot_rl.cluster.preflight.finding import Finding, fail, join, ok, refused, warn
+from robot_rl.cluster.preflight.finding import Cluster, Finding, fail, join, ok, refused, warn
+from robot_rl.cluster.preflight.gather import exchange
+from robot_rl.cluster.preflight.probe import ANSWER_S
 from robot_rl.errors import UserError
+from robot_rl.runs.run_index import read_runs
 
+COMMAND_S = 60
+"""How long a command of Slurm's may take [s]."""
+ROOM_S = 60
+"""How long Slurm may take to find room for a probe on each node [s]."""
 CRED_EXPIRE_S, GOOD_EXPIRE_S = 120, 30
 """Slurm's default time that a requeued job is held [s], and one that is acceptable."""
 SAVE_S = 5.0
@@ -42,7 +53,7 @@ class SlurmFacts:
         if self.launcher.partition:
             names = self.launcher.partition.split(",")
             return {name: self.partitions[name] for name in names if name in self.partitions}
-        return {name: found for name, found in self.partitions.items() if found.get("Default") == "YES"}
+        return {name: partition for name, partition in self.partitions.items() if partition.get("Default") == "YES"}
 
 
 def read_slurm(launcher: Launcher, iteration_s: float | None = None) -> SlurmFacts:
@@ -76,7 +87,7 @@ def check_request(facts: SlurmFacts) -> Finding:
     """The partition exists, and has nodes with the GPUs and cores that a run requests."""
     launcher, known = facts.launcher, facts.partitions
     if unknown := [name for name in launcher.partition.split(",") if name and known and name not in known]:
-        return fail(f"launcher.partition={unknown[0]}: there is no such partition", f"one of {join(list(known), 20)}")
+        return fail(f"launcher.partition={unknown[0]}: is not a partition", f"one of {join(list(known), 20)}")
     if facts.refusal:
         return refused(facts.refusal, "a Slurm that answers on this machine")
     for name, partition in facts.mine.items():
@@ -99,7 +110,7 @@ def check_time(facts: SlurmFacts) -> Finding:
         most = _seconds(given)
         if most is not None and wanted > most:
             found = f"launcher.time={facts.launcher.time}: partition {name} has MaxTime={given}"
-            return fail(found, f"at most {given}: a run goes on in the next job")
+            return fail(found, f"at most {given}: a run continues in the next job")
     known = [f"{name}: {partition.get('MaxTime', 'unknown')}" for name, partition in facts.mine.items()]
     return ok(f"MaxTime of {join(known)}" if known else "no partition")
 
@@ -116,7 +127,7 @@ def check_cred_expire(facts: SlurmFacts) -> Finding:
     """A requeued job is not held long until its credential has expired."""
     match = re.search(r"cred_expire=(\d+)", facts.config.get("AuthInfo", ""))
     seconds = int(match[1]) if match else CRED_EXPIRE_S
-    what = f"AuthInfo has cred_expire={seconds}" if match else "AuthInfo has no cred_expire"
+    what = f"AuthInfo has cred_expire={seconds}" if match else "AuthInfo is without cred_expire"
     if seconds > GOOD_EXPIRE_S:
         found = f"{what}: a requeued job is held for about {seconds} s"
         return warn(found, "AuthInfo=cred_expire=5 in slurm.conf")
@@ -164,15 +175,77 @@ def check_requeue(facts: SlurmFacts) -> Finding:
     """Jobs may be requeued."""
     if facts.config.get("JobRequeue", "1") == "0":
         found = "JobRequeue=0: scripts of launcher=slurm ask for it themselves, yours do not"
-        return warn(found, "#SBATCH --requeue in scripts of your own")
+        return warn(found, "#SBATCH --requeue in your own scripts")
     return ok("JobRequeue=1")
 
 
 def check_slurm(facts: SlurmFacts) -> list[tuple[str, Finding]]:
-    """Return the findings of all checks that can be made; only the request's where Slurm does not answer."""
+    """Return the findings of all checks that can be made; only the request's if Slurm does not answer."""
     checks = {"request": check_request}
     if facts.mine:
         checks |= {"time limit": check_time, "preemption": check_preemption}
     if facts.config:
         checks |= {"cred_expire": check_cred_expire, "requeue": check_requeue}
     return [(name, check(facts)) for name, check in checks.items()]
+
+
+def iteration_s(root: Path) -> float | None:
+    """Return how long an iteration of the newest run takes [s]; None if there is none."""
+    with contextlib.suppress(UserError):
+        return next((row.iteration_s for row in read_runs(root) if row.iteration_s), None)
+    return None
+
+
+def ask_slurm(launcher: Launcher, cluster: Cluster, token: str) -> None:
+    """Start a probe on each node by srun."""
+    command = srun_command(launcher, cluster.root, token)
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+    except FileNotFoundError:
+        cluster.error = "srun is not on this machine"
+        return
+    try:
+        exchange(cluster, process, ROOM_S + ANSWER_S)
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        process.kill()
+
+
+def srun_command(launcher: Launcher, root: Path, token: str) -> list[str]:
+    """Return the command that starts a probe on each node, with the resources that a run would request of it."""
+    wanted = {
+        "nodes": launcher.nodes,
+        "ntasks": launcher.nodes,
+        "ntasks-per-node": 1,
+        "job-name": "preflight",
+        "time": 5,
+        "immediate": ROOM_S,
+        "partition": launcher.partition,
+        "gres": f"gpu:{launcher.gpus}" if launcher.gpus else "",
+        "cpus-per-task": launcher.cpus * launcher.ranks_a_node or "",
+        "kill-on-bad-exit": 0,
+    }
+    words = [f"--{name}={value}" for name, value in wanted.items() if value != ""]
+    start = [sys.executable, "-m", "robot_rl.cli.main", "preflight", "probe=true", f"root={root}", f"token={token}"]
+    setup = getattr(launcher, "setup", "")
+    shell = ["bash", "-c", f'{setup}\nexec "$@"', "probe"] if setup else []
+    return ["srun", *words, *shlex.split(getattr(launcher, "options", "")), *shell, *start]
+
+
+def ask(*command: str) -> str:
+    """Return the output of a command of Slurm's; raise UserError with its first line if it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
+    except FileNotFoundError:
+        raise UserError(f"launcher=slurm: {command[0]} is not on this machine") from None
+    except subprocess.TimeoutExpired:
+        raise UserError(f"launcher=slurm: {command[0]} did not answer within {COMMAND_S} s") from None
+    if done.returncode:
+        line = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
+        right = "" if command[0] == "sbatch" else f"; give the command where Slurm's own {command[0]} works"
+        raise UserError(f"launcher=slurm: {command[0]} failed, {line}{right}")
+    return done.stdout

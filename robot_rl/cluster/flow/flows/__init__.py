@@ -1,0 +1,1 @@
+"""The flows that come with the project: each file here, with `make_flow`."""
