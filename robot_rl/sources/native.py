@@ -201,7 +201,7 @@ class NativeSource(TaskSource):
         with contextlib.closing(self.make_env(task, one)) as env, as_user_error():
             env.policy_groups = groups
             if hasattr(actor, "actors"):
-                from robot_rl.evaluate.team_bundles import export_team
+                from robot_rl.evaluate.team_rows import export_team
 
                 return export_team(env, actor, out, training=training, opset=opset)
             return export_policy(env, actor, out, run=training, opset=opset)
@@ -217,7 +217,7 @@ def _with_new_motions(task: "Task", parts: Mapping[str, Any]) -> "Task":
 
 
 def _with_motion_files(task: "Task") -> "Task":
-    """Return a task with an absolute path of every motion that is no motion of the robot's library."""
+    """Return a task with an absolute path of every motion that is not of the robot's library."""
     from robot_rl_envs.motions.files import find_motion, library
 
     known, found = library(task.robot), {}
@@ -229,7 +229,7 @@ def _with_motion_files(task: "Task") -> "Task":
 
 
 def find_task(name: str) -> "Task":
-    """Return the task called `name`; raise UserError, with the nearest, where there is none."""
+    """Return the task called `name`; raise UserError, with the nearest, if there is none."""
     from robot_rl_tasks.registry import get_task
 
     try:
@@ -242,7 +242,7 @@ def find_task(name: str) -> "Task":
 
 
 def start_warp() -> None:
-    """Initialize Warp, without its line on stderr where there is no GPU."""
+    """Initialize Warp, without its line on stderr if a GPU is missing."""
     import torch
     import warp
 

@@ -1,6 +1,6 @@
 """Quarantine of worlds of external environments, for numbers that are not finite in float32 (docs/quarantine.md).
 
-Such a world has no state that could be repaired: from the first bad number until its next episode begins nothing of it
+The state of such a world cannot be repaired: from the first bad number until its next episode begins nothing of it
 is learned from or measured, and its policy sees zeros.
 """
 
@@ -68,11 +68,11 @@ class Quarantine:
         return self.broken > 0
 
     def begin(self, worlds: np.ndarray, bad: np.ndarray) -> None:
-        """Release the worlds (N,) bool where an episode has begun, but not those with a `bad` first observation."""
+        """Release the worlds (N,) bool in which an episode has begun, but not those with a `bad` first observation."""
         self.broken[worlds] = np.where(bad[worlds], 1 + REASONS.index("observation"), 0)
 
     def pop_metrics(self) -> dict[str, float]:
-        """Return and clear "quarantined" (samples), and "quarantined/<reason>" where there are any."""
+        """Return and clear "quarantined" (samples), and "quarantined/<reason>" if there are any."""
         counts = self._counts[1:].tolist()
         self._counts[:] = 0.0
         found = {f"quarantined/{name}": n for name, n in zip(REASONS, counts, strict=True) if n}

@@ -38,6 +38,6 @@ def source_of(name: object) -> TaskSource:
 
 
 def refuse_unsupported(name: str, command: str) -> None:
-    """Raise UserError with the reason where the source of a task does not support a command."""
+    """Raise UserError with the reason if the source of a task does not support a command."""
     if why := source_of(name).unsupported.get(command):
         raise UserError(f"{command}: {name} {why}")

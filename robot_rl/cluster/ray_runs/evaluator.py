@@ -32,36 +32,6 @@ class EvaluatorCfg:
     cpus: int = 0
 
 
-@dataclass(kw_only=True, slots=True)
-class LivePolicy:
-    """A policy of weights that were sent, as `robot_rl.runs.policies.PolicySource` has a run's.
-
-    Attributes:
-        cfg: The run's settings.
-        run_dir: The run.
-        policy: The torch policy.
-    """
-
-    cfg: Any
-    run_dir: Any
-    policy: Any
-    bundle: None = None
-    is_run: bool = True
-
-    @property
-    def name(self) -> str:
-        """Return the run's id."""
-        return self.run_dir.run_id
-
-    def load(self, env: Any) -> Any:
-        """Return the policy for an environment."""
-        return self.policy
-
-    def torch_policy(self, device: str | None = None) -> Any:
-        """Return the torch policy."""
-        return self.policy
-
-
 class EvaluatorProcess:
     """Evaluates policies in its own process; its methods are called by the learner through Ray."""
 
@@ -83,15 +53,16 @@ class EvaluatorProcess:
         """Return the mean of each metric over the episodes, as `robot-rl eval` finds it for the torch policy."""
         from robot_rl.evaluate import EVALUATION_SEED
         from robot_rl.learn.policy import build_policy
+        from robot_rl.runs.policies import PolicySource
         from robot_rl.sources.protocol import EvaluationCfg
 
         cfg = self._cfg
         state = {name: tensor.clone() for name, tensor in to_tensors(weights).items()}
         policy = build_policy(cfg.learner, dict(meta), state, self._run_dir.path, cfg.device)
         how = EvaluationCfg(episodes=self._episodes, seed=EVALUATION_SEED, form="torch")
-        live = LivePolicy(cfg=cfg, run_dir=self._run_dir, policy=policy)
-        found = cfg.source.evaluate(cfg.task, cfg.worlds(), live, how)
-        return {name: value["mean"] for name, value in found["torch"].items() if value is not None}
+        source = PolicySource(cfg=cfg, run_dir=self._run_dir, bundle=None, live=policy)
+        summary = cfg.source.evaluate(cfg.task, cfg.worlds(), source, how)["torch"]
+        return {name: value["mean"] for name, value in summary.items() if value is not None}
 
 
 class RayEvaluator(Evaluator):

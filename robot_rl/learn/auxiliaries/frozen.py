@@ -19,7 +19,7 @@ from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.distributions import Categorical, Distribution, Params, kl_each
 from robot_rl.learn.networks.layout import ObservationLayout, make_layout
 from robot_rl.learn.networks.symmetry import Mirror
-from robot_rl.learn.policy import Policy, make_policy
+from robot_rl.learn.policy import TrainedPolicy, make_policy
 from robot_rl.learn.rollout import Rollout
 
 ACTS = "the teacher acts in rollouts; give teacher.mix=0 teacher.takeover=0, or leave roles.teacher= out"
@@ -41,7 +41,7 @@ class FrozenPolicy:
         checksum: sha256 of its weights, the normalizer's statistics among them.
     """
 
-    def __init__(self, policy: Policy, layout: ObservationLayout, field: str) -> None:
+    def __init__(self, policy: TrainedPolicy, layout: ObservationLayout, field: str) -> None:
         self.policy, self.layout, self.field = policy, layout, field
         self.actor = policy.actor.requires_grad_(False)
         distribution = self.actor.distribution

@@ -1,7 +1,7 @@
 """Adapt any vector environment of Gymnasium to the environment that the learner takes.
 
 Handled here: with SAME_STEP the observation at the end of an episode is the next episode's first, and the last one is
-in the info. With NEXT_STEP it is the last one, the step after it resets the world whatever the action is, and nothing
+in the info. With NEXT_STEP it is the last one, the step after it resets the world with any action, and nothing
 may be learned from that step. With DISABLED the world has to be reset explicitly. Only an episode that was truncated is
 bootstrapped; one that was also terminated is not. A world with a number that is not finite is quarantined until its
 next episode, which begins at once if the environment resets single worlds (docs/quarantine.md).
@@ -9,7 +9,7 @@ next episode, which begins at once if the environment resets single worlds (docs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from robot_rl.errors import UserError
-from robot_rl.evaluate.controllers import TorchController
+from robot_rl.evaluate.policies import Policy
 from robot_rl.sources.gymnasium.spaces import ActionMap, ObservationReader
 from robot_rl.sources.quarantine import Quarantine
 
@@ -41,12 +41,12 @@ class GymEnv(VecEnv):
 
     Attributes:
         num_actions: Components of an action.
-        action_choices: Number of values of each component of an action; None where they are real numbers.
-        max_episode_length: Largest number of steps of an episode; 0 where it is not known.
-        step_dt: Length of a step [s], from the frames a second that the environment declares; 1 where it does not.
+        action_choices: Number of values of each component of an action; None if they are real numbers.
+        max_episode_length: Largest number of steps of an episode; 0 if it is not known.
+        step_dt: Length of a step [s], from the frames a second that the environment declares; 1 if it does not.
         groups: Name -> shape of an observation group, without the worlds.
         default_groups: The groups that "actor" and "critic" see by default.
-        cfg: The environment's registration, where it has one.
+        cfg: The environment's registration, if it has one.
 
     Raises:
         UserError: A space that cannot be learned from or acted in, or an unknown way to reset.
@@ -87,7 +87,7 @@ class GymEnv(VecEnv):
 
     @property
     def action_bounds(self) -> tuple[Tensor, Tensor] | None:
-        """Return (A,) least and greatest actions that reach the Box's limits; None where actions are choices."""
+        """Return (A,) least and greatest actions that reach the Box's limits; None if actions are choices."""
         if self.action_choices is not None:
             return None
         low, high = (torch.as_tensor(bound, dtype=torch.float32) for bound in self._actions.bounds())
@@ -113,9 +113,9 @@ class GymEnv(VecEnv):
         Returns:
             observations: Groups (N, ...) to act on next.
             rewards: (N,).
-            dones: (N,) bool, what comes next belongs to another episode; also where this step was a reset (NEXT_STEP).
+            dones: (N,) bool, the next observation is of another episode; also if this step was a reset (NEXT_STEP).
             extras: "time_outs" (N,) bool, the episode was truncated and did not terminate; "final_obs", groups with the
-                last observation in the rows where an episode ended; "valid" (N,) bool, False where this step was a
+                last observation in the rows of episodes that ended; "valid" (N,) bool, False if this step was a
                 reset (NEXT_STEP) or the world is in quarantine, absent if neither can be; "log", empty.
 
         Raises:
@@ -152,7 +152,7 @@ class GymEnv(VecEnv):
         return self._obs, torch.from_numpy(reward).to(self.device), done, extras
 
     def _begin(self, skipped: np.ndarray) -> None:
-        """Reset worlds where this is due, and set the observations (`_groups`, `_obs`) to act on next."""
+        """Reset worlds if this is due, and set the observations (`_groups`, `_obs`) to act on next."""
         broken = self._quarantine.broken > 0
         begun = skipped if self.autoreset is AutoresetMode.NEXT_STEP else self._over
         due = self._over & (self.autoreset is AutoresetMode.DISABLED)
@@ -174,7 +174,7 @@ class GymEnv(VecEnv):
 
     @property
     def episode_length_buf(self) -> Tensor:
-        """Return (N,) steps since each world's reset. Writing to it has no effect: Gymnasium has its own clocks."""
+        """Return (N,) steps since each world's reset. Writing to it does nothing: Gymnasium has its own clocks."""
         return torch.from_numpy(self._statistics.length.astype(np.int64)).to(self.device)
 
     @episode_length_buf.setter
@@ -184,7 +184,7 @@ class GymEnv(VecEnv):
     def pop_metrics(self) -> dict[str, float]:
         """Return means over the episodes that ended since the last call: see `Statistics.pop`.
 
-        Further "quarantined" (samples), and "quarantined/<reason>", where there are any.
+        Further "quarantined" (samples), and "quarantined/<reason>", if there are any.
         """
         return self._statistics.pop() | self._quarantine.pop_metrics()
 
@@ -205,7 +205,7 @@ class GymEnv(VecEnv):
     def _last_groups(self, info: Mapping[str, Any], time_out: np.ndarray) -> dict[str, Tensor]:
         """Return the current observations, with the last ones of the episodes that ended in this step in their rows.
 
-        Gymnasium defines a list of one observation a world, None where no episode ended; a batch is accepted, too.
+        Gymnasium defines a list of one observation a world, None if no episode ended; a batch is also accepted.
         """
         last = info.get("final_obs", [None] * self.num_envs)
         if not (isinstance(last, list) or (isinstance(last, np.ndarray) and last.dtype == object)):
@@ -307,32 +307,31 @@ def _autoreset(env: VectorEnv, wanted: str | None) -> AutoresetMode:
 
 
 def _choose(mask: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """Return the rows of `first` where the mask (N,) is True, of `second` elsewhere."""
+    """Return the rows of `first` at which the mask (N,) is True, the others of `second`."""
     return torch.where(mask.view(-1, *(1,) * (first.ndim - 1)), first, second)
 
 
 def _blank(mask: Tensor, groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return groups with zeros in the rows where the mask (N,) is True."""
+    """Return groups with zeros in the rows at which the mask (N,) is True."""
     if not bool(mask.any()):
         return dict(groups)
     return {name: _choose(mask, torch.zeros_like(group), group) for name, group in groups.items()}
 
 
-def frames(env: GymEnv, policy: Callable[[Any], Tensor], seconds: float, fps: int) -> Iterator[np.ndarray]:
+def frames(env: GymEnv, policy: Policy, seconds: float, fps: int) -> Iterator[np.ndarray]:
     """Step one world, just reset, and yield its frames (H, W, 3) uint8, of even sides.
 
     Args:
         env: The world, made with render_mode="rgb_array".
-        policy: From observation groups to actions.
+        policy: The policy.
         seconds: Length of the film [s].
         fps: Frames a second, by the length of a step that the environment declares.
     """
-    controller, obs = TorchController(policy), env.get_observations()
-    steps = 0
+    obs, steps = env.get_observations(), 0
     for k in range(round(seconds * fps)):
         while steps * env.step_dt < k / fps - 1e-9:
-            obs, _, done, _ = env.step(controller.act(env, obs))
-            controller.reset(done)
+            obs, _, done, _ = env.step(policy(obs))
+            policy.reset(done)
             steps += 1
         frame = _draw(env)
         yield np.ascontiguousarray(frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2], dtype=np.uint8)
@@ -342,7 +341,7 @@ def _draw(env: GymEnv) -> np.ndarray:
     """Return the image (H, W, 3) of the first world."""
     try:
         frames = env.env.render()
-    except Exception as error:  # Each renders by a library of its own, which may be missing or fail in its own way.
+    except Exception as error:  # Each renders by its own library, which may be missing or fail in its own way.
         line = next(iter(str(error).splitlines()), repr(error))
         raise UserError(f"video: {env.env} cannot render itself here: {line}") from error
     frame = None if not frames else np.asarray(frames[0])

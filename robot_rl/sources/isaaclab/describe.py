@@ -1,8 +1,8 @@
-"""Describe what a policy reads and drives in a manager-based environment of Isaac Lab, for the exported contract.
+"""Describe the inputs and outputs of a policy in a manager-based environment of Isaac Lab, for the exported contract.
 
 Joints, limits and gains come from the articulation and its actuators, scales and offsets from the action terms'
-descriptors, and an observation term from its function and its descriptor. A term that no robot measures has no signal,
-and the contract refuses it by its name.
+descriptors, and an observation term from its function and its descriptor. A term that no robot measures is
+without a signal, and the contract refuses it by its name.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SPEEDS = ("actuator_velocity_limit", "joint_velocity_limit", "velocity_limit", "
 """Isaac Lab's names of a limit, that of the motor first."""
 STEPS = 30
 TOLERANCE = 1e-4
-"""Largest difference, in parts of 1 or of the value where that is larger: float32, and sums in another order."""
+"""Largest difference, in parts of 1 or of the value if that is larger: float32, and sums in another order."""
 COMMAND = {"vx": "lin_vel_x", "vy": "lin_vel_y", "yaw": "ang_vel_z"}
 
 
@@ -182,7 +182,7 @@ def _observation_rows(env: Any, group: str, asset: str) -> list[dict[str, Any]]:
 
 
 def _row_of(env: Any, asset: str, name: str, cfg: Any, shape: Any) -> dict[str, Any]:
-    """Return one term; without a signal where a robot measures nothing equivalent."""
+    """Return one term; without a signal if a robot measures nothing equivalent."""
     history = max(1, int(getattr(cfg, "history_length", 0) or 0))
     size = math.prod(shape) // history
     signal, transform, unit, frame = _meaning(cfg, asset)
@@ -204,7 +204,7 @@ def _row_of(env: Any, asset: str, name: str, cfg: Any, shape: Any) -> dict[str, 
 
 
 def _meaning(cfg: Any, asset: str) -> tuple[str | None, str, str, str]:
-    """Return signal, transform, unit and frame of a term; no signal where it is not one of Isaac Lab's own in TERMS."""
+    """Return signal, transform, unit and frame of a term; no signal if it is not one of Isaac Lab's own in TERMS."""
     function = getattr(cfg.func, "__wrapped__", cfg.func)
     name, module = getattr(function, "__name__", ""), str(getattr(function, "__module__", ""))
     entity = cfg.params.get("asset_cfg")
@@ -278,7 +278,7 @@ def check_observations(env: Any, training: Any) -> None:
 
     Raises:
         UserError: They differ; the line names the term and by how much.
-        ContractError: The policy reads what no robot can measure.
+        ContractError: The policy reads a value that no robot can measure.
     """
     from robot_rl_deploy.describe import make_contract
     from robot_rl_deploy.observe import Observer, needed_signals

@@ -23,7 +23,7 @@ PREFIX = "isaac/"
 VERSION = "3.0.0"
 """The tested version; others with the same first two numbers are accepted."""
 OURS = "robot_rl_tasks.isaac"
-"""Registers environments of this project, where it can be imported."""
+"""Registers environments of this project, if it can be imported."""
 CFG = "env_cfg_entry_point"
 """Key of the registrations that are Isaac Lab's."""
 
@@ -45,7 +45,7 @@ def find_spec(name: str) -> EnvSpec:
     """Return the registration of an environment of Isaac Lab.
 
     Args:
-        name: "isaac/" and its id, with "<module>:" before the id where a module registers it.
+        name: "isaac/" and its id, with "<module>:" before the id if a module registers it.
     """
     module, env_id = split_name(name, PREFIX, "Isaac-Cartpole-Direct")
     require_lab(name)
@@ -79,7 +79,7 @@ def _nearest(name: str, known: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def hushed() -> Iterator[None]:
-    """Discard what Isaac Lab and its libraries print and warn of while they start."""
+    """Discard the output and the warnings of Isaac Lab and its libraries while they start."""
     level = logging.root.manager.disable
     with contextlib.ExitStack() as after:
         after.enter_context(contextlib.redirect_stdout(io.StringIO()))

@@ -35,7 +35,7 @@ def find(cfg: Any, path: str) -> tuple[Any, str, Any]:
 
 
 def children(node: Any) -> dict[str, Any]:
-    """Return the settings in a part of a configuration, by name; empty where it is a value."""
+    """Return the settings in a part of a configuration, by name; empty if it is a value."""
     if isinstance(node, Mapping):
         return {str(key): value for key, value in node.items()}
     if hasattr(node, "__dataclass_fields__"):
@@ -45,7 +45,7 @@ def children(node: Any) -> dict[str, Any]:
 
 
 def model(cfg: Any, path: str) -> Any:
-    """Return a value of a setting's type: a configuration may have 5 where a fraction is meant as well."""
+    """Return a value of a setting's type: a configuration may have 5 although a fraction is also meant."""
     holder, last, value = find(cfg, path)
     if isinstance(value, bool) or not isinstance(value, int):
         return value
@@ -57,7 +57,7 @@ def put(cfg: Any, path: str, value: Any) -> None:
     """Set a setting.
 
     Raises:
-        UserError: There is no such setting, or it is no value but a group of them (which only null leaves out).
+        UserError: There is no such setting, or it is a group of them, not a value (only null omits a group).
     """
     holder, last, old = find(cfg, path)
     if children(old) and value is not None:
@@ -69,7 +69,7 @@ def put(cfg: Any, path: str, value: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as YAML can represent it; None for what it cannot."""
+    """Return a value as YAML can represent it; None if it cannot."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list):
@@ -100,7 +100,7 @@ def localize(cfg: Any, folder: Path | None, exists: Callable[[str], bool], name:
 
 
 def local_file(path: str, folder: Path | None, exists: Callable[[str], bool]) -> Path | None:
-    """Return the local file for a path of the store: in a folder, or our ground where theirs is not available.
+    """Return the local file for a path of the store: in a folder, or our ground if theirs is not available.
 
     Args:
         path: The path.

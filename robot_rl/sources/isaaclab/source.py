@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NUM_ENVS_CPU = 16
 """Worlds on a CPU, where Newton steps one after the other."""
 ELSEWHERE = {"scene.num_envs": "num_envs=", "sim.device": "device=", "seed": "seed="}
-"""Settings of the environment that have a key of their own here."""
+"""Settings of the environment that have their own key here."""
 POSITIVE = ("decimation", "sim.dt", "episode_length_s")
 """Settings of the environment that divide something."""
 CALLABLE = re.compile(r"\s*(?:lambda\b|[\w.]+\s*:\s*\w)")
@@ -161,7 +161,7 @@ def _make_export_env(task: "IsaacTask", worlds: Worlds, groups: tuple[str, ...])
     from robot_rl.sources.isaaclab import settings
 
     lab_cfg = task.load_cfg(1, worlds.device)
-    if hasattr(lab_cfg, "task"):  # One of ours among Isaac Lab's, which has noise of its own.
+    if hasattr(lab_cfg, "task"):  # One of ours among Isaac Lab's, which has its own noise.
         from robot_rl.evaluate import evaluation_task
 
         lab_cfg.task = evaluation_task(lab_cfg.task)

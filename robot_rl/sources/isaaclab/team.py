@@ -18,7 +18,7 @@ from robot_rl.sources.isaaclab.adapter import Advance, LabEnv, read_actions
 from robot_rl.sources.roles import roles_by_size
 
 SEEN, STATE = "policy", "state"
-"""The observation groups: what each agent sees, and the world's state where the environment has one."""
+"""The observation groups: the observation of each agent, and the world's state if the environment has one."""
 
 
 class IsaacTeamEnv(LabEnv):
@@ -34,7 +34,7 @@ class IsaacTeamEnv(LabEnv):
         num_worlds, team_size: N and T.
 
     Raises:
-        UserError: An agent's observations or actions are no numbers.
+        UserError: An agent's observations or actions are not numbers.
     """
 
     def __init__(self, env: Any, *, name: str, **options: Any) -> None:
@@ -108,7 +108,7 @@ class IsaacTeamEnv(LabEnv):
         )
 
     def _pop(self, extras: dict[str, Any]) -> tuple[dict[str, Tensor] | None, dict[str, Any]]:
-        """Remove the observations before a reset, and what was logged, from Isaac Lab's extras and return them."""
+        """Remove the observations before a reset, and the log, from Isaac Lab's extras and return them."""
         log, final = dict(extras.pop("log", None) or {}), {}
         for agent in self.agents:
             own = extras.get(agent) or {}
@@ -133,11 +133,11 @@ class IsaacTeamEnv(LabEnv):
         return torch.tensor([agent in obs for agent in self.agents], device=self.device).repeat(self.num_worlds)
 
     def _state(self) -> Tensor | None:
-        """Return the worlds' state (N, S) now, of the next episode where one ended."""
+        """Return the worlds' state (N, S) now, of the next episode if one ended."""
         return self.env.state() if self._has_state else None
 
     def _state_before(self, final: Mapping[str, Tensor]) -> Tensor | None:
-        """Return the worlds' state (N, S) before a reset, from the observations before it where it consists of them."""
+        """Return the worlds' state (N, S) before a reset, from the observations before it if it consists of them."""
         if self._last_state is not None:
             return self._last_state.value
         return torch.cat([final[agent].flatten(1) for agent in self.agents], dim=1) if self._has_state else None

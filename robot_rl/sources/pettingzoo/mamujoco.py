@@ -1,7 +1,7 @@
 """The source of MaMuJoCo's tasks (Gymnasium-Robotics): Gymnasium's robots, divided among agents, in our worlds.
 
-Physics, rewards and ends are those of our own `ant_v5` and the like, which are Gymnasium's; what each agent sees and
-drives is Gymnasium-Robotics' own division. So thousands of worlds step at once.
+Physics, rewards and ends are those of our own `ant_v5` and the like, which are Gymnasium's; the division among agents
+is that of Gymnasium-Robotics. So thousands of worlds step at once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "ppo.minibatches": 4,
     }
 }
-"""Further settings of a scenario: of 10 M steps, where its robot's own are those of one million."""
+"""Further settings of a scenario: of 10 M steps; its robot's own are those of one million."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -137,7 +137,7 @@ def factorization(name: str, obsk: int) -> tuple[dict[str, list[int]], dict[str,
     """Return for each agent the components of the robot's observation that it sees, and the actions that it gives.
 
     Raises:
-        UserError: Gymnasium-Robotics is not installed, or has no such division.
+        UserError: Gymnasium-Robotics is not installed, or is without such a division.
     """
     scenario, division = split_name(name)
     try:
@@ -147,7 +147,7 @@ def factorization(name: str, obsk: int) -> tuple[dict[str, list[int]], dict[str,
         raise UserError(f"task={name}: {error}; pip install 'robot-rl[teams]'") from None
     try:
         env = mamujoco_v1.parallel_env(scenario, division, agent_obsk=obsk)
-    except Exception as error:  # It has classes of its own, and plain exceptions.
+    except Exception as error:  # It has its own classes, and plain exceptions.
         line = " ".join(str(error).split())
         raise UserError(f"task={name}: MaMuJoCo has no such division of {scenario} ({line})") from None
     with contextlib.closing(env):

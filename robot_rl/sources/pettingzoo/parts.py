@@ -23,7 +23,7 @@ class PartsEnv(VecEnv):
 
     Attributes:
         env: the environment of the robot.
-        agents: names of the T agents; each has a role of its own size.
+        agents: names of the T agents; the role of each is that of its size.
         num_worlds, team_size: N and T.
     """
 
@@ -64,7 +64,7 @@ class PartsEnv(VecEnv):
         return TensorDict({SEEN: rows, "critic": rows}, batch_size=[self.num_envs], device=self.device)
 
     def get_observations(self) -> TensorDict:
-        """Return the groups "actor" and "critic", (N T, width) each: what each agent sees of the robot."""
+        """Return the groups "actor" and "critic", (N T, width) each: each agent's part of the robot's."""
         return self._parts(self.env.get_observations())
 
     def reset(self) -> TensorDict:
@@ -84,7 +84,7 @@ class PartsEnv(VecEnv):
         return self._parts(obs), reward.repeat_interleave(self.team_size), done.repeat_interleave(self.team_size), each
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the robot's own environment has."""
+        """Return an attribute of the robot's own environment."""
         if name in PASSED_ON:
             return getattr(self.__dict__["env"], name)
         raise AttributeError(name)

@@ -32,7 +32,7 @@ class ZooEnv(VecEnv):
         """Make the worlds.
 
         Raises:
-            UserError: An agent's observations or actions are no vectors of numbers.
+            UserError: An agent's observations or actions are not vectors of numbers.
         """
         self.envs = [make() for _ in range(num_worlds)]
         first = self.envs[0]
@@ -84,7 +84,7 @@ class ZooEnv(VecEnv):
 
     @property
     def episode_length_buf(self) -> Tensor:
-        """(N T,) steps of the running episodes, a copy: the environments have clocks of their own."""
+        """(N T,) steps of the running episodes, a copy: the environments have their own clocks."""
         return torch.from_numpy(self._statistics.length.astype(np.int64)).repeat_interleave(self.team_size)
 
     @episode_length_buf.setter
@@ -112,7 +112,7 @@ class ZooEnv(VecEnv):
         is_lost = self._quarantine.check("action", {"an action": torch.from_numpy(given)})
         given = np.where(is_lost[:, None, None], 0.0, given)
         for world, env in enumerate(self.envs):
-            # Agents that terminated while others go on are not asked any more.
+            # Agents that terminated before others take no action any more.
             live = {a: self._clipped(a, given[world, k]) for k, a in enumerate(self.agents) if acted[world, k]}
             observed, rewards, terminations, truncations, _ = env.step(live)
             self._read(self._obs[world], observed)
@@ -155,7 +155,7 @@ class ZooEnv(VecEnv):
     def pop_metrics(self) -> dict[str, float]:
         """Return means over the episodes that ended since the last call; a return is the mean of the agents'.
 
-        Further "quarantined" (samples), and "quarantined/<reason>", where there are any.
+        Further "quarantined" (samples), and "quarantined/<reason>", if there are any.
         """
         return self._statistics.pop() | self._quarantine.pop_metrics()
 

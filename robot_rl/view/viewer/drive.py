@@ -1,4 +1,4 @@
-"""An environment stepped by a torch policy or a bundle, and demonstrations of velocity commands."""
+"""An environment stepped by a policy, and demonstrations of velocity commands."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from robot_rl.evaluate.policies import Loadable, load_policy
 from robot_rl.view.viewer.command import CommandInfo, command_info
 from robot_rl.view.viewer.eyes import camera_images
 from robot_rl.view.viewer.shapes import height_above_base
@@ -41,23 +42,15 @@ class Driver:
         failures: number of episodes that ended, other than by a time-out.
     """
 
-    def __init__(self, env: Any, policy: Any | None) -> None:
-        """Drive an environment in its current state.
-
-        Args:
-            env: a `robot_rl_envs.env.Env` or compatible.
-            policy: a function from observations to actions (a network; one with memory has a `reset(done)`), an
-                object with `act(robot_state)` and `reset(mask)` (a bundle, for as many robots as `env` has worlds), or
-                None for zero actions.
-        """
-        self.env, self._policy = env, policy
+    def __init__(self, env: Any, policy: Loadable) -> None:
+        """Drive an environment, a `robot_rl_envs.env.Env` or compatible, in its current state; see `load_policy`."""
+        self.env, self._policy = env, load_policy(policy, env)
         self.info = command_info(env)
         self.time_s, self.failures = 0.0, 0
         self.episode_return, self.measured = torch.zeros(env.num_envs), np.zeros((env.num_envs, 3))
         self.above_m = height_above_base(scene_model(env)) + CLEAR_M
         self._obs = env.get_observations()
-        self._forget = getattr(policy, "reset", lambda mask=None: None)
-        self._forget()
+        self._policy.reset()
 
     @property
     def tracks(self) -> bool:
@@ -68,42 +61,28 @@ class Driver:
         """Return the images of a world's cameras; see `robot_rl.view.viewer.eyes.camera_images`."""
         return camera_images(self.env, self._obs, world, width)
 
-    @property
-    def _is_bundle(self) -> bool:
-        return self._policy is not None and not callable(self._policy)
-
     def reset(self) -> None:
         """Reset every world."""
         self._obs = self.env.reset()
         self.episode_return.zero_()
         self.measured[:] = 0.0
-        self._forget()
+        self._policy.reset()
 
     @torch.no_grad()
     def step(self) -> np.ndarray:
         """Run one control step and return the worlds (N,) bool whose episode ended."""
-        self._obs, reward, done, extras = self.env.step(self._act())
+        self._obs, reward, done, extras = self.env.step(self._policy(self._obs))
         done, timed_out = done.bool().cpu(), extras["time_outs"].bool().cpu()
         self.episode_return = torch.where(done, 0.0, self.episode_return + reward.float().cpu())
         self.time_s += self.env.step_dt
         mask = done.numpy().copy()
         self.failures += int((done & ~timed_out).sum())
         if mask.any():
-            self._forget(mask if self._is_bundle else done)
+            self._policy.reset(done)
         if self.tracks:
             self.measured += (1 - math.exp(-self.env.step_dt / SMOOTHING_S)) * (self.velocity() - self.measured)
             self.measured[mask] = 0.0
         return mask
-
-    def _act(self) -> torch.Tensor:
-        env = self.env
-        if self._policy is None:
-            return torch.zeros(env.num_envs, env.num_actions, device=env.device)
-        if not self._is_bundle:
-            return self._policy(self._obs)
-        state = {name: value.cpu().numpy() for name, value in env.robot_state().items()}
-        _, action, _ = self._policy.act(state)
-        return torch.as_tensor(np.asarray(action), dtype=torch.float32, device=env.device)
 
     @property
     def qpos(self) -> np.ndarray:
