@@ -32,11 +32,11 @@ def describe_metrics(env: Any) -> Descriptions:
         return {
             f"{role}.{name}": row for role, (crew, _) in parts.items() for name, row in describe_metrics(crew).items()
         }
-    own = env.describe_metrics()
+    known = env.describe_metrics()
     endings = {f"ended/{name}": ("1", f"share of episodes that ended by it{text}", "") for name, text in _endings(env)}
-    rest = {"failure_rate": GENERIC["failure_rate"]} | endings | GENERIC
+    generic = {"failure_rate": GENERIC["failure_rate"]} | endings | GENERIC
     keys = ("unit", "meaning", "better")
-    return own | {name: dict(zip(keys, row, strict=True)) for name, row in rest.items() if name not in own}
+    return known | {name: dict(zip(keys, row, strict=True)) for name, row in generic.items() if name not in known}
 
 
 class EpisodeMeter:
@@ -161,8 +161,8 @@ class _Taken:
 
     def value(self) -> Tensor:
         """Return (N,), NaN if no step was added or one was not finite."""
-        found = self._found / self._count if self._over == "mean" else self._found
-        return found.where(found.isfinite(), math.nan)
+        value = self._found / self._count if self._over == "mean" else self._found
+        return value.where(value.isfinite(), math.nan)
 
 
 def summarize(episodes: Mapping[str, Tensor]) -> dict[str, dict[str, float] | None]:

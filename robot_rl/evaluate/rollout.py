@@ -137,7 +137,7 @@ def evaluate_team(make_env: Callable[[], Any], policy: Policy, seconds: float) -
     """
     with contextlib.closing(make_env()) as env:
         agents, worlds = list(env.agents), env.num_worlds
-        found = _by_robot(measure(env, policy, seconds=seconds), agents, env)
+        robots = _by_robot(measure(env, policy, seconds=seconds), agents, env)
         without = {}
         for lost in agents:
             after = round(FALLS_AT * seconds / env.step_dt)
@@ -151,7 +151,8 @@ def evaluate_team(make_env: Callable[[], Any], policy: Policy, seconds: float) -
             names = dict.fromkeys(name for row in others for name in row)
             pooled = {name: torch.cat([row[name] for row in others if name in row]) for name in names}
             without[lost] = summarize(pooled)
-        result = {"robots": {name: summarize(row) for name, row in found.items()}, "without": without, "worlds": worlds}
+        robots = {name: summarize(row) for name, row in robots.items()}
+        result: dict[str, Any] = {"robots": robots, "without": without, "worlds": worlds}
         late = [(crew, crew.cfg.late_messages()) for crew, _ in env.parts().values()]
         for crew, changes in late:
             for path, seconds_late in changes.items():
@@ -163,15 +164,15 @@ def evaluate_team(make_env: Callable[[], Any], policy: Policy, seconds: float) -
 
 def _by_robot(episodes: Mapping[str, Tensor], agents: list[str], env: Any) -> dict[str, dict[str, Tensor]]:
     """Return robot -> metric -> (N,) of the episodes that `measure` returned."""
-    parts, found = env.parts(), {agent: {} for agent in agents}
+    parts, by_robot = env.parts(), {agent: {} for agent in agents}
     for role, (_, rows) in parts.items():
         members = [agents[place] for place in rows.view(env.num_worlds, -1)[0].tolist()]
         prefix = f"{role}." if len(parts) > 1 else ""
         for name, values in episodes.items():
             if name.startswith(prefix):
-                for agent, own in zip(members, values.view(env.num_worlds, -1).unbind(1), strict=True):
-                    found[agent][name.removeprefix(prefix)] = own
-    return found
+                for agent, episode_values in zip(members, values.view(env.num_worlds, -1).unbind(1), strict=True):
+                    by_robot[agent][name.removeprefix(prefix)] = episode_values
+    return by_robot
 
 
 def evaluate_run(
@@ -228,11 +229,11 @@ def action_bounds(policy: Any) -> dict[str, Bound | None]:
     """
     actor: Any = getattr(policy, "actor", None)
     names = getattr(actor, "names", ("",))
-    found: dict[str, Bound | None] = {}
+    bounds: dict[str, Bound | None] = {}
     for name, each in zip(names, actor.each() if hasattr(actor, "each") else (actor,), strict=True):
         module = each.export_module() if getattr(each, "quantizes", False) else None
-        found[name] = None if module is None or module.precision is None else module.action_error
-    return found
+        bounds[name] = None if module is None or module.precision is None else module.action_error
+    return bounds
 
 
 def _about(env: Any, seconds: float) -> dict[str, Any]:
@@ -260,13 +261,13 @@ def compare_metrics(first: Summary, second: Summary, episodes: int) -> dict[str,
     A bound is at least 1e-6 of the value: equal episodes are without spread.
     """
     differences = {}
-    for name, mine in first.items():
+    for name, value in first.items():
         other = second.get(name)
-        if mine is None or other is None:
+        if value is None or other is None:
             continue
-        error = math.sqrt((mine["std"] ** 2 + other["std"] ** 2) / episodes)
-        floor = 1e-6 * max(abs(mine["mean"]), abs(other["mean"]))
-        differences[name] = {"difference": abs(mine["mean"] - other["mean"]), "bound": max(2 * error, floor)}
+        error = math.sqrt((value["std"] ** 2 + other["std"] ** 2) / episodes)
+        floor = 1e-6 * max(abs(value["mean"]), abs(other["mean"]))
+        differences[name] = {"difference": abs(value["mean"] - other["mean"]), "bound": max(2 * error, floor)}
     return differences
 
 
@@ -295,7 +296,7 @@ def evaluate_episodes(env: Any, policy: Loadable, episodes: int, max_steps: int)
     played = torch.zeros_like(share)
     total = torch.zeros(env.num_envs, dtype=torch.float64, device=device)
     length = torch.zeros_like(total)
-    found: dict[str, list[Tensor]] = {"return": [], "length": []}
+    finished: dict[str, list[Tensor]] = {"return": [], "length": []}
     policy, obs, shown = load_policy(policy, env), env.get_observations(), time.monotonic()
     policy.reset(torch.ones_like(share, dtype=torch.bool))
     for step in range((max_steps + 1) * int(share.max())):
@@ -304,8 +305,8 @@ def evaluate_episodes(env: Any, policy: Loadable, episodes: int, max_steps: int)
         total += torch.where(counts, reward.double(), 0.0)
         length += counts
         ended = done & counts & (played < share)
-        found["return"].append(total[ended])
-        found["length"].append(length[ended])
+        finished["return"].append(total[ended])
+        finished["length"].append(length[ended])
         played += ended
         total.masked_fill_(done, 0.0)
         length.masked_fill_(done, 0.0)
@@ -315,7 +316,7 @@ def evaluate_episodes(env: Any, policy: Loadable, episodes: int, max_steps: int)
             sys.stderr.write(f"  {int(played.sum())} episodes after {step + 1} steps\n")
         if bool((played >= share).all()):
             break
-    values = {name: torch.cat(parts).cpu() for name, parts in found.items()}
+    values = {name: torch.cat(parts).cpu() for name, parts in finished.items()}
     notices = getattr(env, "pop_notices", list)()
     if not len(values["return"]):
         raise UserError(f"steps={max_steps}: no episode ended within them; {'; '.join(notices) or 'give more'}")
@@ -341,15 +342,15 @@ def record_motion(env: Any, policy: Policy, seconds: float, group: str) -> tuple
     obs = env.reset()
     starts = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     policy.reset(starts)
-    frames, begins, kept = [], [], []
+    frames, begins, valid = [], [], []
     for _ in range(max(2, round(seconds / env.step_dt))):
         frames.append(obs[group].clone())
         begins.append(starts)
         obs, _, done, extras = env.step(policy(obs))
-        kept.append(extras["valid"].clone())
-        starts = done.bool() | ~kept[-1]
+        valid.append(extras["valid"].clone())
+        starts = done.bool() | ~valid[-1]
         policy.reset(starts)
-    keep = torch.stack(kept, dim=1).flatten()  # (N, T): a world's frames side by side
+    keep = torch.stack(valid, dim=1).flatten()  # (N, T): a world's frames side by side
     return torch.stack(frames, dim=1).flatten(0, 1)[keep], torch.stack(begins, dim=1).flatten()[keep]
 
 

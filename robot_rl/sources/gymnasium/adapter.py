@@ -134,12 +134,12 @@ class GymEnv(VecEnv):
         self._groups = final = self._reader.read(obs, self.device)
         if self._over.any() and self.autoreset is AutoresetMode.SAME_STEP:
             final = self._last_groups(info, time_out)
-        found = {
+        by_reason = {
             "action": is_lost & ~skipped,
             "reward": self._quarantine.check("reward", {"the reward": torch.from_numpy(reward)}),
             "observation": self._unsound(final),
         }
-        broken = self._quarantine.step(found, skipped)
+        broken = self._quarantine.step(by_reason, skipped)
         reward[broken] = 0.0
         self._statistics.drop(broken)
         self._statistics.add(reward, self._over & ~broken, terminated & ~broken, skipped | broken)
@@ -165,7 +165,7 @@ class GymEnv(VecEnv):
 
     def _unsound(self, groups: Mapping[str, Tensor]) -> np.ndarray:
         """Return (N,) bool, the worlds with an observation that is not finite."""
-        return self._quarantine.check("observation", {words: groups[name] for name, words in self._words.items()})
+        return self._quarantine.check("observation", {label: groups[name] for name, label in self._words.items()})
 
     def _seen(self) -> TensorDict:
         """Return the current observations, zeros in quarantined worlds."""

@@ -64,8 +64,8 @@ of an environment of Gymnasium:
         default_groups, is_discrete = task.describe()
         groups = {f"{who}_groups": list(names) for who, names in default_groups.items()}
         changes = PRESET | (PRESET_CHOICES if is_discrete else {}) | groups
-        own = {"vectorization": task.vectorization, "actions": task.actions, "env": task.settings}
-        return Defaults(presets={"ppo": changes}, settings=own)
+        settings = {"vectorization": task.vectorization, "actions": task.actions, "env": task.settings}
+        return Defaults(presets={"ppo": changes}, settings=settings)
 
     def resolve(self, tree: Mapping[str, Any], device: str) -> Resolved:
         """Return the environment with the tree's arguments."""

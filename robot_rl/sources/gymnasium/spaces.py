@@ -102,13 +102,13 @@ class ObservationReader:
 
     def read(self, obs: Any, device: torch.device | str) -> dict[str, Tensor]:
         """Return the groups, (N, *shape) each, of a batch of observations as a vector environment returns them."""
-        found: dict[int, Tensor] = {}
+        tensors: dict[int, Tensor] = {}
         groups = {}
         for name, leaves in self._leaves.items():
-            if id(leaves) not in found:
+            if id(leaves) not in tensors:
                 parts = [leaf.read(obs, device) for leaf in leaves]
-                found[id(leaves)] = parts[0] if len(parts) == 1 else torch.cat([p.flatten(1) for p in parts], dim=-1)
-            groups[name] = found[id(leaves)]
+                tensors[id(leaves)] = parts[0] if len(parts) == 1 else torch.cat([p.flatten(1) for p in parts], dim=-1)
+            groups[name] = tensors[id(leaves)]
         return groups
 
     def read_rows(self, rows: Sequence[Any], device: torch.device | str) -> dict[str, Tensor]:
@@ -164,8 +164,8 @@ def _shape(leaves: list[Leaf]) -> tuple[int, ...]:
 
 def _short(space: spaces.Space) -> str:
     """Return a space as a short text for a message."""
-    words = " ".join(str(space).split())
-    return words if len(words) <= 60 else f"{words[:57]}..."
+    text = " ".join(str(space).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 class ActionMap:

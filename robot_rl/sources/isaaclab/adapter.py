@@ -96,26 +96,26 @@ class LabEnv(VecEnv):
                 last observation in the rows of episodes that ended; "log", Isaac Lab's values about the episodes that
                 ended in this step.
         """
-        found = self._advance(actions)
-        self._obs, reward = self._read(found.obs), found.reward
-        final = self._obs if found.final is None else self._read(found.final)
-        broken, was_reset = ~torch.isfinite(reward), self._rows(found.was_reset)
+        advance = self._advance(actions)
+        self._obs, reward = self._read(advance.obs), advance.reward
+        final = self._obs if advance.final is None else self._read(advance.final)
+        broken, was_reset = ~torch.isfinite(reward), self._rows(advance.was_reset)
         for name in self._groups:
             broken |= ~torch.isfinite(self._obs[name]).flatten(1).all(dim=1)
             broken |= ~torch.isfinite(final[name]).flatten(1).all(dim=1) & was_reset
         worlds = self._worlds(broken)
-        self._over = found.was_reset | worlds
+        self._over = advance.was_reset | worlds
         broken = self._rows(worlds)
-        done = found.terminated | found.truncated | broken
-        time_outs = found.truncated & ~found.terminated & ~broken
+        done = advance.terminated | advance.truncated | broken
+        time_outs = advance.truncated & ~advance.terminated & ~broken
         if bool(worlds.any()):
-            found.log["worlds/broken"] = worlds.sum()
+            advance.log["worlds/broken"] = worlds.sum()
             reward = torch.where(broken, 0.0, reward)
-            self._repair(worlds & ~found.was_reset)
+            self._repair(worlds & ~advance.was_reset)
         extras = {
             "time_outs": time_outs if self._endless else torch.zeros_like(time_outs),
-            "final_obs": self._obs if found.final is None else self._read(found.final, finite=True),
-            "log": found.log,
+            "final_obs": self._obs if advance.final is None else self._read(advance.final, finite=True),
+            "log": advance.log,
         }
         return self._obs, reward.clone(), done, extras
 
@@ -246,11 +246,11 @@ class _CompleteHistory:
         if update_history:
             return self._compute(update_history=True)
         buffers = list(_buffers(self._manager))
-        kept = [copy.deepcopy(buffer.__dict__) for buffer in buffers]
+        states = [copy.deepcopy(buffer.__dict__) for buffer in buffers]
         try:
             return self._compute(update_history=True)
         finally:
-            for buffer, before in zip(buffers, kept, strict=True):
+            for buffer, before in zip(buffers, states, strict=True):
                 buffer.__dict__.update(before)
 
 

@@ -135,12 +135,12 @@ def _joint_rows(robot: Any, driven: set[str]) -> list[dict[str, Any]]:
 
 def _configured(actuator: Any, fields: tuple[str, ...], joints: list[str]) -> dict[str, float]:
     """Return an actuator's configured value by joint: of the first of these fields that is set."""
-    found = next((value for field in fields if (value := getattr(actuator, field, None)) is not None), None)
-    if isinstance(found, int | float):
-        return dict.fromkeys(joints, float(found))
-    if not isinstance(found, Mapping):
+    given = next((value for field in fields if (value := getattr(actuator, field, None)) is not None), None)
+    if isinstance(given, int | float):
+        return dict.fromkeys(joints, float(given))
+    if not isinstance(given, Mapping):
         return {}
-    return {joint: float(value) for joint in joints for name, value in found.items() if re.fullmatch(name, joint)}
+    return {joint: float(value) for joint in joints for name, value in given.items() if re.fullmatch(name, joint)}
 
 
 def _bounded(effort: float, joint: str) -> float:
@@ -232,15 +232,15 @@ def _clip(clip: Any) -> list[float] | None:
 def _command_name(env: Any, groups: tuple[str, ...] = ("policy",)) -> str | None:
     """Return the command that the policy observes; None without one."""
     manager = env.env.observation_manager
-    found = [
+    commands = [
         cfg.params["command_name"]
         for group in groups
         for cfg in manager._group_obs_term_cfgs.get(group, ())
         if getattr(cfg.func, "__name__", "") == "generated_commands"
     ]
-    if len(set(found)) > 1:
-        raise UserError(f"export: the policy of {env.name} sees the commands {', '.join(found)}; one is possible")
-    return found[0] if found else None
+    if len(set(commands)) > 1:
+        raise UserError(f"export: the policy of {env.name} sees the commands {', '.join(commands)}; one is possible")
+    return commands[0] if commands else None
 
 
 def _command(env: Any, groups: tuple[str, ...]) -> dict[str, Any] | None:
@@ -249,10 +249,10 @@ def _command(env: Any, groups: tuple[str, ...]) -> dict[str, Any] | None:
     if name is None:
         return None
     ranges = getattr(env.env.command_manager.get_term(name).cfg, "ranges", None)
-    found: dict[str, Any] = {ours: getattr(ranges, theirs, None) for ours, theirs in COMMAND.items()}
-    if any(limits is None for limits in found.values()):
+    ranges_of: dict[str, Any] = {axis: getattr(ranges, lab_name, None) for axis, lab_name in COMMAND.items()}
+    if any(limits is None for limits in ranges_of.values()):
         raise UserError(f"export: the command '{name}' of {env.name} is no velocity of the base, as a robot needs it")
-    limits = {key: [float(low), float(high)] for key, (low, high) in found.items()}
+    limits = {key: [float(low), float(high)] for key, (low, high) in ranges_of.items()}
     return {"name": name, "ranges": limits, "frame": "base", "draws": "velocity"}
 
 

@@ -31,14 +31,14 @@ CFG = "env_cfg_entry_point"
 def require_lab(name: str) -> None:
     """Raise UserError where Isaac Lab, which the task `name` needs, is missing or of an untested version."""
     try:
-        found = metadata.version("isaaclab")
+        version = metadata.version("isaaclab")
     except metadata.PackageNotFoundError:
         raise UserError(
             f"task={name}: Isaac Lab is not installed for {sys.executable}; make isaac puts isaaclab=={VERSION} in an "
             "environment of its own (Python 3.12), and .venv-isaac/bin/robot-rl is this program there (docs/isaac.md)"
         ) from None
-    if found.split(".")[:2] != VERSION.split(".")[:2]:
-        raise UserError(f"task={name}: this is isaaclab {found}, {VERSION} is needed; make isaac installs it")
+    if version.split(".")[:2] != VERSION.split(".")[:2]:
+        raise UserError(f"task={name}: this is isaaclab {version}, {VERSION} is needed; make isaac installs it")
 
 
 def find_spec(name: str) -> EnvSpec:
@@ -93,8 +93,8 @@ def hushed() -> Iterator[None]:
         for number, stream in ((1, sys.__stdout__), (2, sys.__stderr__)):
             if stream is not None:
                 stream.flush()
-            kept = os.dup(number)
-            after.callback(os.close, kept)
-            after.callback(os.dup2, kept, number)
+            copy = os.dup(number)
+            after.callback(os.close, copy)
+            after.callback(os.dup2, copy, number)
             os.dup2(nowhere, number)
         yield

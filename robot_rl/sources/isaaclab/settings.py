@@ -50,7 +50,7 @@ def model(cfg: Any, path: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, int):
         return value
     annotations = [str(vars(kind).get("__annotations__", {}).get(last, "")) for kind in type(holder).__mro__]
-    return float(value) if isinstance(holder, Mapping) or any("float" in words for words in annotations) else value
+    return float(value) if isinstance(holder, Mapping) or any("float" in text for text in annotations) else value
 
 
 def put(cfg: Any, path: str, value: Any) -> None:
@@ -107,19 +107,19 @@ def local_file(path: str, folder: Path | None, exists: Callable[[str], bool]) ->
         folder: Where to look; None: nowhere.
         exists: Whether a file of Isaac Lab's store is available.
     """
-    found = find_file(path, folder) if folder else None
-    if found is None and GROUND in path and (folder or not exists(path)):
+    local = find_file(path, folder) if folder else None
+    if local is None and GROUND in path and (folder or not exists(path)):
         return find_file(path, OWN_ASSETS)
-    return found
+    return local
 
 
 def _missing(path: str, folder: Path | None, name: str) -> str:
     file = path.rpartition("/")[2]
-    own = ", or assets=own, the cart-pole that comes with the project" if find_file(path, OWN_ASSETS) else ""
+    hint = ", or assets=own, the cart-pole that comes with the project" if find_file(path, OWN_ASSETS) else ""
     tried = f" nor in assets={folder}" if folder else ""
     return (
         f"task={name}: {path} is not available here (offline?){tried}; put {file} into a folder and give "
-        f"assets=<folder>{own}"
+        f"assets=<folder>{hint}"
     )
 
 

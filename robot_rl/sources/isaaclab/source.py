@@ -55,8 +55,8 @@ of an environment of Isaac Lab:
         agent, groups, is_team = task.load_agent(), task.observation_groups(cfg), bool(agents_of(cfg))
         learner, changes = ("mappo", team_changes) if is_team else ("ppo", learner_changes)
         num_envs = NUM_ENVS_CPU if device == "cpu" else int(cfg.scene.num_envs)
-        own = {"physics": "auto", "presets": "", "assets": "", "action_clip": action_clip(agent), "env": {}}
-        return Defaults(presets={learner: changes(agent, groups)}, settings=own, num_envs=num_envs, learner=learner)
+        front = {"physics": "auto", "presets": "", "assets": "", "action_clip": action_clip(agent), "env": {}}
+        return Defaults(presets={learner: changes(agent, groups)}, settings=front, num_envs=num_envs, learner=learner)
 
     def resolve(self, tree: Mapping[str, Any], device: str) -> Resolved:
         """Return the environment with the tree's presets and settings."""
@@ -142,18 +142,18 @@ of an environment of Isaac Lab:
 def _task(tree: Mapping[str, Any]) -> Any:
     from robot_rl.sources.isaaclab.task import IsaacTask
 
-    words = {}
+    texts = {}
     for key in ("physics", "presets", "assets"):
         value = tree[key]
         if isinstance(value, list) and key == "presets":
             value = ",".join(str(item) for item in value)
-        words[key] = "" if value is None else str(value)
-    if words["assets"] not in ("", "own"):  # A run may be resumed from another folder.
-        words["assets"] = str(Path(words["assets"]).expanduser().absolute())
+        texts[key] = "" if value is None else str(value)
+    if texts["assets"] not in ("", "own"):  # A run may be resumed from another folder.
+        texts["assets"] = str(Path(texts["assets"]).expanduser().absolute())
     clip = tree["action_clip"]
     if clip is not None and (isinstance(clip, bool) or not isinstance(clip, int | float) or not clip > 0):
         raise UserError(f"action_clip={clip}: must be a number above 0, or null for no bound")
-    return IsaacTask(name=str(tree["task"]), action_clip=None if clip is None else float(clip), **words)
+    return IsaacTask(name=str(tree["task"]), action_clip=None if clip is None else float(clip), **texts)
 
 
 def _make_export_env(task: "IsaacTask", worlds: Worlds, groups: tuple[str, ...]) -> Any:

@@ -222,9 +222,9 @@ def _lent(folder: Path | None) -> Iterator[None]:
     prims: Any = importlib.import_module("isaaclab.sim.utils.prims")
     original = prims.retrieve_file_path
 
-    def retrieve(path: str, *rest: Any, **options: Any) -> str:
+    def retrieve(path: str, *arguments: Any, **options: Any) -> str:
         local = settings.local_file(path, folder, _in_store) if path.startswith(settings.REMOTE) else None
-        return original(path if local is None else str(local), *rest, **options)
+        return original(path if local is None else str(local), *arguments, **options)
 
     prims.retrieve_file_path = retrieve
     try:

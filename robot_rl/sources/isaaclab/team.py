@@ -111,9 +111,9 @@ class IsaacTeamEnv(LabEnv):
         """Remove the observations before a reset, and the log, from Isaac Lab's extras and return them."""
         log, final = dict(extras.pop("log", None) or {}), {}
         for agent in self.agents:
-            own = extras.get(agent) or {}
-            log |= {f"{agent}/{key}": value for key, value in (own.pop("log", None) or {}).items()}
-            if (last := own.pop("final_obs", None)) is not None:
+            agent_extras = extras.get(agent) or {}
+            log |= {f"{agent}/{key}": value for key, value in (agent_extras.pop("log", None) or {}).items()}
+            if (last := agent_extras.pop("final_obs", None)) is not None:
                 final[agent] = last
         return final or None, log
 

@@ -124,12 +124,12 @@ class ZooEnv(VecEnv):
             final[world] = self._obs[world]
             self._in[world] = [agent in env.agents for agent in self.agents]
             self._obs[world][~self._in[world]] = 0.0
-        found = {
+        by_reason = {
             "action": is_lost,
             "reward": self._quarantine.check("reward", {"the reward": torch.from_numpy(reward)}),
             "observation": self._unsound(final),
         }
-        broken = self._quarantine.step(found, np.zeros(self.num_worlds, bool))
+        broken = self._quarantine.step(by_reason, np.zeros(self.num_worlds, bool))
         reward[broken], ended[broken], cut[broken], final[broken] = 0.0, acted[broken], False, 0.0
         over = broken | ~self._in.any(axis=1)
         shares, terminated = reward.sum(1) / np.maximum(acted.sum(1), 1), ended.any(1) & over & ~broken

@@ -123,9 +123,9 @@ def world_qpos(env: Any) -> np.ndarray:
 
 def goal(env: Any, world: int) -> np.ndarray | None:
     """Return the position (3,) [m] of the goal that a world's robots share; None without one."""
-    found = getattr(env.state, "goal_pos_w", None)
+    position = getattr(env.state, "goal_pos_w", None)
     rows = env.num_envs // num_worlds(env)
-    return None if found is None else found[world * rows].detach().cpu().numpy().astype(np.float64)
+    return None if position is None else position[world * rows].detach().cpu().numpy().astype(np.float64)
 
 
 def scene_model(env: Any) -> Any:
@@ -143,9 +143,9 @@ def can_be_pushed(env: Any) -> bool:
 def free_objects(env: Any, world: int = 0) -> dict[str, np.ndarray]:
     """Return the poses (7,) of a world's free objects: position [m] and orientation w, x, y, z."""
     things = getattr(getattr(env, "scene", None), "things", None)
-    found = {name: thing.qpos for name, thing in things.objects.items() if not thing.fixed} if things else {}
+    places = {name: thing.qpos for name, thing in things.objects.items() if not thing.fixed} if things else {}
     qpos = world_qpos(env)[world]
-    return {name: qpos[at : at + 7] for name, at in found.items()}
+    return {name: qpos[at : at + 7] for name, at in places.items()}
 
 
 def base_pose(env: Any, row: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -170,7 +170,7 @@ def make_script(info: CommandInfo, seconds: float) -> list[Segment]:
     It lasts `seconds` [s] and stays within the ranges; components after the first three are zero or next to it.
     """
     vx, vy, yaw = (0.75 * max(float(high), 0.0) for high in info.upper[:3])
-    rest = tuple(np.clip(0.0, info.lower, info.upper)[3:].tolist())
+    further = tuple(np.clip(0.0, info.lower, info.upper)[3:].tolist())
     parts = [
         ("forward", (vx, 0.0, 0.0), 0.26),
         ("sideways", (0.0, vy, 0.0), 0.2),
@@ -181,7 +181,7 @@ def make_script(info: CommandInfo, seconds: float) -> list[Segment]:
     segments, start = [], 0.0
     for label, command, share in parts:
         if label == "stand" or any(command):
-            segments.append(Segment(start_s=start, label=label, command=command + rest))
+            segments.append(Segment(start_s=start, label=label, command=command + further))
             start += share * seconds
     return segments
 
