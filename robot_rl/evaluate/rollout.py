@@ -21,7 +21,7 @@ from robot_rl.errors import UserError
 from robot_rl.evaluate.meter import EpisodeMeter, describe_metrics, summarize
 from robot_rl.evaluate.policies import ExportedPolicy, Loadable, Policy, load_policy
 from robot_rl.evaluate.shadow import Bound, Shadow
-from robot_rl.files import write_atomic
+from robot_rl.files import finite, write_atomic
 
 EVALUATION_SEED = 20_261_103
 SECONDS = 10.0
@@ -360,12 +360,4 @@ def write_evaluation(path: Path, result: Mapping[str, Any]) -> None:
     Raises:
         OSError: It cannot be written; an older file is unchanged.
     """
-    write_atomic(path, json.dumps(_finite(dict(result)), indent=1, allow_nan=False) + "\n")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    write_atomic(path, json.dumps(finite(result), indent=1, allow_nan=False) + "\n")

@@ -100,19 +100,19 @@ def list_policies() -> dict[str, Path]:
     return {path.parent.parent.name: path.parent for path in sorted(folder.glob("*/policy/contract.json"))}
 
 
-def _find(run: str, policy: str, root: str) -> tuple[RunDir | None, Path | None]:
+def _find(run: str, policy: str, root: str) -> RunDir | Path:
     """Return the run, or the directory of the bundle; raise UserError if it does not exist, or both are named."""
     if not policy:
-        return RunDir.find(run or "latest", root), None
+        return RunDir.find(run or "latest", root)
     if run:
         raise UserError(f"run={run} and policy={policy}: name one of the two")
-    return None, find_bundle(policy)
+    return find_bundle(policy)
 
 
 def find_one_bundle(run: str, policy: str, root: str, *, trust: bool = False) -> Path:
     """Return the directory of one bundle, exported now if a run has none; the arguments are those of `find_policy`."""
-    run_dir, bundle = _find(run, policy, root)
-    return one_bundle(exported(run_dir, trust=trust) if run_dir is not None else bundle)
+    place = _find(run, policy, root)
+    return one_bundle(exported(place, trust=trust) if isinstance(place, RunDir) else place)
 
 
 def find_bundle(name: str) -> Path:
@@ -141,14 +141,14 @@ def find_policy(
         UserError: The run or bundle does not exist, both are named, or a change does not fit.
         ContractError: The bundle is damaged.
     """
-    run_dir, bundle = _find(run, policy, root)
-    if run_dir is not None:
-        cfg = load(run_dir, {**_here(run_dir), **(changes or {})}, trust=trust)
-    else:
-        name = _task_of(bundle)
-        require_trust({"task": name}, None, f"policy {policy}", trust=trust)
-        cfg = resolve(change(default_tree(name), changes or {}))
-    return PolicySource(cfg=cfg, run_dir=run_dir, bundle=bundle, trust=trust)
+    place = _find(run, policy, root)
+    if isinstance(place, RunDir):
+        cfg = load(place, {**_here(place), **(changes or {})}, trust=trust)
+        return PolicySource(cfg=cfg, run_dir=place, bundle=None, trust=trust)
+    name = str(_training_of(place).task)
+    require_trust({"task": name}, None, f"policy {policy}", trust=trust)
+    cfg = resolve(change(default_tree(name), changes or {}))
+    return PolicySource(cfg=cfg, run_dir=None, bundle=place, trust=trust)
 
 
 def _here(run_dir: RunDir) -> dict[str, str]:
@@ -163,12 +163,10 @@ def _here(run_dir: RunDir) -> dict[str, str]:
 
 def find_task_name(run: str, policy: str, root: str) -> str:
     """Return the name of the task that a policy is for, installed here or not; see `find_policy`."""
-    run_dir, bundle = _find(run, policy, root)
-    return str(run_dir.read_config()["config"].get("task")) if run_dir is not None else _task_of(bundle)
-
-
-def _task_of(bundle: Path) -> str:
-    return str(_training_of(bundle).task)
+    place = _find(run, policy, root)
+    if isinstance(place, RunDir):
+        return str(place.read_config()["config"].get("task"))
+    return str(_training_of(place).task)
 
 
 def _training_of(bundle: Path) -> Any:

@@ -16,19 +16,19 @@ import numpy as np
 import torch
 from gymnasium.spaces import Dict
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
-from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from torch import Tensor
 
 from robot_rl.errors import UserError
 from robot_rl.evaluate.policies import Policy
 from robot_rl.sources.gymnasium.spaces import ActionMap, ObservationReader
+from robot_rl.sources.host import HostEnv, Statistics
 from robot_rl.sources.quarantine import Quarantine
 
 MODES = {"next_step": AutoresetMode.NEXT_STEP, "same_step": AutoresetMode.SAME_STEP, "disabled": AutoresetMode.DISABLED}
 
 
-class GymEnv(VecEnv):
+class GymEnv(HostEnv):
     """Worlds of a Gymnasium vector environment, for the learner.
 
     Args:
@@ -134,12 +134,7 @@ class GymEnv(VecEnv):
         self._groups = final = self._reader.read(obs, self.device)
         if self._over.any() and self.autoreset is AutoresetMode.SAME_STEP:
             final = self._last_groups(info, time_out)
-        by_reason = {
-            "action": is_lost & ~skipped,
-            "reward": self._quarantine.check("reward", {"the reward": torch.from_numpy(reward)}),
-            "observation": self._unsound(final),
-        }
-        broken = self._quarantine.step(by_reason, skipped)
+        broken = self._find_broken(is_lost & ~skipped, reward, final, skipped)
         reward[broken] = 0.0
         self._statistics.drop(broken)
         self._statistics.add(reward, self._over & ~broken, terminated & ~broken, skipped | broken)
@@ -163,34 +158,13 @@ class GymEnv(VecEnv):
             self._quarantine.begin(begun | due, self._unsound(self._groups))
         self._obs = self._seen()
 
-    def _unsound(self, groups: Mapping[str, Tensor]) -> np.ndarray:
-        """Return (N,) bool, the worlds with an observation that is not finite."""
-        return self._quarantine.check("observation", {label: groups[name] for name, label in self._words.items()})
+    def _unsound(self, obs: Mapping[str, Tensor]) -> np.ndarray:
+        return self._quarantine.check("observation", {label: obs[name] for name, label in self._words.items()})
 
     def _seen(self) -> TensorDict:
         """Return the current observations, zeros in quarantined worlds."""
         self._groups = _blank(self._flags(self._quarantine.broken > 0), self._groups)
         return self._as_observations(self._groups)
-
-    @property
-    def episode_length_buf(self) -> Tensor:
-        """Return (N,) steps since each world's reset. Writing to it does nothing: Gymnasium has its own clocks."""
-        return torch.from_numpy(self._statistics.length.astype(np.int64)).to(self.device)
-
-    @episode_length_buf.setter
-    def episode_length_buf(self, value: Tensor) -> None:
-        pass
-
-    def pop_metrics(self) -> dict[str, float]:
-        """Return means over the episodes that ended since the last call: see `Statistics.pop`.
-
-        Further "quarantined" (samples), and "quarantined/<reason>", if there are any.
-        """
-        return self._statistics.pop() | self._quarantine.pop_metrics()
-
-    def pop_notices(self) -> list[str]:
-        """Return new lines for the user: the first world that was quarantined for each reason."""
-        return self._quarantine.pop_notices()
 
     def close(self) -> None:
         """Close the vector environment."""
@@ -229,67 +203,6 @@ class GymEnv(VecEnv):
         obs, _ = self.env.reset(options={"reset_mask": worlds.copy()})
         fresh, mask = self._reader.read(obs, self.device), self._flags(worlds)
         self._groups = {name: _choose(mask, fresh[name], group) for name, group in self._groups.items()}
-
-
-class Statistics:
-    """Returns and lengths of episodes on the host; a step that was a reset belongs to none.
-
-    Attributes:
-        length: (N,) steps of the running episodes.
-    """
-
-    def __init__(self, num_envs: int, step_dt: float) -> None:
-        self.step_dt = step_dt
-        self.length = np.zeros(num_envs)
-        self._return = np.zeros(num_envs)
-        self._totals = np.zeros(4)
-
-    def clear(self) -> None:
-        """Forget the running episodes."""
-        self.length[:] = 0.0
-        self._return[:] = 0.0
-
-    def drop(self, worlds: np.ndarray) -> None:
-        """Forget the running episodes of the worlds (N,) bool."""
-        self._return[worlds] = 0.0
-        self.length[worlds] = 0.0
-
-    def add(self, reward: np.ndarray, over: np.ndarray, terminated: np.ndarray, skipped: np.ndarray) -> None:
-        """Add a step.
-
-        Args:
-            reward: (N,).
-            over: (N,) bool, episodes that ended.
-            terminated: (N,) bool, those that were not truncated.
-            skipped: (N,) bool, worlds that were reset instead.
-        """
-        self._return += reward
-        self.length += ~skipped
-        if over.any():
-            sums = (over.sum(), self._return[over].sum(), self.length[over].sum(), terminated.sum())
-            self._totals += sums
-            self._return[over] = 0.0
-            self.length[over] = 0.0
-
-    def pop(self) -> dict[str, float]:
-        """Return and clear the means since the last call.
-
-        Returns:
-            "episodes" that ended, and where any did "episode/return", "episode/length_s" [s], "episode/steps",
-            "termination/terminated" and "termination/time_limit" (shares of the episodes that ended).
-        """
-        episodes, returns, steps, terminated = self._totals.tolist()
-        self._totals[:] = 0.0
-        if not episodes:
-            return {"episodes": 0.0}
-        return {
-            "episodes": episodes,
-            "episode/return": returns / episodes,
-            "episode/length_s": steps / episodes * self.step_dt,
-            "episode/steps": steps / episodes,
-            "termination/terminated": terminated / episodes,
-            "termination/time_limit": 1.0 - terminated / episodes,
-        }
 
 
 def _autoreset(env: VectorEnv, wanted: str | None) -> AutoresetMode:

@@ -15,23 +15,18 @@ from torch import Tensor
 
 from robot_rl.errors import UserError
 from robot_rl.sources.isaaclab.adapter import Advance, LabEnv, read_actions
-from robot_rl.sources.roles import roles_by_size
+from robot_rl.sources.team_rows import TeamRows
 
 SEEN, STATE = "policy", "state"
 """The observation groups: the observation of each agent, and the world's state if the environment has one."""
 
 
-class IsaacTeamEnv(LabEnv):
-    """Worlds of a `DirectMARLEnv`; row ``w T + a`` is agent a of T in world w. See `LabEnv` for the arguments.
+class IsaacTeamEnv(TeamRows, LabEnv):
+    """Worlds of a `DirectMARLEnv`, with a row for each agent. See `LabEnv` for the arguments.
 
     The group "policy" has the agents' observations, filled up with zeros where others see more. The group "state" has
     the world's state, the same in the rows of all its agents, where `state_space` of the configuration is not 0. Rows
     of agents that take no part are zeros.
-
-    Attributes:
-        agents: Names of the T agents.
-        roles, role_sizes: Agents of equal sizes have one role, such as "4x1".
-        num_worlds, team_size: N and T.
 
     Raises:
         UserError: An agent's observations or actions are not numbers.
@@ -39,12 +34,7 @@ class IsaacTeamEnv(LabEnv):
 
     def __init__(self, env: Any, *, name: str, **options: Any) -> None:
         super().__init__(env, name=name, **options)
-        self.agents, self.num_worlds = tuple(env.possible_agents), int(env.num_envs)
-        self.team_size = len(self.agents)
-        self.num_envs = self.num_worlds * self.team_size
-        self._sizes = {agent: _sizes(env, agent, name) for agent in self.agents}
-        self.roles, self.role_sizes = roles_by_size(self._sizes)
-        self._width, self.num_actions = (max(pair[k] for pair in self._sizes.values()) for k in (0, 1))
+        self._set_team({agent: _sizes(env, agent, name) for agent in env.possible_agents}, int(env.num_envs))
         self._everyone = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
         states = getattr(env.cfg, "state_space", 0)
         self._has_state = bool(states)
