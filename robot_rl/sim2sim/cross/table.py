@@ -42,7 +42,7 @@ class Cell:
         unit: Its unit.
         better: "smaller" or "larger".
         mean, std: Its mean and standard deviation over episodes; None where no episode has it.
-        failure_rate: Share of episodes that ended by a termination that is no time-out.
+        failure_rate: Share of episodes that ended by a termination that is not a time-out.
         file: The file of the evaluation.
     """
 

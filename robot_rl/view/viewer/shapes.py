@@ -1,4 +1,4 @@
-"""Triangles of MuJoCo's geoms. Sharp edges have separate vertices on either side."""
+"""Triangles of MuJoCo's geoms, by trimesh, which viser needs. Sharp edges have separate vertices on either side."""
 
 from __future__ import annotations
 
