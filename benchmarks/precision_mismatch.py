@@ -35,11 +35,11 @@ from words import read_words, run_script
 from robot_rl.cli.table import print_table
 from robot_rl.errors import UserError
 from robot_rl.evaluate import EVALUATION_SEED, evaluation_task
-from robot_rl.evaluate.controllers import Tracer
 from robot_rl.evaluate.meter import summarize
+from robot_rl.evaluate.policies import Tracer
 from robot_rl.evaluate.rollout import measure
 from robot_rl.files import write_json
-from robot_rl.learn.policy import Policy
+from robot_rl.learn.policy import TrainedPolicy
 from robot_rl.learn.precision.conversion import in_precision, layers_of
 from robot_rl.learn.precision.kernels import describe
 from robot_rl.machine import machine_facts, package_versions
@@ -103,11 +103,11 @@ class Mismatch:
             found = measure(env, tracer, seconds=self._seconds)
         return summarize({name: found[name] for name in ("return", self.metric) if name in found})
 
-    def _variant(self, mode: str, keep: tuple[str, ...] = ()) -> tuple[Policy, dict[str, Any]]:
+    def _variant(self, mode: str, keep: tuple[str, ...] = ()) -> tuple[TrainedPolicy, dict[str, Any]]:
         """Return the policy in another precision, its grids fitted to what the run's own saw, and what it reaches."""
         if (mode, keep) not in self._variants:
             cfg, own = PrecisionCfg(mode=mode, keep=keep), self._variants[self.own.mode, ()][0]
-            policy = Policy(in_precision(self.actor, cfg, self._trace.outputs).eval(), own.meta, own.path)
+            policy = TrainedPolicy(in_precision(self.actor, cfg, self._trace.outputs).eval(), own.meta, own.path)
             self._variants[mode, keep] = policy, self._simulate(Tracer(policy))
         return self._variants[mode, keep]
 
@@ -180,7 +180,7 @@ class Mismatch:
         mine, theirs = found[self.metric], other[self.metric]
         return {"metric": self.metric, "tracking": mine, "gap": self._worse * (mine["mean"] - theirs["mean"])}
 
-    def _mean(self, policy: Policy) -> Tensor:
+    def _mean(self, policy: TrainedPolicy) -> Tensor:
         distribution = self.actor.distribution
         return distribution.mode(distribution.params(self._trace.outputs(policy.actor)))
 

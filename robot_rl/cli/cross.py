@@ -52,11 +52,11 @@ def run(arguments: Sequence[str]) -> int:
 
     from robot_rl.files import write_atomic
 
-    words, rest = split_bare(arguments)
-    options = read_all(Options, rest)
+    names, settings = split_bare(arguments)
+    options = read_all(Options, settings)
     out = check_optional("out", options.out, CROSS, makes_folder=False)
     plot = check_output("out", str(out.with_suffix(".png")), IMAGE) if out else None
-    table = merge([read_cell(path, options.home) for path in files(words, options.root)])
+    table = merge([read_cell(path, options.home) for path in files(names, options.root)])
     show(table)
     if out and plot:
         write_atomic(out, json.dumps(to_json(table), indent=1) + "\n")
@@ -65,22 +65,22 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def files(words: Sequence[str], root: str) -> list[Path]:
+def files(names: Sequence[str], root: str) -> list[Path]:
     """Return the files that words name: a file itself, for a run all its evaluations."""
     from robot_rl.runs.run_dir import RunDir
 
-    found: list[Path] = []
-    for word in words:
-        path = Path(word)
+    paths: list[Path] = []
+    for name in names:
+        path = Path(name)
         if path.suffix == ".json":
-            found.append(path)
+            paths.append(path)
             continue
-        run_dir = RunDir.find(word, root)
-        mine = sorted(run_dir.path.glob("eval*.json"))
-        if not mine:
+        run_dir = RunDir.find(name, root)
+        evaluations = sorted(run_dir.path.glob("eval*.json"))
+        if not evaluations:
             raise UserError(f"{run_dir.run_id}: has not been evaluated; robot-rl eval run={run_dir.run_id}")
-        found += mine
-    return found
+        paths += evaluations
+    return paths
 
 
 def show(table: Table) -> None:

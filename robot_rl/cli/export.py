@@ -33,8 +33,8 @@ def run(arguments: Sequence[str]) -> int:
     options = read_all(Options, arguments)
     run_dir = options.find_run()
     out = check_bundle("out", options.out) if options.out else run_dir.policy
-    found = export_run(run_dir, out, trust=options.trust, precision=options.precision, opset=options.opset or None)
-    reports = {out / name: each for name, each in found.items()} if isinstance(found, dict) else {out: found}
+    report = export_run(run_dir, out, trust=options.trust, precision=options.precision, opset=options.opset or None)
+    reports = {out / name: each for name, each in report.items()} if isinstance(report, dict) else {out: report}
     for folder, report in reports.items():
         training, replay = report.contract.training, report.replay
         print(f"{folder}: iteration {training.iteration} of {training.run_id}, {report.model_bytes / 1024:.0f} kB")

@@ -63,15 +63,9 @@ class PolicyOptions:
 
     def find_bundle(self) -> Any:
         """Return the directory of one bundle, exported now if a run has none."""
-        from robot_rl.runs.export import exported
-        from robot_rl.runs.policies import find_bundle, one_bundle
-        from robot_rl.runs.run_dir import RunDir
+        from robot_rl.runs.policies import find_one_bundle
 
-        if self.policy and self.run:
-            raise UserError(f"run={self.run} and policy={self.policy}: name one of the two")
-        if self.policy:
-            return one_bundle(find_bundle(self.policy))
-        return one_bundle(exported(RunDir.find(self.run or "latest", self.root), trust=self.trust))
+        return find_one_bundle(self.run, self.policy, self.root, trust=self.trust)
 
     def refuse_unsupported(self, command: str) -> None:
         """Raise UserError with the reason if the policy's task does not support a command."""

@@ -13,14 +13,13 @@ import contextlib
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from robot_rl.cli.options import MAX_SEED, PolicyOptions, option, read
 from robot_rl.errors import UserError, suggest
 from robot_rl.runs.outputs import MOTION, check_output
 
 if TYPE_CHECKING:
-    from robot_rl.evaluate.controllers import Controller
     from robot_rl.runs.policies import PolicySource
 
 
@@ -47,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.learn.auxiliaries.motions import write_motion
 
     with contextlib.closing(source.cfg.make_env(num_envs=options.worlds, seed=options.seed)) as env:
-        frames, starts = record_motion(env, _controller(source, env), options.seconds, options.group)
+        frames, starts = record_motion(env, source.load(env), options.seconds, options.group)
         names = env.components(options.group)
         path = write_motion(out, frames, starts, names, env.step_dt)
     print(f"{path}: {len(frames)} frames of {len(names)} components, {int(starts.sum())} episodes")
@@ -65,10 +64,3 @@ def _with_group(source: "PolicySource", group: str) -> "PolicySource":
     if group not in task.vectors:
         raise UserError(f"group={group}: {task.name} has no such group of terms; {suggest(group, task.vectors)}")
     return dataclasses.replace(source, cfg=dataclasses.replace(source.cfg, task=task))
-
-
-def _controller(source: "PolicySource", env: Any) -> "Controller":
-    from robot_rl.evaluate.controllers import TorchController
-    from robot_rl.evaluate.team_bundles import bundle_controller
-
-    return TorchController(source.load(env)) if source.bundle is None else bundle_controller(source.bundle, env)

@@ -16,28 +16,24 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from robot_rl.cli.options import option, read_all
+from robot_rl.cli.options import RunOptions, read_all
 from robot_rl.errors import UserError
 
 
 @dataclass(kw_only=True, slots=True)
-class Options:
+class Options(RunOptions):
     """Options of robot-rl watch."""
-
-    run: str = option("latest", "the run: its id, latest or <task>/latest")
-    root: str = option("runs", "the directory of all runs")
 
 
 def run(arguments: Sequence[str]) -> int:
     """Show the rows as they come."""
     from robot_rl.cluster.watch import follow
     from robot_rl.runs.progress import Progress
-    from robot_rl.runs.run_dir import RunDir
     from robot_rl.runs.run_index import DAMAGED, read_run
     from robot_rl.view.report.data import read_descriptions
 
     options = read_all(Options, arguments, first="run")
-    run_dir = RunDir.find(options.run, options.root)
+    run_dir = options.find_run()
     record = run_dir.read_config()
     last = record["config"].get("max_iterations")
     if not isinstance(last, int):

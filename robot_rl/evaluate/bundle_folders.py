@@ -15,7 +15,7 @@ def is_bundle(path: Path) -> bool:
 
 def policies_in(path: Path) -> list[str]:
     """Return the names of the policies that have a bundle each in a directory; none in that of one bundle."""
-    return [] if is_bundle(path) else sorted(found.parent.name for found in path.glob("*/contract.json"))
+    return [] if is_bundle(path) else sorted(contract.parent.name for contract in path.glob("*/contract.json"))
 
 
 def team_bundles(bundle: Path, task: Any) -> dict[str, Path]:
@@ -26,11 +26,11 @@ def team_bundles(bundle: Path, task: Any) -> dict[str, Path]:
     """
     if is_bundle(bundle):
         return dict.fromkeys(task.robots, bundle)
-    found = {}
+    bundles = {}
     for name, agent in task.robots.items():
-        own = [policy for policy in policies_in(bundle) if name in policy.split("+")]
-        path = bundle / (own[0] if own else agent.group)
+        policies = [policy for policy in policies_in(bundle) if name in policy.split("+")]
+        path = bundle / (policies[0] if policies else agent.group)
         if not is_bundle(path):
             raise UserError(f"policy={bundle}: has no bundle for robot '{name}'; export the run again")
-        found[name] = path
-    return found
+        bundles[name] = path
+    return bundles

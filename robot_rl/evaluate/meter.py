@@ -10,7 +10,7 @@ from torch import Tensor
 from robot_rl.metrics.description import Descriptions
 
 GENERIC: dict[str, tuple[str, str, str]] = {
-    "failure_rate": ("1", "share of episodes that ended by a termination that is no time-out", "smaller"),
+    "failure_rate": ("1", "share of episodes that ended by a termination that is not a time-out", "smaller"),
     "torque_rms": ("N m", "root of the mean square over time and driven joints (N for a slider)", ""),
     "power": ("W", "time mean of the sum over joints of max(torque * velocity, 0)", ""),
     "foot_slip": ("m/s", "mean horizontal speed of the feet while they touch the ground", ""),
@@ -22,7 +22,7 @@ GENERIC: dict[str, tuple[str, str, str]] = {
 
 
 def describe_metrics(env: Any) -> Descriptions:
-    """Return what an evaluation may measure in an environment, in the order in which it is shown.
+    """Return the metrics of an evaluation in an environment, in the order in which they are shown.
 
     The task's own metrics are the first ones; one with the name of a generic metric takes its place. Those of a team
     of several roles begin with the role's name and a dot.
@@ -32,11 +32,11 @@ def describe_metrics(env: Any) -> Descriptions:
         return {
             f"{role}.{name}": row for role, (crew, _) in parts.items() for name, row in describe_metrics(crew).items()
         }
-    own = env.describe_metrics()
+    known = env.describe_metrics()
     endings = {f"ended/{name}": ("1", f"share of episodes that ended by it{text}", "") for name, text in _endings(env)}
-    rest = {"failure_rate": GENERIC["failure_rate"]} | endings | GENERIC
+    generic = {"failure_rate": GENERIC["failure_rate"]} | endings | GENERIC
     keys = ("unit", "meaning", "better")
-    return own | {name: dict(zip(keys, row, strict=True)) for name, row in rest.items() if name not in own}
+    return known | {name: dict(zip(keys, row, strict=True)) for name, row in generic.items() if name not in known}
 
 
 class EpisodeMeter:
@@ -48,7 +48,7 @@ class EpisodeMeter:
 
     Attributes:
         alive: (N,) bool, worlds in their first episode.
-        failed: (N,) bool, worlds in which it ended by a termination that is no time-out.
+        failed: (N,) bool, worlds in which it ended by a termination that is not a time-out.
         quarantined: (N,) bool, worlds in which it ended in quarantine; it counts in nothing else.
     """
 
@@ -160,9 +160,9 @@ class _Taken:
         self._found = torch.where(where, new, old)
 
     def value(self) -> Tensor:
-        """Return (N,), NaN where no step was added or one was not finite."""
-        found = self._found / self._count if self._over == "mean" else self._found
-        return found.where(found.isfinite(), math.nan)
+        """Return (N,), NaN if no step was added or one was not finite."""
+        value = self._found / self._count if self._over == "mean" else self._found
+        return value.where(value.isfinite(), math.nan)
 
 
 def summarize(episodes: Mapping[str, Tensor]) -> dict[str, dict[str, float] | None]:
@@ -189,6 +189,6 @@ def _width(state: Any, name: str) -> int:
 
 
 def _endings(env: Any) -> list[tuple[str, str]]:
-    """Return the names of the task's terminations, and what they are as the end of a sentence."""
+    """Return the names of the task's terminations, and their meanings as the end of a sentence."""
     texts = {name: getattr(getattr(term, "info", None), "summary", "") for name, term in env.cfg.terminations.items()}
     return [(name, f": {text.removesuffix('.')}" if text else "") for name, text in texts.items()]

@@ -21,7 +21,7 @@ from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.settings import LearnerCfg
 
 
-class Policy:
+class TrainedPolicy:
     """A trained policy for evaluation: observations in, mean actions out; a memory needs `reset` at episode ends.
 
     Attributes:
@@ -53,7 +53,7 @@ class Policy:
 
 def make_policy(
     run_dir: Path, checkpoint: Path | None = None, device: torch.device | str = "cpu", *, code: Collection[str] = ()
-) -> Policy:
+) -> TrainedPolicy:
     """Load the policy of a run, by default of its newest checkpoint that is whole.
 
     Raises UserError if there is no checkpoint, it is damaged, or its learner's settings would import a "module:name"
@@ -73,7 +73,7 @@ def build_policy(
     state: Mapping[str, Tensor],
     path: Path,
     device: torch.device | str = "cpu",
-) -> Policy:
+) -> TrainedPolicy:
     """Build the policy of a learner from its network's tensors.
 
     Args:
@@ -90,10 +90,10 @@ def build_policy(
         actor: Actor = build.make_actor(cfg, EnvSpec(**meta["dims"]), mirrors_from_meta(meta))
     except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(f"checkpoint {path}: no network fits its description ({error})") from error
-    here, wanted = ({f"actor.{name}": t for name, t in own.items()} for own in (state, actor.state_dict()))
+    here, wanted = ({f"actor.{name}": t for name, t in part.items()} for part in (state, actor.state_dict()))
     check_shapes(path, here, wanted)
     actor.load_state_dict(state)
-    return Policy(actor.to(device).eval(), meta, path)
+    return TrainedPolicy(actor.to(device).eval(), meta, path)
 
 
 def _require_code(path: Path, learner: Mapping[str, Any], code: Collection[str]) -> None:

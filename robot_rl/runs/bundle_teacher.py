@@ -38,9 +38,6 @@ def find_teacher(name: str, root: Path) -> tuple[Path, "Bundle"]:
     Raises:
         UserError: The bundle does not exist or is damaged, or its network is not a plain perceptron.
     """
-    from robot_rl_deploy.bundle import read_bundle
-    from robot_rl_deploy.policy import open_session
-
     from robot_rl.learn.checkpoints.checkpoint import save_checkpoint, verify_checkpoint
     from robot_rl.runs.policies import find_bundle
 
@@ -48,9 +45,7 @@ def find_teacher(name: str, root: Path) -> tuple[Path, "Bundle"]:
         directory = find_bundle(name)
     except UserError as error:
         raise UserError(f"teacher.{error}") from error
-    with as_user_error():
-        bundle = read_bundle(directory)
-        open_session(bundle)
+    bundle = _open(directory)
     path = root.resolve() / FOLDER / bundle.digest[:16] / "0"
     try:
         verify_checkpoint(path)
@@ -65,17 +60,22 @@ def bundle_actor(directory: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
     Raises:
         UserError: The bundle is damaged, or its network is not a plain perceptron.
     """
+    try:
+        tensors, meta = _checkpoint(_open(directory), f"policy={directory}")
+    except UserError as error:
+        raise UserError(str(error).replace("; name a run", "; name another policy")) from None
+    return {name.removeprefix("actor."): tensor for name, tensor in tensors.items()}, meta["learner"]["actor"]
+
+
+def _open(directory: Path) -> "Bundle":
+    """Return a bundle that replays its golden sequence; raise UserError for any other."""
     from robot_rl_deploy.bundle import read_bundle
     from robot_rl_deploy.policy import open_session
 
     with as_user_error():
         bundle = read_bundle(directory)
         open_session(bundle)
-    try:
-        tensors, meta = _checkpoint(bundle, f"policy={directory}")
-    except UserError as error:
-        raise UserError(str(error).replace("; name a run", "; name another policy")) from None
-    return {name.removeprefix("actor."): tensor for name, tensor in tensors.items()}, meta["learner"]["actor"]
+    return bundle
 
 
 def _checkpoint(bundle: "Bundle", where: str) -> tuple[dict[str, "Tensor"], dict[str, Any]]:

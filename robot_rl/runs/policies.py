@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError, suggest
 from robot_rl.evaluate.bundle_folders import policies_in
@@ -11,6 +11,9 @@ from robot_rl.runs.export import exported
 from robot_rl.runs.run_dir import RunDir
 from robot_rl.runs.settings import TrainCfg, change, default_tree, load, resolve, resolve_device
 from robot_rl.runs.trust import named_code, require_trust
+
+if TYPE_CHECKING:
+    from robot_rl.evaluate.policies import Policy
 
 
 @dataclass(kw_only=True, slots=True)
@@ -22,12 +25,14 @@ class PolicySource:
         run_dir: The run; None for a bundle.
         bundle: The bundle's directory; None for a run.
         trust: Whether the user trusts the code that its task names.
+        live: The torch policy, if its weights are not those of a checkpoint.
     """
 
     cfg: TrainCfg
     run_dir: RunDir | None
     bundle: Path | None
     trust: bool = False
+    live: Any = None
 
     @property
     def name(self) -> str:
@@ -47,25 +52,21 @@ class PolicySource:
         assert self.bundle is not None
         return _training_of(self.bundle).run_id or str(self.bundle)
 
-    def load(self, env: Any) -> Any:
-        """Return the policy for an environment: of a run a function of observations, of a bundle a `BundlePolicy`.
+    def load(self, env: Any) -> "Policy":
+        """Return the policy for an environment: of a run the torch policy, else that of the bundle or bundles.
 
         Raises:
             UserError: The checkpoint is missing or damaged.
-            ContractError: The bundle is damaged.
+            ContractError: The bundle is damaged, or is for another robot or another control period.
         """
-        if self.run_dir is not None:
-            return self.torch_policy(env.device)
-        from robot_rl_deploy.policy import BundlePolicy
+        from robot_rl.evaluate.policies import load_policy
 
-        assert self.bundle is not None
-        names = [joint.name for joint in self.cfg.task.robot.joints]
-        return BundlePolicy(one_bundle(self.bundle), env.num_envs, joint_names=names)
+        return load_policy(self.bundle or self.torch_policy(env.device), env)
 
     def torch_policy(self, device: str | None = None) -> Any:
         """Return the torch policy on a device, by default that of the settings; None for a bundle."""
-        if self.run_dir is None:
-            return None
+        if self.run_dir is None or self.live is not None:
+            return self.live
         from robot_rl.learn.policy import make_policy
 
         return make_policy(self.run_dir.path, device=device or self.cfg.device, code=named_code(self.cfg.tree))
@@ -99,6 +100,21 @@ def list_policies() -> dict[str, Path]:
     return {path.parent.parent.name: path.parent for path in sorted(folder.glob("*/policy/contract.json"))}
 
 
+def _find(run: str, policy: str, root: str) -> RunDir | Path:
+    """Return the run, or the directory of the bundle; raise UserError if it does not exist, or both are named."""
+    if not policy:
+        return RunDir.find(run or "latest", root)
+    if run:
+        raise UserError(f"run={run} and policy={policy}: name one of the two")
+    return find_bundle(policy)
+
+
+def find_one_bundle(run: str, policy: str, root: str, *, trust: bool = False) -> Path:
+    """Return the directory of one bundle, exported now if a run has none; the arguments are those of `find_policy`."""
+    place = _find(run, policy, root)
+    return one_bundle(exported(place, trust=trust) if isinstance(place, RunDir) else place)
+
+
 def find_bundle(name: str) -> Path:
     """Return the directory of a bundle by the name of a committed one or by its path."""
     known = list_policies()
@@ -125,16 +141,14 @@ def find_policy(
         UserError: The run or bundle does not exist, both are named, or a change does not fit.
         ContractError: The bundle is damaged.
     """
-    if not policy:
-        run_dir = RunDir.find(run or "latest", root)
-        own = {**_here(run_dir), **(changes or {})}
-        return PolicySource(cfg=load(run_dir, own, trust=trust), run_dir=run_dir, bundle=None, trust=trust)
-    if run:
-        raise UserError(f"run={run} and policy={policy}: name one of the two")
-    name = find_task_name(run, policy, root)
+    place = _find(run, policy, root)
+    if isinstance(place, RunDir):
+        cfg = load(place, {**_here(place), **(changes or {})}, trust=trust)
+        return PolicySource(cfg=cfg, run_dir=place, bundle=None, trust=trust)
+    name = str(_training_of(place).task)
     require_trust({"task": name}, None, f"policy {policy}", trust=trust)
     cfg = resolve(change(default_tree(name), changes or {}))
-    return PolicySource(cfg=cfg, run_dir=None, bundle=find_bundle(policy), trust=trust)
+    return PolicySource(cfg=cfg, run_dir=None, bundle=place, trust=trust)
 
 
 def _here(run_dir: RunDir) -> dict[str, str]:
@@ -149,9 +163,10 @@ def _here(run_dir: RunDir) -> dict[str, str]:
 
 def find_task_name(run: str, policy: str, root: str) -> str:
     """Return the name of the task that a policy is for, installed here or not; see `find_policy`."""
-    if not policy:
-        return str(RunDir.find(run or "latest", root).read_config()["config"].get("task"))
-    return str(_training_of(find_bundle(policy)).task)
+    place = _find(run, policy, root)
+    if isinstance(place, RunDir):
+        return str(place.read_config()["config"].get("task"))
+    return str(_training_of(place).task)
 
 
 def _training_of(bundle: Path) -> Any:

@@ -1,1 +1,1 @@
-"""Where tasks come from: robot-rl's own, Gymnasium, Isaac Lab, and packages that add a source of their own."""
+"""Where tasks come from: robot-rl's own, Gymnasium, Isaac Lab, and packages that add their own source."""

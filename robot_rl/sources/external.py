@@ -15,7 +15,7 @@ USUAL_CHANNELS = (1, 3, 4)
 
 
 class ExternalSource(TaskSource):
-    """A source of registered environments with physics of their own.
+    """A source of registered environments with their own physics.
 
     Attributes:
         prefix: The first part of its tasks' names.
@@ -43,7 +43,7 @@ class ExternalSource(TaskSource):
             raise UserError(f"learner=rsl_rl: the actions of {task.name} are choices; use learner=ppo")
 
     def named_code(self, tree: Mapping[str, Any]) -> list[str]:
-        """Return the module that registers the environment, where the name has one."""
+        """Return the module that registers the environment, if the name has one."""
         module, colon, _ = str(tree.get("task")).removeprefix(self.prefix).rpartition(":")
         return [module] if colon else []
 
@@ -73,7 +73,7 @@ def split_name(name: str, prefix: str, example: str) -> tuple[str, str]:
 
 
 def import_registering(name: str, module: str) -> None:
-    """Import the module in a task's name, where it has one, also from the current directory."""
+    """Import the module in a task's name, if it has one, also from the current directory."""
     if not module:
         return
     if os.getcwd() not in sys.path:
@@ -98,7 +98,7 @@ def channels_last(shape: Sequence[int]) -> bool:
     """Return whether the last three dimensions of images are rows, columns, channels, not channels, rows, columns.
 
     A size of USUAL_CHANNELS at one end only is that of the channels. Otherwise it is the smaller one of both ends, and
-    the last one if they are equal, as Gymnasium's own images are. Two dimensions have no channels.
+    the last one if they are equal, as Gymnasium's own images are. Two dimensions are without channels.
     """
     if len(shape) < 3:
         return False

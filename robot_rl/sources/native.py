@@ -143,15 +143,15 @@ class NativeSource(TaskSource):
         self, task: "Task", other: "Task", groups: Iterable[str], field: str
     ) -> tuple["Task", tuple[str, ...]]:
         """Return a task with those groups of another that it lacks, or has differently."""
-        mine, theirs = trees.task_tree(task), trees.task_tree(other)
+        here, there = trees.task_tree(task), trees.task_tree(other)
         if task.robot.name != other.robot.name:
             raise UserError(f"is for the robot {other.robot.name}, must be for {task.robot.name}")
-        for key, value in theirs["actions"].items():
-            if mine["actions"].get(key) != value:
-                raise UserError(f"has actions.{key}={value}, must be {mine['actions'].get(key)} as in {task.name}")
+        for key, value in there["actions"].items():
+            if here["actions"].get(key) != value:
+                raise UserError(f"has actions.{key}={value}, must be {here['actions'].get(key)} as in {task.name}")
         observations, names = dict(task.observations), []
         for name in groups:
-            is_there = name in observations and mine["observations"].get(name) == theirs["observations"][name]
+            is_there = name in observations and here["observations"].get(name) == there["observations"][name]
             if is_there and _functions(observations[name]) == _functions(other.observations[name]):
                 names.append(name)
                 continue
@@ -201,7 +201,7 @@ class NativeSource(TaskSource):
         with contextlib.closing(self.make_env(task, one)) as env, as_user_error():
             env.policy_groups = groups
             if hasattr(actor, "actors"):
-                from robot_rl.evaluate.team_bundles import export_team
+                from robot_rl.evaluate.team_rows import export_team
 
                 return export_team(env, actor, out, training=training, opset=opset)
             return export_policy(env, actor, out, run=training, opset=opset)
@@ -217,19 +217,19 @@ def _with_new_motions(task: "Task", parts: Mapping[str, Any]) -> "Task":
 
 
 def _with_motion_files(task: "Task") -> "Task":
-    """Return a task with an absolute path of every motion that is no motion of the robot's library."""
+    """Return a task with an absolute path of every motion that is not of the robot's library."""
     from robot_rl_envs.motions.files import find_motion, library
 
-    known, found = library(task.robot), {}
+    known, paths = library(task.robot), {}
     with as_user_error():
         for name, value in task.motions.items():
             path = find_motion(value, task.robot, f"motions.{name}")
-            found[name] = value if value in known else str(path.resolve())
-        return dataclasses.replace(task, motions=found)
+            paths[name] = value if value in known else str(path.resolve())
+        return dataclasses.replace(task, motions=paths)
 
 
 def find_task(name: str) -> "Task":
-    """Return the task called `name`; raise UserError, with the nearest, where there is none."""
+    """Return the task called `name`; raise UserError, with the nearest, if there is none."""
     from robot_rl_tasks.registry import get_task
 
     try:
@@ -242,7 +242,7 @@ def find_task(name: str) -> "Task":
 
 
 def start_warp() -> None:
-    """Initialize Warp, without its line on stderr where there is no GPU."""
+    """Initialize Warp, without its line on stderr if a GPU is missing."""
     import torch
     import warp
 

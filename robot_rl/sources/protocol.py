@@ -1,6 +1,6 @@
-"""The interface of a source of tasks: everything that the commands need to know about where a task comes from.
+"""The interface of a source of tasks: everything that the commands need to know about the origin of a task.
 
-A source of your own is a subclass of `TaskSource` in one file, named by an entry point in the group `robot_rl.sources`
+Your own source is a subclass of `TaskSource` in one file, named by an entry point in the group `robot_rl.sources`
 (docs/plugins.md). Four methods are enough to train, resume, evaluate and report.
 """
 
@@ -37,7 +37,7 @@ class Defaults:
             also for the learners that share its settings.
         settings: The settings of the task or environment: plain nested values, each overridden by name.
         num_envs: Number of worlds.
-        learner: The learner where the user names none.
+        learner: The learner if the user names none.
     """
 
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Resolved:
         task: The task; the source's own type, with a `name` for folders and messages.
         engine: The simulator.
         keys: The top-level keys of the tree that are the source's; the others are the learner's.
-        recorded: Values that run.yaml has in place of the given ones, such as what was read from files.
+        recorded: Values that run.yaml has in place of the given ones, such as the content of files.
     """
 
     task: Any
@@ -155,14 +155,14 @@ class TaskSource(ABC):
         """Make the environment of `Resolved.task`: an `rsl_rl.env.VecEnv` with `close()` (see docs/learner.md)."""
 
     def list_tasks(self) -> dict[str, str]:
-        """Return names and summaries of the tasks that can be listed; empty where there are too many."""
+        """Return names and summaries of the tasks that can be listed; empty if there are too many."""
         return {}
 
     def check_learner(self, env: Any, task: Any, learner: LearnerCfg) -> None:  # noqa: B027  (most need none)
         """Raise UserError, which names another, for a learner that would learn the wrong thing in this environment."""
 
     def admit(self, tree: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-        """Return a tree that has the settings of these dotted names, where the defaults leave some out."""
+        """Return a tree that has the settings of these dotted names, if the defaults omit some."""
         return dict(tree)
 
     def optional_keys(self, name: str) -> set[str]:
@@ -174,11 +174,11 @@ class TaskSource(ABC):
         return []
 
     def with_motion(self, task: Any) -> Any:
-        """Return a task with the observation group that a motion prior compares, where it can be added."""
+        """Return a task with the observation group that a motion prior compares, if it can be added."""
         return task
 
     def with_world(self, task: Any) -> Any:
-        """Return a task with the observation group "world", what a world's next step depends on; raise UserError."""
+        """Return a task with the observation group "world", the inputs of a world's next step; raise UserError."""
         raise UserError(
             f"learner=world_model: needs the state of robot-rl's own tasks, this one is of {self.name}; "
             "use learner=ppo or flashsac"

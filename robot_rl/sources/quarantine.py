@@ -1,6 +1,6 @@
 """Quarantine of worlds of external environments, for numbers that are not finite in float32 (docs/quarantine.md).
 
-Such a world has no state that could be repaired: from the first bad number until its next episode begins nothing of it
+The state of such a world cannot be repaired: from the first bad number until its next episode begins nothing of it
 is learned from or measured, and its policy sees zeros.
 """
 
@@ -46,37 +46,37 @@ class Quarantine:
             parts: Tensors by the words that name them in a notice, such as "observation 'pos'".
         """
         bad = np.zeros(len(self.broken), dtype=bool)
-        for words, values in parts.items():
-            found = ~values.isfinite().reshape(len(bad), -1).all(dim=1).cpu().numpy()
-            if found.any() and reason not in self._notified:
+        for label, values in parts.items():
+            not_finite = ~values.isfinite().reshape(len(bad), -1).all(dim=1).cpu().numpy()
+            if not_finite.any() and reason not in self._notified:
                 self._notified.add(reason)
-                line = f"quarantined world {int(found.argmax())} of {self._name}: {words} is not finite in float32"
+                line = f"quarantined world {int(not_finite.argmax())} of {self._name}: {label} is not finite in float32"
                 self._notices.append(line)
-            bad |= found
+            bad |= not_finite
         return bad
 
-    def step(self, found: Mapping[str, np.ndarray], skipped: np.ndarray) -> np.ndarray:
+    def step(self, by_reason: Mapping[str, np.ndarray], skipped: np.ndarray) -> np.ndarray:
         """Count a step and return (N,) bool, the worlds in quarantine.
 
         Args:
-            found: Reason -> (N,) bool of worlds.
+            by_reason: Reason -> (N,) bool of worlds.
             skipped: (N,) bool, worlds that were reset instead of stepped; they count for nothing.
         """
         for index, reason in enumerate(REASONS, 1):
-            self.broken[(self.broken == 0) & found[reason]] = index
+            self.broken[(self.broken == 0) & by_reason[reason]] = index
         self._counts += self._samples * np.bincount(self.broken[~skipped], minlength=len(self._counts))
         return self.broken > 0
 
     def begin(self, worlds: np.ndarray, bad: np.ndarray) -> None:
-        """Release the worlds (N,) bool where an episode has begun, but not those with a `bad` first observation."""
+        """Release the worlds (N,) bool in which an episode has begun, but not those with a `bad` first observation."""
         self.broken[worlds] = np.where(bad[worlds], 1 + REASONS.index("observation"), 0)
 
     def pop_metrics(self) -> dict[str, float]:
-        """Return and clear "quarantined" (samples), and "quarantined/<reason>" where there are any."""
+        """Return and clear "quarantined" (samples), and "quarantined/<reason>" if there are any."""
         counts = self._counts[1:].tolist()
         self._counts[:] = 0.0
-        found = {f"quarantined/{name}": n for name, n in zip(REASONS, counts, strict=True) if n}
-        return {"quarantined": sum(counts), **found} if found else {}
+        by_reason = {f"quarantined/{name}": n for name, n in zip(REASONS, counts, strict=True) if n}
+        return {"quarantined": sum(counts), **by_reason} if by_reason else {}
 
     def pop_notices(self) -> list[str]:
         """Return and clear lines about the first quarantine for each reason."""

@@ -20,16 +20,16 @@ OWN = (
 @functools.cache
 def list_sources() -> tuple[TaskSource, ...]:
     """Return all sources that can be used, the one that owns every name last."""
-    own = [
+    sources = [
         getattr(importlib.import_module(module), name)() for module, _, name in (word.partition(":") for word in OWN)
     ]
-    theirs: list[TaskSource] = []
+    plugins: list[TaskSource] = []
     for name in find_plugins(SOURCES):
         try:
-            theirs.append(make(load(SOURCES, name, "source"), TaskSource, f"source={name}", "must be a TaskSource"))
+            plugins.append(make(load(SOURCES, name, "source"), TaskSource, f"source={name}", "must be a TaskSource"))
         except UserError:  # `robot-rl list plugins` says why.
             continue
-    return (*own[:-1], *theirs, own[-1])
+    return (*sources[:-1], *plugins, sources[-1])
 
 
 def source_of(name: object) -> TaskSource:
@@ -38,6 +38,6 @@ def source_of(name: object) -> TaskSource:
 
 
 def refuse_unsupported(name: str, command: str) -> None:
-    """Raise UserError with the reason where the source of a task does not support a command."""
+    """Raise UserError with the reason if the source of a task does not support a command."""
     if why := source_of(name).unsupported.get(command):
         raise UserError(f"{command}: {name} {why}")

@@ -6,7 +6,7 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.evaluate import evaluation_task
-from robot_rl.evaluate.controllers import BundleController
+from robot_rl.evaluate.policies import ExportedPolicy
 from robot_rl.runs.policies import find_bundle
 
 WORLDS, SETTLE, STEPS = 16, 50, 100
@@ -18,7 +18,7 @@ def walk():
     task = evaluation_task(get_task("go2_flat"))
     del task.events["push"]
     env = make_env(task, num_envs=WORLDS, seed=11)
-    controller = BundleController(find_bundle("go2_flat"), env)
+    controller = ExportedPolicy(find_bundle("go2_flat"), env)
 
     def drive(*command):
         env.set_command(command)
@@ -27,7 +27,7 @@ def walk():
         record = {name: [] for name in ("base_lin_vel_b", "base_ang_vel_b", "foot_contact", "foot_height_w", "action")}
         falls = 0
         for step in range(SETTLE + STEPS):
-            obs, _, done, _ = env.step(controller.act(env, obs))
+            obs, _, done, _ = env.step(controller(obs))
             falls += int(done.sum())
             if step >= SETTLE:
                 for name, values in record.items():

@@ -13,7 +13,7 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task, list_tasks
 
 from robot_rl.evaluate import evaluate, evaluate_run, evaluation_task, rollout
-from robot_rl.evaluate.controllers import BundleController, TorchController
+from robot_rl.evaluate.policies import ExportedPolicy, FunctionPolicy
 from robot_rl.evaluate.rollout import evaluate_team
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.settings import NetworkCfg
@@ -112,7 +112,7 @@ def test_torch_and_onnx_evaluate_alike(exported, evaluated):
 def test_evaluation_repeats_bit_for_bit(exported, evaluated):
     name, actor, _ = exported
     env = build(name, 12)
-    again = evaluate(env, TorchController(lambda obs: actor.mean(obs["actor"])), seconds=2.0)
+    again = evaluate(env, FunctionPolicy(lambda obs: actor.mean(obs["actor"])), seconds=2.0)
     env.close()
     assert again == evaluated["torch"]
 
@@ -122,10 +122,10 @@ def test_a_bundle_of_another_robot_or_rate_is_refused(exported):
     other = next(task for task in TASKS if get_task(task).robot.name != get_task(name).robot.name)
     env = build(other, 1)
     with pytest.raises(ContractError, match="missing"):
-        BundleController(out, env)
+        ExportedPolicy(out, env)
     env.close()
     env = build(name, 1)
     env.step_dt *= 2
     with pytest.raises(ContractError, match="control_period_s is"):
-        BundleController(out, env)
+        ExportedPolicy(out, env)
     env.close()

@@ -5,7 +5,7 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.evaluate import evaluate, evaluation_task
-from robot_rl.evaluate.controllers import BundleController
+from robot_rl.evaluate.policies import ExportedPolicy
 from robot_rl.runs.policies import find_bundle
 from tests.covering import chosen
 
@@ -32,6 +32,6 @@ def test_a_shipped_policy_keeps_its_promise(name):
     metric, least, most = PROMISES[name]
     task = evaluation_task(get_task(name))
     env = make_env(task, num_envs=ROBOTS // max(2, len(task.robots)), seed=12)
-    found = evaluate(env, BundleController(find_bundle(name), env), seconds=min(10.0, task.episode_length_s))
+    found = evaluate(env, ExportedPolicy(find_bundle(name), env), seconds=min(10.0, task.episode_length_s))
     assert least <= found[metric]["mean"] <= most
     env.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,36 +13,6 @@ from robot_rl.cluster.ray_runs.cluster import last_line, make_actor, result
 from robot_rl.cluster.ray_runs.roles import EvaluatorCfg
 from robot_rl.cluster.ray_runs.simulators import to_arrays, to_tensors
 from robot_rl.runs.evaluations import Evaluator, EvaluatorLostError, Request
-
-
-@dataclass(kw_only=True, slots=True)
-class LivePolicy:
-    """A policy of weights that were sent, as `robot_rl.runs.policies.PolicySource` has a run's.
-
-    Attributes:
-        cfg: The run's settings.
-        run_dir: The run.
-        policy: The torch policy.
-    """
-
-    cfg: Any
-    run_dir: Any
-    policy: Any
-    bundle: None = None
-    is_run: bool = True
-
-    @property
-    def name(self) -> str:
-        """Return the run's id."""
-        return self.run_dir.run_id
-
-    def load(self, env: Any) -> Any:
-        """Return the policy for an environment."""
-        return self.policy
-
-    def torch_policy(self, device: str | None = None) -> Any:
-        """Return the torch policy."""
-        return self.policy
 
 
 class EvaluatorProcess:
@@ -67,15 +36,16 @@ class EvaluatorProcess:
         """Return the mean of each metric over the episodes, as `robot-rl eval` finds it for the torch policy."""
         from robot_rl.evaluate import EVALUATION_SEED
         from robot_rl.learn.policy import build_policy
+        from robot_rl.runs.policies import PolicySource
         from robot_rl.sources.protocol import EvaluationCfg
 
         cfg = self._cfg
         state = {name: tensor.clone() for name, tensor in to_tensors(weights).items()}
         policy = build_policy(cfg.learner, dict(meta), state, self._run_dir.path, cfg.device)
         how = EvaluationCfg(episodes=self._episodes, seed=EVALUATION_SEED, form="torch")
-        live = LivePolicy(cfg=cfg, run_dir=self._run_dir, policy=policy)
-        figures = cfg.source.evaluate(cfg.task, cfg.worlds(), live, how)
-        return {name: value["mean"] for name, value in figures["torch"].items() if value is not None}
+        source = PolicySource(cfg=cfg, run_dir=self._run_dir, bundle=None, live=policy)
+        summary = cfg.source.evaluate(cfg.task, cfg.worlds(), source, how)["torch"]
+        return {name: value["mean"] for name, value in summary.items() if value is not None}
 
 
 class RayEvaluator(Evaluator):

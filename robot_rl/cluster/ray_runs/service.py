@@ -25,7 +25,7 @@ class ServiceProcess:
     """Evaluates a frozen policy; each method is called by a learner through Ray."""
 
     def __init__(self, policy: Any, field: str, threads: int) -> None:
-        """Take a policy (`robot_rl.learn.policy.Policy`), the name of its settings, and threads to evaluate it by."""
+        """Take a `robot_rl.learn.policy.TrainedPolicy`, the name of its settings, and threads to evaluate it by."""
         torch.set_num_threads(threads)
         self._frozen = FrozenPolicy(policy, policy.actor.layout, field)
         self._device = next(policy.actor.parameters()).device

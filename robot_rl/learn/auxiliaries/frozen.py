@@ -19,7 +19,7 @@ from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.networks.distributions import Categorical, Distribution, Params, kl_each
 from robot_rl.learn.networks.layout import ObservationLayout, make_layout
 from robot_rl.learn.networks.symmetry import Mirror
-from robot_rl.learn.policy import Policy, make_policy
+from robot_rl.learn.policy import TrainedPolicy, make_policy
 from robot_rl.learn.rollout import Rollout
 
 ACTS = "the teacher acts in rollouts; give teacher.mix=0 teacher.takeover=0, or leave roles.teacher= out"
@@ -41,7 +41,7 @@ class FrozenPolicy:
         checksum: sha256 of its weights, the normalizer's statistics among them.
     """
 
-    def __init__(self, policy: Policy, layout: ObservationLayout, field: str) -> None:
+    def __init__(self, policy: TrainedPolicy, layout: ObservationLayout, field: str) -> None:
         self.policy, self.layout, self.field = policy, layout, field
         self.actor = policy.actor.requires_grad_(False)
         distribution = self.actor.distribution
@@ -94,16 +94,16 @@ class FrozenPolicy:
         environment's actions: half of the distance between the mean plus and minus a deviation. `params` and
         `distribution` are the other policy's.
         """
-        own, mine = self.actor.distribution, self.params(label)
-        ones = torch.ones_like(mine[0])
-        high, low = (own.to_env(own.sample(mine, side)) for side in (ones, -ones))
+        teacher, params_here = self.actor.distribution, self.params(label)
+        ones = torch.ones_like(params_here[0])
+        high, low = (teacher.to_env(teacher.sample(params_here, side)) for side in (ones, -ones))
         deviation = (0.5 * (high - low)).clamp(min=MIN_DEVIATION)
-        return 0.5 * ((distribution.mode(params) - own.mode(mine)) / deviation).square().sum(-1)
+        return 0.5 * ((distribution.mode(params) - teacher.mode(params_here)) / deviation).square().sum(-1)
 
     def distance(self, label: Tensor, params: Params, distribution: Distribution) -> Tensor:
         """Return the mean squared distance (B,) of the actions without noise; of choices the share that differs."""
-        mine, other = self.action(label), distribution.mode(params)
-        return (mine != other).to(mine.dtype).mean(-1) if self._choices else (mine - other).square().mean(-1)
+        action, other = self.action(label), distribution.mode(params)
+        return (action != other).to(action.dtype).mean(-1) if self._choices else (action - other).square().mean(-1)
 
     def is_alike(self, distribution: Distribution) -> bool:
         """Return whether the divergence from a policy with this distribution is known exactly."""
@@ -221,13 +221,13 @@ def make_frozen(cfg: FrozenCfg, env: VecEnv, dims: EnvSpec, device: torch.device
     Raises UserError if there is no such policy, it is damaged, or it does not fit (with both shapes).
     """
     policy = make_policy(Path(cfg.run), find_checkpoint(cfg.run, field), device)
-    theirs = EnvSpec(**policy.meta["dims"])
-    have, want = _actions(theirs), _actions(dims)
+    trained = EnvSpec(**policy.meta["dims"])
+    have, want = _actions(trained), _actions(dims)
     if have != want:
         raise UserError(f"{field}.run: the policy of '{policy.path}' has actions of {have}, must be {want} as here")
     groups = cfg.groups or tuple(policy.meta["learner"].get("actor_groups", ("actor",)))
     layout = make_layout(env.get_observations(), groups, f"{field}.groups")
-    here, there = _shapes(layout), _shapes(theirs.actor_layout)
+    here, there = _shapes(layout), _shapes(trained.actor_layout)
     if here != there:
         raise UserError(
             f"{field}.groups: {list(groups)} have shape {here}, must be {there} for the policy of '{policy.path}'"
@@ -248,11 +248,11 @@ def find_checkpoint(run: str, field: str) -> Path:
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in sorted(tensors):
-        found.update(f"{name} {tuple(tensors[name].shape)} ".encode())
-        found.update(tensors[name].detach().cpu().contiguous().numpy().tobytes())
-    return found.hexdigest()
+        digest.update(f"{name} {tuple(tensors[name].shape)} ".encode())
+        digest.update(tensors[name].detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _shapes(layout: ObservationLayout) -> str:

@@ -42,7 +42,7 @@ class Cell:
         unit: Its unit.
         better: "smaller" or "larger".
         mean, std: Its mean and standard deviation over episodes; None where no episode has it.
-        failure_rate: Share of episodes that ended by a termination that is no time-out.
+        failure_rate: Share of episodes that ended by a termination that is not a time-out.
         file: The file of the evaluation.
     """
 
@@ -77,8 +77,8 @@ class Table:
 
     def home(self, policy: str) -> Cell | None:
         """Return the evaluation of a policy in its training engine; None where it is missing."""
-        mine = [cell for cell in self.cells.values() if cell.policy == policy]
-        return next((cell for cell in mine if cell.engine == cell.trained_on), None)
+        cells = [cell for cell in self.cells.values() if cell.policy == policy]
+        return next((cell for cell in cells if cell.engine == cell.trained_on), None)
 
     def losses(self, cell: Cell) -> dict[str, Any] | None:
         """Return what a policy loses compared with its training engine.

@@ -1,7 +1,7 @@
 """Adapt any vector environment of Gymnasium to the environment that the learner takes.
 
 Handled here: with SAME_STEP the observation at the end of an episode is the next episode's first, and the last one is
-in the info. With NEXT_STEP it is the last one, the step after it resets the world whatever the action is, and nothing
+in the info. With NEXT_STEP it is the last one, the step after it resets the world with any action, and nothing
 may be learned from that step. With DISABLED the world has to be reset explicitly. Only an episode that was truncated is
 bootstrapped; one that was also terminated is not. A world with a number that is not finite is quarantined until its
 next episode, which begins at once if the environment resets single worlds (docs/quarantine.md).
@@ -9,26 +9,26 @@ next episode, which begins at once if the environment resets single worlds (docs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium.spaces import Dict
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
-from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from torch import Tensor
 
 from robot_rl.errors import UserError
-from robot_rl.evaluate.controllers import TorchController
+from robot_rl.evaluate.policies import Policy
 from robot_rl.sources.gymnasium.spaces import ActionMap, ObservationReader
+from robot_rl.sources.host import HostEnv, Statistics
 from robot_rl.sources.quarantine import Quarantine
 
 MODES = {"next_step": AutoresetMode.NEXT_STEP, "same_step": AutoresetMode.SAME_STEP, "disabled": AutoresetMode.DISABLED}
 
 
-class GymEnv(VecEnv):
+class GymEnv(HostEnv):
     """Worlds of a Gymnasium vector environment, for the learner.
 
     Args:
@@ -41,12 +41,12 @@ class GymEnv(VecEnv):
 
     Attributes:
         num_actions: Components of an action.
-        action_choices: Number of values of each component of an action; None where they are real numbers.
-        max_episode_length: Largest number of steps of an episode; 0 where it is not known.
-        step_dt: Length of a step [s], from the frames a second that the environment declares; 1 where it does not.
+        action_choices: Number of values of each component of an action; None if they are real numbers.
+        max_episode_length: Largest number of steps of an episode; 0 if it is not known.
+        step_dt: Length of a step [s], from the frames a second that the environment declares; 1 if it does not.
         groups: Name -> shape of an observation group, without the worlds.
         default_groups: The groups that "actor" and "critic" see by default.
-        cfg: The environment's registration, where it has one.
+        cfg: The environment's registration, if it has one.
 
     Raises:
         UserError: A space that cannot be learned from or acted in, or an unknown way to reset.
@@ -87,7 +87,7 @@ class GymEnv(VecEnv):
 
     @property
     def action_bounds(self) -> tuple[Tensor, Tensor] | None:
-        """Return (A,) least and greatest actions that reach the Box's limits; None where actions are choices."""
+        """Return (A,) least and greatest actions that reach the Box's limits; None if actions are choices."""
         if self.action_choices is not None:
             return None
         low, high = (torch.as_tensor(bound, dtype=torch.float32) for bound in self._actions.bounds())
@@ -113,9 +113,9 @@ class GymEnv(VecEnv):
         Returns:
             observations: Groups (N, ...) to act on next.
             rewards: (N,).
-            dones: (N,) bool, what comes next belongs to another episode; also where this step was a reset (NEXT_STEP).
+            dones: (N,) bool, the next observation is of another episode; also if this step was a reset (NEXT_STEP).
             extras: "time_outs" (N,) bool, the episode was truncated and did not terminate; "final_obs", groups with the
-                last observation in the rows where an episode ended; "valid" (N,) bool, False where this step was a
+                last observation in the rows of episodes that ended; "valid" (N,) bool, False if this step was a
                 reset (NEXT_STEP) or the world is in quarantine, absent if neither can be; "log", empty.
 
         Raises:
@@ -134,12 +134,7 @@ class GymEnv(VecEnv):
         self._groups = final = self._reader.read(obs, self.device)
         if self._over.any() and self.autoreset is AutoresetMode.SAME_STEP:
             final = self._last_groups(info, time_out)
-        found = {
-            "action": is_lost & ~skipped,
-            "reward": self._quarantine.check("reward", {"the reward": torch.from_numpy(reward)}),
-            "observation": self._unsound(final),
-        }
-        broken = self._quarantine.step(found, skipped)
+        broken = self._find_broken(is_lost & ~skipped, reward, final, skipped)
         reward[broken] = 0.0
         self._statistics.drop(broken)
         self._statistics.add(reward, self._over & ~broken, terminated & ~broken, skipped | broken)
@@ -152,7 +147,7 @@ class GymEnv(VecEnv):
         return self._obs, torch.from_numpy(reward).to(self.device), done, extras
 
     def _begin(self, skipped: np.ndarray) -> None:
-        """Reset worlds where this is due, and set the observations (`_groups`, `_obs`) to act on next."""
+        """Reset worlds if this is due, and set the observations (`_groups`, `_obs`) to act on next."""
         broken = self._quarantine.broken > 0
         begun = skipped if self.autoreset is AutoresetMode.NEXT_STEP else self._over
         due = self._over & (self.autoreset is AutoresetMode.DISABLED)
@@ -163,34 +158,13 @@ class GymEnv(VecEnv):
             self._quarantine.begin(begun | due, self._unsound(self._groups))
         self._obs = self._seen()
 
-    def _unsound(self, groups: Mapping[str, Tensor]) -> np.ndarray:
-        """Return (N,) bool, the worlds with an observation that is not finite."""
-        return self._quarantine.check("observation", {words: groups[name] for name, words in self._words.items()})
+    def _unsound(self, obs: Mapping[str, Tensor]) -> np.ndarray:
+        return self._quarantine.check("observation", {label: obs[name] for name, label in self._words.items()})
 
     def _seen(self) -> TensorDict:
         """Return the current observations, zeros in quarantined worlds."""
         self._groups = _blank(self._flags(self._quarantine.broken > 0), self._groups)
         return self._as_observations(self._groups)
-
-    @property
-    def episode_length_buf(self) -> Tensor:
-        """Return (N,) steps since each world's reset. Writing to it has no effect: Gymnasium has its own clocks."""
-        return torch.from_numpy(self._statistics.length.astype(np.int64)).to(self.device)
-
-    @episode_length_buf.setter
-    def episode_length_buf(self, value: Tensor) -> None:
-        pass
-
-    def pop_metrics(self) -> dict[str, float]:
-        """Return means over the episodes that ended since the last call: see `Statistics.pop`.
-
-        Further "quarantined" (samples), and "quarantined/<reason>", where there are any.
-        """
-        return self._statistics.pop() | self._quarantine.pop_metrics()
-
-    def pop_notices(self) -> list[str]:
-        """Return new lines for the user: the first world that was quarantined for each reason."""
-        return self._quarantine.pop_notices()
 
     def close(self) -> None:
         """Close the vector environment."""
@@ -205,7 +179,7 @@ class GymEnv(VecEnv):
     def _last_groups(self, info: Mapping[str, Any], time_out: np.ndarray) -> dict[str, Tensor]:
         """Return the current observations, with the last ones of the episodes that ended in this step in their rows.
 
-        Gymnasium defines a list of one observation a world, None where no episode ended; a batch is accepted, too.
+        Gymnasium defines a list of one observation a world, None if no episode ended; a batch is also accepted.
         """
         last = info.get("final_obs", [None] * self.num_envs)
         if not (isinstance(last, list) or (isinstance(last, np.ndarray) and last.dtype == object)):
@@ -231,67 +205,6 @@ class GymEnv(VecEnv):
         self._groups = {name: _choose(mask, fresh[name], group) for name, group in self._groups.items()}
 
 
-class Statistics:
-    """Returns and lengths of episodes on the host; a step that was a reset belongs to none.
-
-    Attributes:
-        length: (N,) steps of the running episodes.
-    """
-
-    def __init__(self, num_envs: int, step_dt: float) -> None:
-        self.step_dt = step_dt
-        self.length = np.zeros(num_envs)
-        self._return = np.zeros(num_envs)
-        self._totals = np.zeros(4)
-
-    def clear(self) -> None:
-        """Forget the running episodes."""
-        self.length[:] = 0.0
-        self._return[:] = 0.0
-
-    def drop(self, worlds: np.ndarray) -> None:
-        """Forget the running episodes of the worlds (N,) bool."""
-        self._return[worlds] = 0.0
-        self.length[worlds] = 0.0
-
-    def add(self, reward: np.ndarray, over: np.ndarray, terminated: np.ndarray, skipped: np.ndarray) -> None:
-        """Add a step.
-
-        Args:
-            reward: (N,).
-            over: (N,) bool, episodes that ended.
-            terminated: (N,) bool, those that were not truncated.
-            skipped: (N,) bool, worlds that were reset instead.
-        """
-        self._return += reward
-        self.length += ~skipped
-        if over.any():
-            sums = (over.sum(), self._return[over].sum(), self.length[over].sum(), terminated.sum())
-            self._totals += sums
-            self._return[over] = 0.0
-            self.length[over] = 0.0
-
-    def pop(self) -> dict[str, float]:
-        """Return and clear the means since the last call.
-
-        Returns:
-            "episodes" that ended, and where any did "episode/return", "episode/length_s" [s], "episode/steps",
-            "termination/terminated" and "termination/time_limit" (shares of the episodes that ended).
-        """
-        episodes, returns, steps, terminated = self._totals.tolist()
-        self._totals[:] = 0.0
-        if not episodes:
-            return {"episodes": 0.0}
-        return {
-            "episodes": episodes,
-            "episode/return": returns / episodes,
-            "episode/length_s": steps / episodes * self.step_dt,
-            "episode/steps": steps / episodes,
-            "termination/terminated": terminated / episodes,
-            "termination/time_limit": 1.0 - terminated / episodes,
-        }
-
-
 def _autoreset(env: VectorEnv, wanted: str | None) -> AutoresetMode:
     """Return how an environment resets worlds, from its metadata or its user."""
     if wanted is not None:
@@ -307,32 +220,31 @@ def _autoreset(env: VectorEnv, wanted: str | None) -> AutoresetMode:
 
 
 def _choose(mask: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """Return the rows of `first` where the mask (N,) is True, of `second` elsewhere."""
+    """Return the rows of `first` at which the mask (N,) is True, the others of `second`."""
     return torch.where(mask.view(-1, *(1,) * (first.ndim - 1)), first, second)
 
 
 def _blank(mask: Tensor, groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return groups with zeros in the rows where the mask (N,) is True."""
+    """Return groups with zeros in the rows at which the mask (N,) is True."""
     if not bool(mask.any()):
         return dict(groups)
     return {name: _choose(mask, torch.zeros_like(group), group) for name, group in groups.items()}
 
 
-def frames(env: GymEnv, policy: Callable[[Any], Tensor], seconds: float, fps: int) -> Iterator[np.ndarray]:
+def frames(env: GymEnv, policy: Policy, seconds: float, fps: int) -> Iterator[np.ndarray]:
     """Step one world, just reset, and yield its frames (H, W, 3) uint8, of even sides.
 
     Args:
         env: The world, made with render_mode="rgb_array".
-        policy: From observation groups to actions.
+        policy: The policy.
         seconds: Length of the film [s].
         fps: Frames a second, by the length of a step that the environment declares.
     """
-    controller, obs = TorchController(policy), env.get_observations()
-    steps = 0
+    obs, steps = env.get_observations(), 0
     for k in range(round(seconds * fps)):
         while steps * env.step_dt < k / fps - 1e-9:
-            obs, _, done, _ = env.step(controller.act(env, obs))
-            controller.reset(done)
+            obs, _, done, _ = env.step(policy(obs))
+            policy.reset(done)
             steps += 1
         frame = _draw(env)
         yield np.ascontiguousarray(frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2], dtype=np.uint8)
@@ -342,7 +254,7 @@ def _draw(env: GymEnv) -> np.ndarray:
     """Return the image (H, W, 3) of the first world."""
     try:
         frames = env.env.render()
-    except Exception as error:  # Each renders by a library of its own, which may be missing or fail in its own way.
+    except Exception as error:  # Each renders by its own library, which may be missing or fail in its own way.
         line = next(iter(str(error).splitlines()), repr(error))
         raise UserError(f"video: {env.env} cannot render itself here: {line}") from error
     frame = None if not frames else np.asarray(frames[0])

@@ -33,7 +33,7 @@ PRESET = {
 }
 """Defaults of every environment: a million steps of few worlds."""
 PRESET_CHOICES = {"ppo.entropy_coef": 0.01}
-"""In addition, where actions are choices."""
+"""In addition, if actions are choices."""
 
 
 class GymnasiumSource(ExternalSource):
@@ -49,7 +49,7 @@ class GymnasiumSource(ExternalSource):
 of an environment of Gymnasium:
   vectorization=sync|async|own                       one process, a process a world, its own vector environment
   actions=clip|rescale                               clip actions to their box, or stretch [-1, 1] onto it
-  env.<argument>=                                    what its constructor takes, and env.max_episode_steps
+  env.<argument>=                                    an argument of its constructor, and env.max_episode_steps
 """
     unsupported: ClassVar[Mapping[str, str]] = {key: why for key, why in NEEDS_OUR_TASK.items() if key != "video"} | {
         "play": "is not a scene that the browser can show; robot-rl video films it"
@@ -64,8 +64,8 @@ of an environment of Gymnasium:
         default_groups, is_discrete = task.describe()
         groups = {f"{who}_groups": list(names) for who, names in default_groups.items()}
         changes = PRESET | (PRESET_CHOICES if is_discrete else {}) | groups
-        own = {"vectorization": task.vectorization, "actions": task.actions, "env": task.settings}
-        return Defaults(presets={"ppo": changes}, settings=own)
+        settings = {"vectorization": task.vectorization, "actions": task.actions, "env": task.settings}
+        return Defaults(presets={"ppo": changes}, settings=settings)
 
     def resolve(self, tree: Mapping[str, Any], device: str) -> Resolved:
         """Return the environment with the tree's arguments."""
@@ -95,7 +95,7 @@ of an environment of Gymnasium:
             raise UserError(f"learner=rsl_rl: would learn from steps that reset worlds of {task.name}; use learner=ppo")
 
     def limit_episodes(self, task: "GymTask", steps: int, most: int) -> None:
-        """Set the environment's time limit, where it has a clock."""
+        """Set the environment's time limit, if it has a clock."""
         if "max_episode_steps" in task.settings:
             task.settings["max_episode_steps"] = steps or max(0, task.settings["max_episode_steps"] or 0) or most
 

@@ -73,7 +73,7 @@ class ObservationReader:
         default: The groups that the actor and the critic see by default, by "actor" and "critic".
 
     Raises:
-        UserError: The elements of a space are no fixed number of numbers, or two keys have one name.
+        UserError: The elements of a space are not a fixed number of numbers, or two keys have one name.
     """
 
     def __init__(self, space: spaces.Space) -> None:
@@ -102,13 +102,13 @@ class ObservationReader:
 
     def read(self, obs: Any, device: torch.device | str) -> dict[str, Tensor]:
         """Return the groups, (N, *shape) each, of a batch of observations as a vector environment returns them."""
-        found: dict[int, Tensor] = {}
+        tensors: dict[int, Tensor] = {}
         groups = {}
         for name, leaves in self._leaves.items():
-            if id(leaves) not in found:
+            if id(leaves) not in tensors:
                 parts = [leaf.read(obs, device) for leaf in leaves]
-                found[id(leaves)] = parts[0] if len(parts) == 1 else torch.cat([p.flatten(1) for p in parts], dim=-1)
-            groups[name] = found[id(leaves)]
+                tensors[id(leaves)] = parts[0] if len(parts) == 1 else torch.cat([p.flatten(1) for p in parts], dim=-1)
+            groups[name] = tensors[id(leaves)]
         return groups
 
     def read_rows(self, rows: Sequence[Any], device: torch.device | str) -> dict[str, Tensor]:
@@ -164,8 +164,8 @@ def _shape(leaves: list[Leaf]) -> tuple[int, ...]:
 
 def _short(space: spaces.Space) -> str:
     """Return a space as a short text for a message."""
-    words = " ".join(str(space).split())
-    return words if len(words) <= 60 else f"{words[:57]}..."
+    text = " ".join(str(space).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 class ActionMap:
@@ -173,15 +173,15 @@ class ActionMap:
 
     Args:
         space: The action space of one world.
-        mapping: For a Box, "clip": an action is clipped to the box; "rescale": [-1, 1] is stretched onto the box where
+        mapping: For a Box, "clip": an action is clipped to the box; "rescale": [-1, 1] is stretched onto the box if
             that is bounded, and clipped beyond.
 
     Attributes:
         num_actions: Components of an action.
-        choices: Number of values of each component; None where components are real numbers.
+        choices: Number of values of each component; None if components are real numbers.
 
     Raises:
-        UserError: The space is no Box, Discrete, MultiDiscrete or MultiBinary, or the mapping is unknown.
+        UserError: The space is not a Box, Discrete, MultiDiscrete or MultiBinary, or the mapping is unknown.
     """
 
     def __init__(self, space: spaces.Space, mapping: str = "clip") -> None:
@@ -214,7 +214,7 @@ class ActionMap:
         self._low, self._high = low, high
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the policy's actions (num_actions,) at a Box's lower and upper limits; -1 and 1 where it has none."""
+        """Return the policy's actions (num_actions,) at a Box's lower and upper limits; -1 and 1 if it has none."""
         low, high = (self._low - self._centre) / self._half, (self._high - self._centre) / self._half
         return np.where(np.isfinite(low), low, -1.0), np.where(np.isfinite(high), high, 1.0)
 

@@ -34,7 +34,7 @@ class GymTask:
     """An environment of Gymnasium, and how it is made.
 
     Attributes:
-        name: "gym:" and the environment's id, with "<module>:" before the id where a module registers it.
+        name: "gym:" and the environment's id, with "<module>:" before the id if a module registers it.
         vectorization: "sync" (one process), "async" (a process a world) or "own" (its own vector environment).
         actions: Mapping of actions to a Box: see `robot_rl.sources.gymnasium.spaces.ActionMap`.
         settings: Arguments of the environment by name.
@@ -58,11 +58,11 @@ class GymTask:
 
     @property
     def id(self) -> str:
-        """Return the environment's id, with its module where there is one."""
+        """Return the environment's id, with its module if there is one."""
         return self.name.removeprefix(PREFIX)
 
     def make_vector(self, num_envs: int, render_mode: str | None = None) -> VectorEnv:
-        """Make the vector environment; finished worlds are reset within the step where that can be chosen.
+        """Make the vector environment; finished worlds are reset within the step if that can be chosen.
 
         Args:
             num_envs: Number of worlds.
@@ -154,11 +154,11 @@ def default_settings(task: GymTask) -> dict[str, Any]:
     with gymnasium_errors(task.name) as gymnasium:
         creator = gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
     given: dict[str, Any] = dict(spec.kwargs)
-    with contextlib.suppress(ValueError):  # Some are compiled and have no signature.
+    with contextlib.suppress(ValueError):  # Some are compiled, without a signature.
         parameters = inspect.signature(creator).parameters.values()
         given = {parameter.name: parameter.default for parameter in parameters} | given
     settings = {name: value for name, value in given.items() if _is_plain(value) and name not in OWN_SETTINGS}
-    # Gymnasium limits single worlds by a wrapper, and a vector environment where the registration has a limit.
+    # Gymnasium limits single worlds by a wrapper, and a vector environment if the registration has a limit.
     has_clock = task.vectorization != "own" or spec.max_episode_steps is not None
     return ({"max_episode_steps": spec.max_episode_steps} if has_clock else {}) | settings
 

@@ -1,9 +1,9 @@
 """Adapt an environment of Isaac Lab to the environment that the learner takes.
 
-Isaac Lab resets worlds within the step in which their episode ends, so that what it returns belongs to the next episode
-already; `compute_final_obs` makes it keep the last observation before. Where terms have a history, that observation
-would lack its newest frame: here it is computed with it, and the history restored. A truncated episode is bootstrapped
-unless the environment declares a finite horizon.
+Isaac Lab resets worlds within the step in which their episode ends, so that the returned observation is of the next
+episode already; `compute_final_obs` makes it keep the last observation before. If terms have a history, that
+observation would lack its newest frame: here it is computed with it, and the history restored. A truncated episode is
+bootstrapped unless the environment declares a finite horizon.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Advance:
     """A step as Isaac Lab returns it.
 
     Attributes:
-        obs: Observation groups after it, those of the next episode where one ended.
-        final: Those before the reset; None where no world was reset.
+        obs: Observation groups after it, those of the next episode if one ended.
+        final: Those before the reset; None if no world was reset.
         reward: (N,).
         terminated, truncated: (N,) bool.
         was_reset: Worlds that Isaac Lab has reset, bool.
@@ -86,41 +86,41 @@ class LabEnv(VecEnv):
     def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
         """Apply actions (N, num_actions) for one step.
 
-        A world in a state that is no longer finite ends its episode without a reward and is reset.
+        A world in a state that is not finite any more ends its episode without a reward and is reset.
 
         Returns:
             observations: Groups (N, ...) to act on next.
             rewards: (N,).
             dones: (N,) bool, episodes that ended.
             extras: "time_outs" (N,) bool, the episode was truncated and did not terminate; "final_obs", groups with the
-                last observation in the rows where an episode ended; "log", Isaac Lab's values about the episodes that
+                last observation in the rows of episodes that ended; "log", Isaac Lab's values about the episodes that
                 ended in this step.
         """
-        found = self._advance(actions)
-        self._obs, reward = self._read(found.obs), found.reward
-        final = self._obs if found.final is None else self._read(found.final)
-        broken, was_reset = ~torch.isfinite(reward), self._rows(found.was_reset)
+        advance = self._advance(actions)
+        self._obs, reward = self._read(advance.obs), advance.reward
+        final = self._obs if advance.final is None else self._read(advance.final)
+        broken, was_reset = ~torch.isfinite(reward), self._rows(advance.was_reset)
         for name in self._groups:
             broken |= ~torch.isfinite(self._obs[name]).flatten(1).all(dim=1)
             broken |= ~torch.isfinite(final[name]).flatten(1).all(dim=1) & was_reset
         worlds = self._worlds(broken)
-        self._over = found.was_reset | worlds
+        self._over = advance.was_reset | worlds
         broken = self._rows(worlds)
-        done = found.terminated | found.truncated | broken
-        time_outs = found.truncated & ~found.terminated & ~broken
+        done = advance.terminated | advance.truncated | broken
+        time_outs = advance.truncated & ~advance.terminated & ~broken
         if bool(worlds.any()):
-            found.log["worlds/broken"] = worlds.sum()
+            advance.log["worlds/broken"] = worlds.sum()
             reward = torch.where(broken, 0.0, reward)
-            self._repair(worlds & ~found.was_reset)
+            self._repair(worlds & ~advance.was_reset)
         extras = {
             "time_outs": time_outs if self._endless else torch.zeros_like(time_outs),
-            "final_obs": self._obs if found.final is None else self._read(found.final, finite=True),
-            "log": found.log,
+            "final_obs": self._obs if advance.final is None else self._read(advance.final, finite=True),
+            "log": advance.log,
         }
         return self._obs, reward.clone(), done, extras
 
     def close(self) -> None:
-        """Close the environment and what was started for it."""
+        """Close the environment and everything that was started for it."""
         self._on_close()
         self._on_close = lambda: None
 
@@ -170,7 +170,7 @@ class IsaacEnv(LabEnv):
     """Worlds of an environment of one agent, direct or manager-based; see `LabEnv` for the arguments.
 
     Attributes:
-        action_choices: Number of values of each component of an action; None where they are real numbers.
+        action_choices: Number of values of each component of an action; None if they are real numbers.
         policy_groups: The observation groups that an exported policy sees.
 
     Raises:
@@ -198,7 +198,7 @@ class IsaacEnv(LabEnv):
         self.env.episode_length_buf[:] = value
 
     def describe_policy(self) -> dict[str, Any]:
-        """Return what a policy reads and drives, for the exported contract: see `describe.py`."""
+        """Return the inputs and outputs of a policy, for the exported contract: see `describe.py`."""
         from robot_rl.sources.isaaclab.describe import describe_policy
 
         return describe_policy(self, self.policy_groups)
@@ -216,7 +216,7 @@ class IsaacEnv(LabEnv):
 
     def _advance(self, actions: Tensor) -> Advance:
         obs, reward, terminated, truncated, extras = self.env.step(self._to_env(actions))
-        # Isaac Lab keeps its extras: what was reported once would be reported again after the next step.
+        # Isaac Lab keeps its extras: reported values would be reported again after the next step.
         final, log = extras.pop("final_obs", None), dict(extras.pop("log", None) or {})
         return Advance(
             obs=obs,
@@ -246,11 +246,11 @@ class _CompleteHistory:
         if update_history:
             return self._compute(update_history=True)
         buffers = list(_buffers(self._manager))
-        kept = [copy.deepcopy(buffer.__dict__) for buffer in buffers]
+        states = [copy.deepcopy(buffer.__dict__) for buffer in buffers]
         try:
             return self._compute(update_history=True)
         finally:
-            for buffer, before in zip(buffers, kept, strict=True):
+            for buffer, before in zip(buffers, states, strict=True):
                 buffer.__dict__.update(before)
 
 
@@ -261,7 +261,7 @@ def _buffers(manager: Any) -> Any:
 
 
 def read_actions(space: Any, name: str) -> tuple[int, tuple[int, ...] | None]:
-    """Return the number of components of an action, and how many values each has; None where they are numbers.
+    """Return the number of components of an action, and how many values each has; None if they are numbers.
 
     Raises UserError, which names the task, for actions that are neither.
     """

@@ -35,7 +35,7 @@ def learner_changes(agent: Any, groups: Mapping[str, Any]) -> dict[str, Any]:
     """Return changes of the learner's settings by dotted name.
 
     Args:
-        agent: An agent's configuration for rsl_rl; None where the environment has none.
+        agent: An agent's configuration for rsl_rl; None if the environment has none.
         groups: Observation groups of the environment.
     """
     changes = {"actor_groups": _groups(agent, "actor", groups), "critic_groups": _groups(agent, "critic", groups)}
@@ -58,7 +58,7 @@ def team_changes(agent: Any, groups: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         agent: As of `learner_changes`.
-        groups: Its observation groups: "policy", and "state" where the critic of all agents can have it.
+        groups: Its observation groups: "policy", and "state" if the critic of all agents can have it.
     """
     critic = {"critic_groups": ["state" if "state" in groups else "policy"]}
     return learner_changes(agent, {"policy": groups["policy"]}) | TEAM | critic
@@ -71,7 +71,7 @@ def action_clip(agent: Any) -> float | None:
 
 
 def _groups(agent: Any, who: str, groups: Mapping[str, Any]) -> list[str]:
-    """Return the groups that a network sees: the agent's, else "critic" for the critic where there is one, else all."""
+    """Return the groups that a network sees: the agent's, else "critic" for the critic if there is one, else all."""
     obs_groups = getattr(agent, "obs_groups", None)
     names = obs_groups.get(who) if isinstance(obs_groups, Mapping) else None
     if names and all(name in groups for name in names):
@@ -95,6 +95,6 @@ def _network(who: str, model: Any) -> dict[str, Any]:
 
 
 def _plain(node: Any, name: str) -> Any:
-    """Return a setting where it is a number, word or flag; Isaac Lab has markers for missing ones."""
+    """Return a setting if it is a number, word or flag; Isaac Lab has markers for missing ones."""
     value = getattr(node, name, None)
     return value if isinstance(value, PLAIN) else None

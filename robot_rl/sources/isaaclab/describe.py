@@ -1,8 +1,8 @@
-"""Describe what a policy reads and drives in a manager-based environment of Isaac Lab, for the exported contract.
+"""Describe the inputs and outputs of a policy in a manager-based environment of Isaac Lab, for the exported contract.
 
 Joints, limits and gains come from the articulation and its actuators, scales and offsets from the action terms'
-descriptors, and an observation term from its function and its descriptor. A term that no robot measures has no signal,
-and the contract refuses it by its name.
+descriptors, and an observation term from its function and its descriptor. A term that no robot measures is
+without a signal, and the contract refuses it by its name.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SPEEDS = ("actuator_velocity_limit", "joint_velocity_limit", "velocity_limit", "
 """Isaac Lab's names of a limit, that of the motor first."""
 STEPS = 30
 TOLERANCE = 1e-4
-"""Largest difference, in parts of 1 or of the value where that is larger: float32, and sums in another order."""
+"""Largest difference, in parts of 1 or of the value if that is larger: float32, and sums in another order."""
 COMMAND = {"vx": "lin_vel_x", "vy": "lin_vel_y", "yaw": "ang_vel_z"}
 
 
@@ -135,12 +135,12 @@ def _joint_rows(robot: Any, driven: set[str]) -> list[dict[str, Any]]:
 
 def _configured(actuator: Any, fields: tuple[str, ...], joints: list[str]) -> dict[str, float]:
     """Return an actuator's configured value by joint: of the first of these fields that is set."""
-    found = next((value for field in fields if (value := getattr(actuator, field, None)) is not None), None)
-    if isinstance(found, int | float):
-        return dict.fromkeys(joints, float(found))
-    if not isinstance(found, Mapping):
+    given = next((value for field in fields if (value := getattr(actuator, field, None)) is not None), None)
+    if isinstance(given, int | float):
+        return dict.fromkeys(joints, float(given))
+    if not isinstance(given, Mapping):
         return {}
-    return {joint: float(value) for joint in joints for name, value in found.items() if re.fullmatch(name, joint)}
+    return {joint: float(value) for joint in joints for name, value in given.items() if re.fullmatch(name, joint)}
 
 
 def _bounded(effort: float, joint: str) -> float:
@@ -182,7 +182,7 @@ def _observation_rows(env: Any, group: str, asset: str) -> list[dict[str, Any]]:
 
 
 def _row_of(env: Any, asset: str, name: str, cfg: Any, shape: Any) -> dict[str, Any]:
-    """Return one term; without a signal where a robot measures nothing equivalent."""
+    """Return one term; without a signal if a robot measures nothing equivalent."""
     history = max(1, int(getattr(cfg, "history_length", 0) or 0))
     size = math.prod(shape) // history
     signal, transform, unit, frame = _meaning(cfg, asset)
@@ -204,7 +204,7 @@ def _row_of(env: Any, asset: str, name: str, cfg: Any, shape: Any) -> dict[str, 
 
 
 def _meaning(cfg: Any, asset: str) -> tuple[str | None, str, str, str]:
-    """Return signal, transform, unit and frame of a term; no signal where it is not one of Isaac Lab's own in TERMS."""
+    """Return signal, transform, unit and frame of a term; no signal if it is not one of Isaac Lab's own in TERMS."""
     function = getattr(cfg.func, "__wrapped__", cfg.func)
     name, module = getattr(function, "__name__", ""), str(getattr(function, "__module__", ""))
     entity = cfg.params.get("asset_cfg")
@@ -232,15 +232,15 @@ def _clip(clip: Any) -> list[float] | None:
 def _command_name(env: Any, groups: tuple[str, ...] = ("policy",)) -> str | None:
     """Return the command that the policy observes; None without one."""
     manager = env.env.observation_manager
-    found = [
+    commands = [
         cfg.params["command_name"]
         for group in groups
         for cfg in manager._group_obs_term_cfgs.get(group, ())
         if getattr(cfg.func, "__name__", "") == "generated_commands"
     ]
-    if len(set(found)) > 1:
-        raise UserError(f"export: the policy of {env.name} sees the commands {', '.join(found)}; one is possible")
-    return found[0] if found else None
+    if len(set(commands)) > 1:
+        raise UserError(f"export: the policy of {env.name} sees the commands {', '.join(commands)}; one is possible")
+    return commands[0] if commands else None
 
 
 def _command(env: Any, groups: tuple[str, ...]) -> dict[str, Any] | None:
@@ -249,10 +249,10 @@ def _command(env: Any, groups: tuple[str, ...]) -> dict[str, Any] | None:
     if name is None:
         return None
     ranges = getattr(env.env.command_manager.get_term(name).cfg, "ranges", None)
-    found: dict[str, Any] = {ours: getattr(ranges, theirs, None) for ours, theirs in COMMAND.items()}
-    if any(limits is None for limits in found.values()):
+    ranges_of: dict[str, Any] = {axis: getattr(ranges, lab_name, None) for axis, lab_name in COMMAND.items()}
+    if any(limits is None for limits in ranges_of.values()):
         raise UserError(f"export: the command '{name}' of {env.name} is no velocity of the base, as a robot needs it")
-    limits = {key: [float(low), float(high)] for key, (low, high) in found.items()}
+    limits = {key: [float(low), float(high)] for key, (low, high) in ranges_of.items()}
     return {"name": name, "ranges": limits, "frame": "base", "draws": "velocity"}
 
 
@@ -278,7 +278,7 @@ def check_observations(env: Any, training: Any) -> None:
 
     Raises:
         UserError: They differ; the line names the term and by how much.
-        ContractError: The policy reads what no robot can measure.
+        ContractError: The policy reads a value that no robot can measure.
     """
     from robot_rl_deploy.describe import make_contract
     from robot_rl_deploy.observe import Observer, needed_signals

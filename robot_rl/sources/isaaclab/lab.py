@@ -23,7 +23,7 @@ PREFIX = "isaac/"
 VERSION = "3.0.0"
 """The tested version; others with the same first two numbers are accepted."""
 OURS = "robot_rl_tasks.isaac"
-"""Registers environments of this project, where it can be imported."""
+"""Registers environments of this project, if it can be imported."""
 CFG = "env_cfg_entry_point"
 """Key of the registrations that are Isaac Lab's."""
 
@@ -31,21 +31,21 @@ CFG = "env_cfg_entry_point"
 def require_lab(name: str) -> None:
     """Raise UserError where Isaac Lab, which the task `name` needs, is missing or of an untested version."""
     try:
-        found = metadata.version("isaaclab")
+        version = metadata.version("isaaclab")
     except metadata.PackageNotFoundError:
         raise UserError(
             f"task={name}: Isaac Lab is not installed for {sys.executable}; make isaac puts isaaclab=={VERSION} in an "
             "environment of its own (Python 3.12), and .venv-isaac/bin/robot-rl is this program there (docs/isaac.md)"
         ) from None
-    if found.split(".")[:2] != VERSION.split(".")[:2]:
-        raise UserError(f"task={name}: this is isaaclab {found}, {VERSION} is needed; make isaac installs it")
+    if version.split(".")[:2] != VERSION.split(".")[:2]:
+        raise UserError(f"task={name}: this is isaaclab {version}, {VERSION} is needed; make isaac installs it")
 
 
 def find_spec(name: str) -> EnvSpec:
     """Return the registration of an environment of Isaac Lab.
 
     Args:
-        name: "isaac/" and its id, with "<module>:" before the id where a module registers it.
+        name: "isaac/" and its id, with "<module>:" before the id if a module registers it.
     """
     module, env_id = split_name(name, PREFIX, "Isaac-Cartpole-Direct")
     require_lab(name)
@@ -79,7 +79,7 @@ def _nearest(name: str, known: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def hushed() -> Iterator[None]:
-    """Discard what Isaac Lab and its libraries print and warn of while they start."""
+    """Discard the output and the warnings of Isaac Lab and its libraries while they start."""
     level = logging.root.manager.disable
     with contextlib.ExitStack() as after:
         after.enter_context(contextlib.redirect_stdout(io.StringIO()))
@@ -93,8 +93,8 @@ def hushed() -> Iterator[None]:
         for number, stream in ((1, sys.__stdout__), (2, sys.__stderr__)):
             if stream is not None:
                 stream.flush()
-            kept = os.dup(number)
-            after.callback(os.close, kept)
-            after.callback(os.dup2, kept, number)
+            copy = os.dup(number)
+            after.callback(os.close, copy)
+            after.callback(os.dup2, copy, number)
             os.dup2(nowhere, number)
         yield

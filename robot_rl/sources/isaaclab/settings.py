@@ -35,7 +35,7 @@ def find(cfg: Any, path: str) -> tuple[Any, str, Any]:
 
 
 def children(node: Any) -> dict[str, Any]:
-    """Return the settings in a part of a configuration, by name; empty where it is a value."""
+    """Return the settings in a part of a configuration, by name; empty if it is a value."""
     if isinstance(node, Mapping):
         return {str(key): value for key, value in node.items()}
     if hasattr(node, "__dataclass_fields__"):
@@ -45,19 +45,19 @@ def children(node: Any) -> dict[str, Any]:
 
 
 def model(cfg: Any, path: str) -> Any:
-    """Return a value of a setting's type: a configuration may have 5 where a fraction is meant as well."""
+    """Return a value of a setting's type: a configuration may have 5 although a fraction is also meant."""
     holder, last, value = find(cfg, path)
     if isinstance(value, bool) or not isinstance(value, int):
         return value
     annotations = [str(vars(kind).get("__annotations__", {}).get(last, "")) for kind in type(holder).__mro__]
-    return float(value) if isinstance(holder, Mapping) or any("float" in words for words in annotations) else value
+    return float(value) if isinstance(holder, Mapping) or any("float" in text for text in annotations) else value
 
 
 def put(cfg: Any, path: str, value: Any) -> None:
     """Set a setting.
 
     Raises:
-        UserError: There is no such setting, or it is no value but a group of them (which only null leaves out).
+        UserError: There is no such setting, or it is a group of them, not a value (only null omits a group).
     """
     holder, last, old = find(cfg, path)
     if children(old) and value is not None:
@@ -69,7 +69,7 @@ def put(cfg: Any, path: str, value: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as YAML can represent it; None for what it cannot."""
+    """Return a value as YAML can represent it; None if it cannot."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list):
@@ -100,26 +100,26 @@ def localize(cfg: Any, folder: Path | None, exists: Callable[[str], bool], name:
 
 
 def local_file(path: str, folder: Path | None, exists: Callable[[str], bool]) -> Path | None:
-    """Return the local file for a path of the store: in a folder, or our ground where theirs is not available.
+    """Return the local file for a path of the store: in a folder, or our ground if theirs is not available.
 
     Args:
         path: The path.
         folder: Where to look; None: nowhere.
         exists: Whether a file of Isaac Lab's store is available.
     """
-    found = find_file(path, folder) if folder else None
-    if found is None and GROUND in path and (folder or not exists(path)):
+    local = find_file(path, folder) if folder else None
+    if local is None and GROUND in path and (folder or not exists(path)):
         return find_file(path, OWN_ASSETS)
-    return found
+    return local
 
 
 def _missing(path: str, folder: Path | None, name: str) -> str:
     file = path.rpartition("/")[2]
-    own = ", or assets=own, the cart-pole that comes with the project" if find_file(path, OWN_ASSETS) else ""
+    hint = ", or assets=own, the cart-pole that comes with the project" if find_file(path, OWN_ASSETS) else ""
     tried = f" nor in assets={folder}" if folder else ""
     return (
         f"task={name}: {path} is not available here (offline?){tried}; put {file} into a folder and give "
-        f"assets=<folder>{own}"
+        f"assets=<folder>{hint}"
     )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NUM_ENVS_CPU = 16
 """Worlds on a CPU, where Newton steps one after the other."""
 ELSEWHERE = {"scene.num_envs": "num_envs=", "sim.device": "device=", "seed": "seed="}
-"""Settings of the environment that have a key of their own here."""
+"""Settings of the environment that have their own key here."""
 POSITIVE = ("decimation", "sim.dt", "episode_length_s")
 """Settings of the environment that divide something."""
 CALLABLE = re.compile(r"\s*(?:lambda\b|[\w.]+\s*:\s*\w)")
@@ -55,8 +55,8 @@ of an environment of Isaac Lab:
         agent, groups, is_team = task.load_agent(), task.observation_groups(cfg), bool(agents_of(cfg))
         learner, changes = ("mappo", team_changes) if is_team else ("ppo", learner_changes)
         num_envs = NUM_ENVS_CPU if device == "cpu" else int(cfg.scene.num_envs)
-        own = {"physics": "auto", "presets": "", "assets": "", "action_clip": action_clip(agent), "env": {}}
-        return Defaults(presets={learner: changes(agent, groups)}, settings=own, num_envs=num_envs, learner=learner)
+        front = {"physics": "auto", "presets": "", "assets": "", "action_clip": action_clip(agent), "env": {}}
+        return Defaults(presets={learner: changes(agent, groups)}, settings=front, num_envs=num_envs, learner=learner)
 
     def resolve(self, tree: Mapping[str, Any], device: str) -> Resolved:
         """Return the environment with the tree's presets and settings."""
@@ -142,18 +142,18 @@ of an environment of Isaac Lab:
 def _task(tree: Mapping[str, Any]) -> Any:
     from robot_rl.sources.isaaclab.task import IsaacTask
 
-    words = {}
+    texts = {}
     for key in ("physics", "presets", "assets"):
         value = tree[key]
         if isinstance(value, list) and key == "presets":
             value = ",".join(str(item) for item in value)
-        words[key] = "" if value is None else str(value)
-    if words["assets"] not in ("", "own"):  # A run may be resumed from another folder.
-        words["assets"] = str(Path(words["assets"]).expanduser().absolute())
+        texts[key] = "" if value is None else str(value)
+    if texts["assets"] not in ("", "own"):  # A run may be resumed from another folder.
+        texts["assets"] = str(Path(texts["assets"]).expanduser().absolute())
     clip = tree["action_clip"]
     if clip is not None and (isinstance(clip, bool) or not isinstance(clip, int | float) or not clip > 0):
         raise UserError(f"action_clip={clip}: must be a number above 0, or null for no bound")
-    return IsaacTask(name=str(tree["task"]), action_clip=None if clip is None else float(clip), **words)
+    return IsaacTask(name=str(tree["task"]), action_clip=None if clip is None else float(clip), **texts)
 
 
 def _make_export_env(task: "IsaacTask", worlds: Worlds, groups: tuple[str, ...]) -> Any:
@@ -161,7 +161,7 @@ def _make_export_env(task: "IsaacTask", worlds: Worlds, groups: tuple[str, ...])
     from robot_rl.sources.isaaclab import settings
 
     lab_cfg = task.load_cfg(1, worlds.device)
-    if hasattr(lab_cfg, "task"):  # One of ours among Isaac Lab's, which has noise of its own.
+    if hasattr(lab_cfg, "task"):  # One of ours among Isaac Lab's, which has its own noise.
         from robot_rl.evaluate import evaluation_task
 
         lab_cfg.task = evaluation_task(lab_cfg.task)

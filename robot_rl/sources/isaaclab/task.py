@@ -31,8 +31,8 @@ class IsaacTask:
     """An environment of Isaac Lab, and how it is made.
 
     Attributes:
-        name: "isaac/" and the environment's id, with "<module>:" before the id where a module registers it.
-        physics: A preset of the environment's physics; "auto": its own, or Newton where its own needs an Isaac Sim that
+        name: "isaac/" and the environment's id, with "<module>:" before the id if a module registers it.
+        physics: A preset of the environment's physics; "auto": its own, or Newton if its own needs an Isaac Sim that
             is not installed.
         presets: Further presets of the environment, separated by commas.
         assets: Where to look for USD files; "" only in Isaac Lab's store, "own" among those of this project.
@@ -54,7 +54,7 @@ class IsaacTask:
 
     @property
     def folder(self) -> Path | None:
-        """Return the folder of USD files; raise UserError where it does not exist."""
+        """Return the folder of USD files; raise UserError if it does not exist."""
         if not self.assets:
             return None
         folder = settings.OWN_ASSETS if self.assets == "own" else Path(self.assets).expanduser()
@@ -81,7 +81,7 @@ class IsaacTask:
         return cfg
 
     def _compose(self, num_envs: int | None, device: str) -> Any:
-        """Return the configuration with its presets; with Newton where the task's own physics is not available."""
+        """Return the configuration with its presets; with Newton if the task's own physics is not available."""
         chosen = [f"presets={self.presets}"] if self.presets else []
         if self.physics != "auto":
             return self._parse([*chosen, f"physics={self.physics}"], num_envs, device)
@@ -98,7 +98,7 @@ class IsaacTask:
             raise UserError(f"task={self.name}: {one_line(problem)} (requested: {' '.join(overrides)})") from problem
 
     def load_agent(self) -> Any:
-        """Return the settings of the environment's rsl_rl agent; None where it has none."""
+        """Return the settings of the environment's rsl_rl agent; None if it has none."""
         from isaaclab_tasks.utils import load_cfg_from_registry, resolve_presets
 
         if "rsl_rl_cfg_entry_point" not in find_spec(self.name).kwargs:
@@ -116,7 +116,7 @@ class IsaacTask:
             cfg: Its configuration, from `load_cfg`, to change more of it.
 
         Raises:
-            UserError: As `load_cfg`, a missing file, Isaac Sim where it is needed and not installed, or a configuration
+            UserError: As `load_cfg`, a missing file, Isaac Sim if it is needed and not installed, or a configuration
                 that Isaac Lab refuses.
         """
         import gymnasium
@@ -145,7 +145,7 @@ class IsaacTask:
         return env, after
 
     def _launch(self, cfg: Any, after: contextlib.ExitStack) -> None:
-        """Start the simulator of the configuration: nothing for Newton, Isaac Sim where it is needed."""
+        """Start the simulator of the configuration: nothing for Newton, Isaac Sim if it is needed."""
         from isaaclab.app import launch_simulation
 
         if not _can_run(cfg):
@@ -218,13 +218,13 @@ def _can_run(cfg: Any) -> bool:
 
 @contextlib.contextmanager
 def _lent(folder: Path | None) -> Iterator[None]:
-    """Find files in a folder also where no setting names them, such as the ground of a terrain."""
+    """Find files in a folder also if no setting names them, such as the ground of a terrain."""
     prims: Any = importlib.import_module("isaaclab.sim.utils.prims")
     original = prims.retrieve_file_path
 
-    def retrieve(path: str, *rest: Any, **options: Any) -> str:
+    def retrieve(path: str, *arguments: Any, **options: Any) -> str:
         local = settings.local_file(path, folder, _in_store) if path.startswith(settings.REMOTE) else None
-        return original(path if local is None else str(local), *rest, **options)
+        return original(path if local is None else str(local), *arguments, **options)
 
     prims.retrieve_file_path = retrieve
     try:

@@ -15,36 +15,26 @@ from torch import Tensor
 
 from robot_rl.errors import UserError
 from robot_rl.sources.isaaclab.adapter import Advance, LabEnv, read_actions
-from robot_rl.sources.roles import roles_by_size
+from robot_rl.sources.team_rows import TeamRows
 
 SEEN, STATE = "policy", "state"
-"""The observation groups: what each agent sees, and the world's state where the environment has one."""
+"""The observation groups: the observation of each agent, and the world's state if the environment has one."""
 
 
-class IsaacTeamEnv(LabEnv):
-    """Worlds of a `DirectMARLEnv`; row ``w T + a`` is agent a of T in world w. See `LabEnv` for the arguments.
+class IsaacTeamEnv(TeamRows, LabEnv):
+    """Worlds of a `DirectMARLEnv`, with a row for each agent. See `LabEnv` for the arguments.
 
     The group "policy" has the agents' observations, filled up with zeros where others see more. The group "state" has
     the world's state, the same in the rows of all its agents, where `state_space` of the configuration is not 0. Rows
     of agents that take no part are zeros.
 
-    Attributes:
-        agents: Names of the T agents.
-        roles, role_sizes: Agents of equal sizes have one role, such as "4x1".
-        num_worlds, team_size: N and T.
-
     Raises:
-        UserError: An agent's observations or actions are no numbers.
+        UserError: An agent's observations or actions are not numbers.
     """
 
     def __init__(self, env: Any, *, name: str, **options: Any) -> None:
         super().__init__(env, name=name, **options)
-        self.agents, self.num_worlds = tuple(env.possible_agents), int(env.num_envs)
-        self.team_size = len(self.agents)
-        self.num_envs = self.num_worlds * self.team_size
-        self._sizes = {agent: _sizes(env, agent, name) for agent in self.agents}
-        self.roles, self.role_sizes = roles_by_size(self._sizes)
-        self._width, self.num_actions = (max(pair[k] for pair in self._sizes.values()) for k in (0, 1))
+        self._set_team({agent: _sizes(env, agent, name) for agent in env.possible_agents}, int(env.num_envs))
         self._everyone = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
         states = getattr(env.cfg, "state_space", 0)
         self._has_state = bool(states)
@@ -108,12 +98,12 @@ class IsaacTeamEnv(LabEnv):
         )
 
     def _pop(self, extras: dict[str, Any]) -> tuple[dict[str, Tensor] | None, dict[str, Any]]:
-        """Remove the observations before a reset, and what was logged, from Isaac Lab's extras and return them."""
+        """Remove the observations before a reset, and the log, from Isaac Lab's extras and return them."""
         log, final = dict(extras.pop("log", None) or {}), {}
         for agent in self.agents:
-            own = extras.get(agent) or {}
-            log |= {f"{agent}/{key}": value for key, value in (own.pop("log", None) or {}).items()}
-            if (last := own.pop("final_obs", None)) is not None:
+            agent_extras = extras.get(agent) or {}
+            log |= {f"{agent}/{key}": value for key, value in (agent_extras.pop("log", None) or {}).items()}
+            if (last := agent_extras.pop("final_obs", None)) is not None:
                 final[agent] = last
         return final or None, log
 
@@ -133,11 +123,11 @@ class IsaacTeamEnv(LabEnv):
         return torch.tensor([agent in obs for agent in self.agents], device=self.device).repeat(self.num_worlds)
 
     def _state(self) -> Tensor | None:
-        """Return the worlds' state (N, S) now, of the next episode where one ended."""
+        """Return the worlds' state (N, S) now, of the next episode if one ended."""
         return self.env.state() if self._has_state else None
 
     def _state_before(self, final: Mapping[str, Tensor]) -> Tensor | None:
-        """Return the worlds' state (N, S) before a reset, from the observations before it where it consists of them."""
+        """Return the worlds' state (N, S) before a reset, from the observations before it if it consists of them."""
         if self._last_state is not None:
             return self._last_state.value
         return torch.cat([final[agent].flatten(1) for agent in self.agents], dim=1) if self._has_state else None

@@ -1,7 +1,7 @@
 """The source of MaMuJoCo's tasks (Gymnasium-Robotics): Gymnasium's robots, divided among agents, in our worlds.
 
-Physics, rewards and ends are those of our own `ant_v5` and the like, which are Gymnasium's; what each agent sees and
-drives is Gymnasium-Robotics' own division. So thousands of worlds step at once.
+Physics, rewards and ends are those of our own `ant_v5` and the like, which are Gymnasium's; the division among agents
+is that of Gymnasium-Robotics. So thousands of worlds step at once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "ppo.minibatches": 4,
     }
 }
-"""Further settings of a scenario: of 10 M steps, where its robot's own are those of one million."""
+"""Further settings of a scenario: of 10 M steps; its robot's own are those of one million."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -86,11 +86,11 @@ of a robot that is divided among agents:
     def defaults(self, name: str, device: str) -> Defaults:
         """Return the settings of the robot's own task, and the number of joints that an agent sees."""
         scenario, _ = split_name(name)
-        own = self._native.defaults(SCENARIOS[scenario], device)
-        found = {**own.presets["ppo"], **PRESET, **PRESETS.get(scenario, {})}
-        found["max_iterations"] = -(-STEPS // (own.num_envs * found["num_steps"]))
-        settings = {"obsk": 1, **own.settings}
-        return Defaults(presets={"mappo": found}, settings=settings, num_envs=own.num_envs, learner="mappo")
+        robot = self._native.defaults(SCENARIOS[scenario], device)
+        preset = {**robot.presets["ppo"], **PRESET, **PRESETS.get(scenario, {})}
+        preset["max_iterations"] = -(-STEPS // (robot.num_envs * preset["num_steps"]))
+        settings = {"obsk": 1, **robot.settings}
+        return Defaults(presets={"mappo": preset}, settings=settings, num_envs=robot.num_envs, learner="mappo")
 
     def resolve(self, tree: Mapping[str, Any], device: str) -> Resolved:
         """Return the robot's task with the tree's values, divided."""
@@ -99,11 +99,11 @@ of a robot that is divided among agents:
         obsk = to_float(tree.get("obsk"))
         if obsk is None or obsk < 0 or not float(obsk).is_integer():
             raise UserError(f"obsk={tree.get('obsk')}: must be a whole number of at least 0")
-        rest = {key: value for key, value in tree.items() if key != "obsk"}
-        own = self._native.resolve({**rest, "task": SCENARIOS[scenario]}, device)
-        parts = Parts(name=name, task=own.task, obsk=int(obsk))
+        robot_tree = {key: value for key, value in tree.items() if key != "obsk"}
+        robot = self._native.resolve({**robot_tree, "task": SCENARIOS[scenario]}, device)
+        parts = Parts(name=name, task=robot.task, obsk=int(obsk))
         factorization(name, parts.obsk)
-        return Resolved(task=parts, engine=own.engine, keys=(*own.keys, "obsk"), recorded=own.recorded)
+        return Resolved(task=parts, engine=robot.engine, keys=(*robot.keys, "obsk"), recorded=robot.recorded)
 
     def make_env(self, task: Parts, worlds: Worlds) -> Any:
         """Make worlds of the robot, and divide it."""
@@ -125,11 +125,11 @@ of a robot that is divided among agents:
 
 def split_name(name: str) -> tuple[str, str]:
     """Return scenario and division in a task's name; raise UserError for an unknown scenario, or another form."""
-    found = re.fullmatch(rf"{PREFIX}(\w+)-(\w+)", name)
-    if found is None or found[1] not in SCENARIOS:
+    match = re.fullmatch(rf"{PREFIX}(\w+)-(\w+)", name)
+    if match is None or match[1] not in SCENARIOS:
         known = ", ".join(SCENARIOS)
         raise UserError(f"task={name}: write {PREFIX}<scenario>-<division> such as {PREFIX}Ant-4x2; there are {known}")
-    return found[1], found[2]
+    return match[1], match[2]
 
 
 @functools.cache
@@ -137,7 +137,7 @@ def factorization(name: str, obsk: int) -> tuple[dict[str, list[int]], dict[str,
     """Return for each agent the components of the robot's observation that it sees, and the actions that it gives.
 
     Raises:
-        UserError: Gymnasium-Robotics is not installed, or has no such division.
+        UserError: Gymnasium-Robotics is not installed, or is without such a division.
     """
     scenario, division = split_name(name)
     try:
@@ -147,7 +147,7 @@ def factorization(name: str, obsk: int) -> tuple[dict[str, list[int]], dict[str,
         raise UserError(f"task={name}: {error}; pip install 'robot-rl[teams]'") from None
     try:
         env = mamujoco_v1.parallel_env(scenario, division, agent_obsk=obsk)
-    except Exception as error:  # It has classes of its own, and plain exceptions.
+    except Exception as error:  # It has its own classes, and plain exceptions.
         line = " ".join(str(error).split())
         raise UserError(f"task={name}: MaMuJoCo has no such division of {scenario} ({line})") from None
     with contextlib.closing(env):

@@ -10,7 +10,7 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from torch import Tensor
 
-from robot_rl.sources.roles import roles_by_size
+from robot_rl.sources.team_rows import TeamRows
 
 SEEN = "actor"
 """The group of the robot that is divided; the agents' critic sees the same parts, of all of them."""
@@ -18,14 +18,8 @@ PASSED_ON = ("pop_metrics", "pop_notices", "state_dict", "load_state_dict", "qua
 """What the robot's own environment is asked for."""
 
 
-class PartsEnv(VecEnv):
-    """The worlds of a task of one robot, with a row for each of its agents: row ``w T + a`` is agent a in world w.
-
-    Attributes:
-        env: the environment of the robot.
-        agents: names of the T agents; each has a role of its own size.
-        num_worlds, team_size: N and T.
-    """
+class PartsEnv(TeamRows, VecEnv):
+    """The worlds of a task of one robot, with a row for each of its agents; `env` is the environment of the robot."""
 
     def __init__(self, env: Any, seen: Mapping[str, Sequence[int]], driven: Mapping[str, Sequence[int]]) -> None:
         """Divide a robot: for each agent the components of the group "actor" that it sees, and the actions it gives.
@@ -37,13 +31,9 @@ class PartsEnv(VecEnv):
         if given != list(range(env.num_actions)):
             raise ValueError(f"driven={given}: must give each of the {env.num_actions} actions once")
         self.env: Any = env
-        self.agents, self.device = tuple(seen), str(env.device)
-        self.num_worlds, self.team_size = env.num_envs, len(self.agents)
-        self.num_envs = self.num_worlds * self.team_size
-        sizes = {name: (len(seen[name]), len(driven[name])) for name in self.agents}
-        self.roles, self.role_sizes = roles_by_size(sizes)
-        width, self.num_actions = (max(pair[k] for pair in sizes.values()) for k in (0, 1))
-        self._seen = _table(seen, width, self.device)
+        self.device = str(env.device)
+        self._set_team({name: (len(seen[name]), len(driven[name])) for name in seen}, env.num_envs)
+        self._seen = _table(seen, self._width, self.device)
         self._driven = _table(driven, self.num_actions, self.device)
         self.cfg: Any = env.cfg
         self.step_dt, self.max_episode_length = env.step_dt, env.max_episode_length
@@ -64,7 +54,7 @@ class PartsEnv(VecEnv):
         return TensorDict({SEEN: rows, "critic": rows}, batch_size=[self.num_envs], device=self.device)
 
     def get_observations(self) -> TensorDict:
-        """Return the groups "actor" and "critic", (N T, width) each: what each agent sees of the robot."""
+        """Return the groups "actor" and "critic", (N T, width) each: each agent's part of the robot's."""
         return self._parts(self.env.get_observations())
 
     def reset(self) -> TensorDict:
@@ -84,7 +74,7 @@ class PartsEnv(VecEnv):
         return self._parts(obs), reward.repeat_interleave(self.team_size), done.repeat_interleave(self.team_size), each
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the robot's own environment has."""
+        """Return an attribute of the robot's own environment."""
         if name in PASSED_ON:
             return getattr(self.__dict__["env"], name)
         raise AttributeError(name)

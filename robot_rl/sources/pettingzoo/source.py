@@ -51,18 +51,18 @@ class ZooTask:
             sys.path.append(os.getcwd())
         try:
             try:
-                found = pkgutil.resolve_name(f"{module}:{name}")
+                function = pkgutil.resolve_name(f"{module}:{name}")
             except ModuleNotFoundError:  # What looks like a module may be an attribute of a package.
-                found = pkgutil.resolve_name(f"{module}.{name}")
+                function = pkgutil.resolve_name(f"{module}.{name}")
         except ModuleNotFoundError as error:
             raise missing_module(self.name, error) from error
         except ImportError as error:
             raise UserError(f"task={self.name}: {module} cannot be imported: {one_line(error)}") from error
         except AttributeError:
-            found = None
-        if not callable(found):
+            function = None
+        if not callable(function):
             raise UserError(f"task={self.name}: {module} has no function {name}")
-        return found
+        return function
 
     def defaults(self) -> dict[str, Any]:
         """Return the function's arguments that are numbers, words or flags, or None until one is given."""

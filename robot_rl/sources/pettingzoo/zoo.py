@@ -7,42 +7,32 @@ from typing import Any
 
 import numpy as np
 import torch
-from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from torch import Tensor
 
 from robot_rl.errors import UserError
-from robot_rl.sources.gymnasium.adapter import Statistics
+from robot_rl.sources.host import HostEnv, Statistics
 from robot_rl.sources.quarantine import Quarantine
-from robot_rl.sources.roles import roles_by_size
+from robot_rl.sources.team_rows import TeamRows
 
 
-class ZooEnv(VecEnv):
-    """Worlds of a `pettingzoo.ParallelEnv`; row ``w T + a`` is agent a of T in world w.
+class ZooEnv(TeamRows, HostEnv):
+    """Worlds of a `pettingzoo.ParallelEnv`, with a row for each agent; a return is the mean of the agents'.
 
     Agents that are not in an episode, or no longer, take no part: ``extras["valid"]`` is False there. A world with a
     number that is not finite is quarantined (docs/quarantine.md): the sample of no agent is valid, and it is reset.
-
-    Attributes:
-        agents: names of all agents that there may be.
-        num_worlds, team_size: N and T.
     """
 
     def __init__(self, make: Callable[[], Any], num_worlds: int, *, seed: int = 0, device: str = "cpu") -> None:
         """Make the worlds.
 
         Raises:
-            UserError: An agent's observations or actions are no vectors of numbers.
+            UserError: An agent's observations or actions are not vectors of numbers.
         """
         self.envs = [make() for _ in range(num_worlds)]
         first = self.envs[0]
-        self.agents, self.device, self.num_worlds = tuple(first.possible_agents), device, num_worlds
-        self.team_size = len(self.agents)
-        self.num_envs = num_worlds * self.team_size
-        sizes = {agent: (_width(first, agent, "observation"), _width(first, agent, "action")) for agent in self.agents}
-        self.roles, self.role_sizes = roles_by_size(sizes)
-        self._sizes = sizes
-        self._width, self.num_actions = (max(pair[k] for pair in sizes.values()) for k in (0, 1))
+        self.device = device
+        self._set_team({agent: _sizes(first, agent) for agent in first.possible_agents}, num_worlds)
         self._bounds = {agent: (first.action_space(agent).low, first.action_space(agent).high) for agent in self.agents}
         fps = float((first.metadata or {}).get("render_fps") or 0)
         self.step_dt, self.max_episode_length = (1.0 / fps if fps > 0 else 1.0), 0
@@ -66,7 +56,6 @@ class ZooEnv(VecEnv):
         self._obs[self._quarantine.broken > 0] = 0.0
 
     def _unsound(self, obs: np.ndarray) -> np.ndarray:
-        """Return (N,) bool, the worlds with an observation that is not finite."""
         rows = {f"the observation of {agent}": torch.from_numpy(obs[:, k]) for k, agent in enumerate(self.agents)}
         return self._quarantine.check("observation", rows)
 
@@ -81,15 +70,6 @@ class ZooEnv(VecEnv):
     def _groups(self, rows: np.ndarray) -> TensorDict:
         flat = torch.from_numpy(rows.reshape(self.num_envs, -1).copy()).to(self.device)
         return TensorDict({"actor": flat, "critic": flat}, batch_size=[self.num_envs], device=self.device)
-
-    @property
-    def episode_length_buf(self) -> Tensor:
-        """(N T,) steps of the running episodes, a copy: the environments have clocks of their own."""
-        return torch.from_numpy(self._statistics.length.astype(np.int64)).repeat_interleave(self.team_size)
-
-    @episode_length_buf.setter
-    def episode_length_buf(self, value: Tensor) -> None:
-        pass
 
     def get_observations(self) -> TensorDict:
         """Return the groups "actor" and "critic", (N T, width) each."""
@@ -112,7 +92,7 @@ class ZooEnv(VecEnv):
         is_lost = self._quarantine.check("action", {"an action": torch.from_numpy(given)})
         given = np.where(is_lost[:, None, None], 0.0, given)
         for world, env in enumerate(self.envs):
-            # Agents that terminated while others go on are not asked any more.
+            # Agents that terminated before others take no action any more.
             live = {a: self._clipped(a, given[world, k]) for k, a in enumerate(self.agents) if acted[world, k]}
             observed, rewards, terminations, truncations, _ = env.step(live)
             self._read(self._obs[world], observed)
@@ -124,12 +104,7 @@ class ZooEnv(VecEnv):
             final[world] = self._obs[world]
             self._in[world] = [agent in env.agents for agent in self.agents]
             self._obs[world][~self._in[world]] = 0.0
-        found = {
-            "action": is_lost,
-            "reward": self._quarantine.check("reward", {"the reward": torch.from_numpy(reward)}),
-            "observation": self._unsound(final),
-        }
-        broken = self._quarantine.step(found, np.zeros(self.num_worlds, bool))
+        broken = self._find_broken(is_lost, reward, final, np.zeros(self.num_worlds, bool))
         reward[broken], ended[broken], cut[broken], final[broken] = 0.0, acted[broken], False, 0.0
         over = broken | ~self._in.any(axis=1)
         shares, terminated = reward.sum(1) / np.maximum(acted.sum(1), 1), ended.any(1) & over & ~broken
@@ -152,27 +127,18 @@ class ZooEnv(VecEnv):
         size = self._sizes[agent][1]
         return np.clip(action[:size].reshape(low.shape), low, high).astype(np.float32)
 
-    def pop_metrics(self) -> dict[str, float]:
-        """Return means over the episodes that ended since the last call; a return is the mean of the agents'.
-
-        Further "quarantined" (samples), and "quarantined/<reason>", where there are any.
-        """
-        return self._statistics.pop() | self._quarantine.pop_metrics()
-
-    def pop_notices(self) -> list[str]:
-        """Return new lines for the user: the first world that was quarantined for each reason."""
-        return self._quarantine.pop_notices()
-
     def close(self) -> None:
         """Close the worlds."""
         for env in self.envs:
             env.close()
 
 
-def _width(env: Any, agent: str, kind: str) -> int:
+def _sizes(env: Any, agent: str) -> tuple[int, ...]:
+    """Return the components of an agent's observation and action."""
     from gymnasium.spaces import Box
 
-    space = getattr(env, f"{kind}_space")(agent)
-    if not isinstance(space, Box):
-        raise UserError(f"{kind}_space({agent}): is {space}, must be a Box of numbers")
-    return int(np.prod(space.shape))
+    spaces = {"observation_space": env.observation_space(agent), "action_space": env.action_space(agent)}
+    for name, space in spaces.items():
+        if not isinstance(space, Box):
+            raise UserError(f"{name}({agent}): is {space}, must be a Box of numbers")
+    return tuple(int(np.prod(space.shape)) for space in spaces.values())

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from robot_rl.errors import UserError
-from robot_rl.files import read_json
+from robot_rl.files import finite, read_json
 from robot_rl.metrics.intervals import interquartile_mean, interval
 from robot_rl.runs.run_dir import RunDir
 from robot_rl.runs.run_index import differences
-from robot_rl.view.board.curves import AXES, Curve, MetricsReader, make_curve
+from robot_rl.view.board.curves import Curve, MetricsReader, make_curve
 from robot_rl.view.board.table import ListedRun, RunTable, created
+from robot_rl.view.chart import numbers
+from robot_rl.view.report.data import X_KEYS
 
 GOAL = "goal"
 """Stands for the metric that the run's task is solved by, else the return."""
@@ -63,7 +65,7 @@ class Board:
         return found
 
     def curves(self, asked: Any) -> dict[str, Any]:
-        """Return curves: {"metrics": [name, ...], "axis": one of AXES, "curves": [[run, ...], ...]}.
+        """Return curves: {"metrics": [name, ...], "axis": one of X_KEYS, "curves": [[run, ...], ...]}.
 
         Returns:
             "curves": for each metric a curve for each list of runs; "bounds": for each metric the value that counts as
@@ -72,8 +74,8 @@ class Board:
         groups = _names_of(asked, "curves", MOST_CURVES)
         metrics = [_metric(name) for name in _list(asked.get("metrics"), "metrics", MOST_METRICS)]
         axis = asked.get("axis")
-        if axis not in AXES:
-            raise UserError(f"axis={axis}: must be one of {', '.join(AXES)}")
+        if axis not in X_KEYS:
+            raise UserError(f"axis={axis}: must be one of {', '.join(X_KEYS)}")
         runs = [[self.table.get(name) for name in names] for names in groups]
         return {
             "curves": [
@@ -130,14 +132,9 @@ def _figures(values: Sequence[float]) -> dict[str, Any]:
 
 def _points(curve: Curve) -> dict[str, Any]:
     return {
-        **{name: _short(getattr(curve, name)) for name in ("x", "y", "low", "high")},
+        **{name: numbers(getattr(curve, name)) for name in ("x", "y", "low", "high")},
         "runs": [int(count) for count in curve.runs],
     }
-
-
-def _short(values: np.ndarray) -> list[float | None]:
-    """Return six digits of each value: more are not seen."""
-    return [float(f"{value:.6g}") if np.isfinite(value) else None for value in values]
 
 
 def _bound(runs: Sequence[ListedRun], metric: str) -> float | None:
@@ -193,15 +190,5 @@ def to_json(value: Any) -> bytes:
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"), default=str)
     except ValueError:
-        text = json.dumps(_finite(value), allow_nan=False, separators=(",", ":"), default=str)
+        text = json.dumps(finite(value), allow_nan=False, separators=(",", ":"), default=str)
     return text.encode()
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if abs(value) < float("inf") else None
-    if isinstance(value, Mapping):
-        return {str(key): _finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return value

@@ -23,9 +23,8 @@ from robot_rl.errors import UserError
 from robot_rl.files import open_plain
 from robot_rl.metrics.intervals import bands
 from robot_rl.metrics.rows import read_row
-from robot_rl.view.report.data import continued, number_of
+from robot_rl.view.report.data import X_KEYS, continued, number_of
 
-AXES = ("iteration", "env_steps", "time_s")
 POINTS = 300
 """Most points of a curve."""
 MOST_KEPT = 32_000_000
@@ -101,7 +100,7 @@ def read_columns(data: bytes, names: Sequence[str]) -> dict[str, np.ndarray]:
     if len(iteration):
         later = np.append(np.minimum.accumulate(iteration[::-1])[-2::-1], np.inf)
         columns = {name: values[iteration < later] for name, values in columns.items()}
-    return columns | {name: continued(columns[name]) for name in AXES[1:] if name in columns}
+    return columns | {name: continued(columns[name]) for name in X_KEYS[1:] if name in columns}
 
 
 def _flat_columns(data: bytes, names: Sequence[str]) -> dict[str, np.ndarray] | None:

@@ -109,8 +109,8 @@ def read_record(path: Path | str) -> Record:
         why = "no zip archive" if "pickle" in str(error) else _first_line(error)
         raise UserError(f"{path}: damaged, or no file of a quarantined world ({why})") from None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
-        found = about.get("format") if isinstance(about, dict) else None
-        raise UserError(f"{path}: format {found!r}, this robot-rl reads {FORMAT!r}")
+        version = about.get("format") if isinstance(about, dict) else None
+        raise UserError(f"{path}: format {version!r}, this robot-rl reads {FORMAT!r}")
     _check(path, about, arrays)
     model = arrays.pop("model").tobytes()
     if hashlib.sha256(model).hexdigest() != about.get("model_sha256"):

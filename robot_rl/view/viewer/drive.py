@@ -1,4 +1,4 @@
-"""An environment stepped by a torch policy or a bundle, and demonstrations of velocity commands."""
+"""An environment stepped by a policy, and demonstrations of velocity commands."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from robot_rl.evaluate.policies import Loadable, load_policy
 from robot_rl.view.viewer.command import CommandInfo, command_info
 from robot_rl.view.viewer.eyes import camera_images
 from robot_rl.view.viewer.shapes import height_above_base
@@ -41,23 +42,15 @@ class Driver:
         failures: number of episodes that ended, other than by a time-out.
     """
 
-    def __init__(self, env: Any, policy: Any | None) -> None:
-        """Drive an environment in its current state.
-
-        Args:
-            env: a `robot_rl_envs.env.Env` or compatible.
-            policy: a function from observations to actions (a network; one with memory has a `reset(done)`), an
-                object with `act(robot_state)` and `reset(mask)` (a bundle, for as many robots as `env` has worlds), or
-                None for zero actions.
-        """
-        self.env, self._policy = env, policy
+    def __init__(self, env: Any, policy: Loadable) -> None:
+        """Drive an environment, a `robot_rl_envs.env.Env` or compatible, in its current state; see `load_policy`."""
+        self.env, self._policy = env, load_policy(policy, env)
         self.info = command_info(env)
         self.time_s, self.failures = 0.0, 0
         self.episode_return, self.measured = torch.zeros(env.num_envs), np.zeros((env.num_envs, 3))
         self.above_m = height_above_base(scene_model(env)) + CLEAR_M
         self._obs = env.get_observations()
-        self._forget = getattr(policy, "reset", lambda mask=None: None)
-        self._forget()
+        self._policy.reset()
 
     @property
     def tracks(self) -> bool:
@@ -68,42 +61,28 @@ class Driver:
         """Return the images of a world's cameras; see `robot_rl.view.viewer.eyes.camera_images`."""
         return camera_images(self.env, self._obs, world, width)
 
-    @property
-    def _is_bundle(self) -> bool:
-        return self._policy is not None and not callable(self._policy)
-
     def reset(self) -> None:
         """Reset every world."""
         self._obs = self.env.reset()
         self.episode_return.zero_()
         self.measured[:] = 0.0
-        self._forget()
+        self._policy.reset()
 
     @torch.no_grad()
     def step(self) -> np.ndarray:
         """Run one control step and return the worlds (N,) bool whose episode ended."""
-        self._obs, reward, done, extras = self.env.step(self._act())
+        self._obs, reward, done, extras = self.env.step(self._policy(self._obs))
         done, timed_out = done.bool().cpu(), extras["time_outs"].bool().cpu()
         self.episode_return = torch.where(done, 0.0, self.episode_return + reward.float().cpu())
         self.time_s += self.env.step_dt
         mask = done.numpy().copy()
         self.failures += int((done & ~timed_out).sum())
         if mask.any():
-            self._forget(mask if self._is_bundle else done)
+            self._policy.reset(done)
         if self.tracks:
             self.measured += (1 - math.exp(-self.env.step_dt / SMOOTHING_S)) * (self.velocity() - self.measured)
             self.measured[mask] = 0.0
         return mask
-
-    def _act(self) -> torch.Tensor:
-        env = self.env
-        if self._policy is None:
-            return torch.zeros(env.num_envs, env.num_actions, device=env.device)
-        if not self._is_bundle:
-            return self._policy(self._obs)
-        state = {name: value.cpu().numpy() for name, value in env.robot_state().items()}
-        _, action, _ = self._policy.act(state)
-        return torch.as_tensor(np.asarray(action), dtype=torch.float32, device=env.device)
 
     @property
     def qpos(self) -> np.ndarray:
@@ -144,9 +123,9 @@ def world_qpos(env: Any) -> np.ndarray:
 
 def goal(env: Any, world: int) -> np.ndarray | None:
     """Return the position (3,) [m] of the goal that a world's robots share; None without one."""
-    found = getattr(env.state, "goal_pos_w", None)
+    position = getattr(env.state, "goal_pos_w", None)
     rows = env.num_envs // num_worlds(env)
-    return None if found is None else found[world * rows].detach().cpu().numpy().astype(np.float64)
+    return None if position is None else position[world * rows].detach().cpu().numpy().astype(np.float64)
 
 
 def scene_model(env: Any) -> Any:
@@ -164,9 +143,9 @@ def can_be_pushed(env: Any) -> bool:
 def free_objects(env: Any, world: int = 0) -> dict[str, np.ndarray]:
     """Return the poses (7,) of a world's free objects: position [m] and orientation w, x, y, z."""
     things = getattr(getattr(env, "scene", None), "things", None)
-    found = {name: thing.qpos for name, thing in things.objects.items() if not thing.fixed} if things else {}
+    places = {name: thing.qpos for name, thing in things.objects.items() if not thing.fixed} if things else {}
     qpos = world_qpos(env)[world]
-    return {name: qpos[at : at + 7] for name, at in found.items()}
+    return {name: qpos[at : at + 7] for name, at in places.items()}
 
 
 def base_pose(env: Any, row: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -191,7 +170,7 @@ def make_script(info: CommandInfo, seconds: float) -> list[Segment]:
     It lasts `seconds` [s] and stays within the ranges; components after the first three are zero or next to it.
     """
     vx, vy, yaw = (0.75 * max(float(high), 0.0) for high in info.upper[:3])
-    rest = tuple(np.clip(0.0, info.lower, info.upper)[3:].tolist())
+    further = tuple(np.clip(0.0, info.lower, info.upper)[3:].tolist())
     parts = [
         ("forward", (vx, 0.0, 0.0), 0.26),
         ("sideways", (0.0, vy, 0.0), 0.2),
@@ -202,7 +181,7 @@ def make_script(info: CommandInfo, seconds: float) -> list[Segment]:
     segments, start = [], 0.0
     for label, command, share in parts:
         if label == "stand" or any(command):
-            segments.append(Segment(start_s=start, label=label, command=command + rest))
+            segments.append(Segment(start_s=start, label=label, command=command + further))
             start += share * seconds
     return segments
 

@@ -74,16 +74,16 @@ class Motions:
             name: getattr(state, f"reference_{name}")[row].cpu().numpy().astype(np.float64)
             for name in ("base_pos_w", "base_quat_wxyz", "joint_pos")
         }
-        at, found = entity.base_qpos, qpos.copy()
+        at, pose = entity.base_qpos, qpos.copy()
         robot = qpos[at + 3 : at + 7]
         angle = _twist(reference["base_quat_wxyz"], robot)
         left = angle + yaw(reference["base_quat_wxyz"]) + math.pi / 2
-        found[at : at + 2] = qpos[at : at + 2] + OFFSET_M * np.array([math.cos(left), math.sin(left)])
-        found[at + 2] = reference["base_pos_w"][2] + env.cfg.sim.floor_height
+        pose[at : at + 2] = qpos[at : at + 2] + OFFSET_M * np.array([math.cos(left), math.sin(left)])
+        pose[at + 2] = reference["base_pos_w"][2] + env.cfg.sim.floor_height
         turn = np.array([math.cos(angle / 2), 0.0, 0.0, math.sin(angle / 2)])
-        found[at + 3 : at + 7] = _product(turn, reference["base_quat_wxyz"])
-        found[entity.joint_qpos] = reference["joint_pos"]
-        return found
+        pose[at + 3 : at + 7] = _product(turn, reference["base_quat_wxyz"])
+        pose[entity.joint_qpos] = reference["joint_pos"]
+        return pose
 
 
 def _twist(start: np.ndarray, end: np.ndarray) -> float:

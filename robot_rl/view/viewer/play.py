@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from robot_rl.errors import UserError
+from robot_rl.evaluate.policies import Loadable
 from robot_rl.view.viewer.command import CommandInfo
 from robot_rl.view.viewer.drive import Driver, can_be_pushed, command_frame, free_objects, heading, scene_model
 from robot_rl.view.viewer.ghost import Motions
@@ -26,7 +27,7 @@ IMAGE_PX = 240
 
 def play(
     env: Any,
-    policy: Any | None,
+    policy: Loadable,
     host: str = "127.0.0.1",
     port: int = 8080,
     *,
@@ -37,7 +38,7 @@ def play(
 
     Args:
         env: an environment, preferably of one world.
-        policy: a network's function, a bundle, or None; see `Driver`.
+        policy: what `robot_rl.evaluate.policies.load_policy` takes.
         host: address to listen on; by default reachable from this machine only.
         port: TCP port; 0 takes a free one.
         ready: called with the page's address once it can be opened.
@@ -83,7 +84,7 @@ class Page:
 class Player:
     """The page and its loop. The page's threads only leave requests; only the loop uses the environment."""
 
-    def __init__(self, env: Any, policy: Any | None, host: str = "127.0.0.1", port: int = 8080) -> None:
+    def __init__(self, env: Any, policy: Loadable, host: str = "127.0.0.1", port: int = 8080) -> None:
         """Start the server; see `play`."""
         self._page = Page(host, port, str(env.cfg.name))
         server, self.url = self._page.server, self._page.url

@@ -61,8 +61,8 @@ class RobotScene:
                 continue
             name = f"{parent}/body_{body}"
             nodes[body] = scene.add_frame(name, show_axes=False)
-            for k, (rgb, own, mesh) in enumerate(meshes):
-                opacity = GHOST_OPACITY if ghost else None if own >= 1 else own
+            for k, (rgb, alpha, mesh) in enumerate(meshes):
+                opacity = GHOST_OPACITY if ghost else None if alpha >= 1 else alpha
                 colour = GHOST_RGB if ghost else rgb
                 shape = f"{name}/shape_{k}"
                 scene.add_mesh_simple(shape, mesh.vertices, mesh.faces, color=colour, opacity=opacity)

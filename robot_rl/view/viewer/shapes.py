@@ -1,87 +1,43 @@
-"""Triangles of MuJoCo's geoms. Sharp edges have separate vertices on either side."""
+"""Triangles of MuJoCo's geoms, by trimesh, which viser needs. Sharp edges have separate vertices on either side."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     import mujoco
+    from trimesh import Trimesh
 
 GROUPS = (0, 1, 2)
 """Geom groups that are drawn; by MuJoCo's convention collision shapes are in 3 and above."""
 
 
-@dataclass(slots=True)
-class Mesh:
-    """Triangles: `vertices` (V, 3) float32 [m] and `faces` (F, 3) int32, counter-clockwise seen from outside."""
+def primitive(kind: str, size: np.ndarray) -> Trimesh | None:
+    """Return a primitive of MuJoCo by the name of its type and its size (3,) [m]; None for a plane."""
+    import trimesh
+    from trimesh import creation
 
-    vertices: np.ndarray
-    faces: np.ndarray
-
-    def moved(self, position: np.ndarray, rotation: np.ndarray) -> Mesh:
-        """Return the mesh rotated by `rotation` (3, 3) and moved by `position` (3,)."""
-        return Mesh((self.vertices @ rotation.T + position).astype(np.float32), self.faces)
-
-
-def join(meshes: list[Mesh]) -> Mesh:
-    """Return several meshes as one."""
-    starts = np.cumsum([0] + [len(mesh.vertices) for mesh in meshes[:-1]])
-    vertices = np.concatenate([mesh.vertices for mesh in meshes])
-    faces = np.concatenate([mesh.faces + start for mesh, start in zip(meshes, starts, strict=True)])
-    return Mesh(vertices.astype(np.float32), faces.astype(np.int32))
-
-
-def box(size: np.ndarray) -> Mesh:
-    """Return a box with half lengths `size` (3,) [m]."""
-    vertices, faces = [], []
-    for axis in range(3):
-        for sign in (-1.0, 1.0):
-            corners = np.zeros((4, 3))
-            corners[:, axis] = sign
-            corners[:, (axis + 1) % 3] = [-1, 1, 1, -1]
-            corners[:, (axis + 2) % 3] = [-1, -1, 1, 1]
-            order = (0, 1, 2, 3) if sign > 0 else (3, 2, 1, 0)
-            start = len(vertices) * 4
-            vertices.append(corners)
-            faces += [[start + order[0], start + order[1], start + order[2]]]
-            faces += [[start + order[0], start + order[2], start + order[3]]]
-    return Mesh((np.concatenate(vertices) * np.asarray(size)[:3]).astype(np.float32), np.array(faces, dtype=np.int32))
-
-
-def ellipsoid(size: np.ndarray, rings: int = 10, slices: int = 20) -> Mesh:
-    """Return an ellipsoid with half axes `size` (3,) [m]."""
-    profile = [(np.sin(a), np.cos(a)) for a in np.linspace(np.pi, 0, rings + 1)]
-    ball = _turned(profile, slices)
-    return Mesh((ball.vertices * np.asarray(size)[:3]).astype(np.float32), ball.faces)
-
-
-def sphere(size: np.ndarray) -> Mesh:
-    """Return a sphere with radius `size[0]` [m]."""
-    return ellipsoid(np.repeat(size[0], 3))
-
-
-def capsule(size: np.ndarray, rings: int = 6, slices: int = 20) -> Mesh:
-    """Return a capsule along z with radius `size[0]` and half length `size[1]` [m] of its cylinder."""
     radius, half = float(size[0]), float(size[1])
-    quarter = np.linspace(0, np.pi / 2, rings + 1)
-    lower = [(radius * np.sin(a), -half - radius * np.cos(a)) for a in quarter]
-    upper = [(radius * np.cos(a), half + radius * np.sin(a)) for a in quarter]
-    return _turned(lower + upper, slices)
+    if kind == "BOX":
+        mesh = creation.box(extents=2 * size)
+        mesh.unmerge_vertices()
+        return mesh
+    if kind in ("SPHERE", "ELLIPSOID"):
+        ball = creation.uv_sphere(count=[11, 20])
+        ball.apply_scale(size if kind == "ELLIPSOID" else radius)
+        return ball
+    if kind == "CAPSULE":
+        mesh = creation.capsule(height=2 * half, radius=radius, count=[14, 20])
+        return mesh.apply_translation(-mesh.bounds.mean(axis=0))
+    if kind == "CYLINDER":
+        profiles = [[0, -half], [radius, -half]], [[radius, -half], [radius, half]], [[radius, half], [0, half]]
+        return trimesh.util.concatenate([creation.revolve(profile, sections=28) for profile in profiles])
+    return None
 
 
-def cylinder(size: np.ndarray, slices: int = 28) -> Mesh:
-    """Return a cylinder along z with radius `size[0]` and half length `size[1]` [m]."""
-    radius, half = float(size[0]), float(size[1])
-    side = _turned([(radius, -half), (radius, half)], slices)
-    caps = [_turned([(0.0, -half), (radius, -half)], slices), _turned([(radius, half), (0.0, half)], slices)]
-    return join([side, *caps])
-
-
-def height_field(heights: np.ndarray, size: np.ndarray, limit: int = 400_000) -> Mesh:
+def height_field(heights: np.ndarray, size: np.ndarray, limit: int = 400_000) -> Trimesh:
     """Return the upper side of a height field, with its cells divided as in MuJoCo.
 
     Args:
@@ -100,52 +56,29 @@ def height_field(heights: np.ndarray, size: np.ndarray, limit: int = 400_000) ->
     across, along = corner + 1, corner + len(columns)
     lower, upper = (corner, across, along + 1), (corner, along + 1, along)
     faces = np.concatenate([np.stack(lower, axis=1), np.stack(upper, axis=1)])
-    return Mesh(points.reshape(-1, 3).astype(np.float32), faces.astype(np.int32))
+    return _mesh(points.reshape(-1, 3), faces)
 
 
-def _turned(profile: list[tuple[float, float]], slices: int) -> Mesh:
-    """Return the surface of revolution about z of a profile of (radius, z), from low to high."""
-    angle = np.linspace(0, 2 * np.pi, slices, endpoint=False)
-    circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    vertices = np.concatenate([np.column_stack([r * circle, np.full(slices, z)]) for r, z in profile])
-    faces = []
-    for ring in range(len(profile) - 1):
-        for k in range(slices):
-            a, b = ring * slices + k, ring * slices + (k + 1) % slices
-            faces += [[a, b, b + slices], [a, b + slices, a + slices]]
-    return Mesh(vertices.astype(np.float32), np.array(faces, dtype=np.int32))
-
-
-SHAPES: dict[str, Callable[[np.ndarray], Mesh]] = {
-    "BOX": box,
-    "SPHERE": sphere,
-    "ELLIPSOID": ellipsoid,
-    "CAPSULE": capsule,
-    "CYLINDER": cylinder,
-}
-"""Builders by the name of MuJoCo's geom type; each takes the geom's size (3,)."""
-
-
-def body_meshes(model: mujoco.MjModel, body: int) -> list[tuple[tuple[int, int, int], float, Mesh]]:
+def body_meshes(model: mujoco.MjModel, body: int) -> list[tuple[tuple[int, int, int], float, Trimesh]]:
     """Return the visible shapes of a body, joined by colour.
 
     Returns:
         (red, green, blue in 0..255, opacity in [0, 1], triangles in the body's frame) for every colour.
     """
-    import mujoco
+    import trimesh
 
-    found: dict[tuple[tuple[int, int, int], float], list[Mesh]] = {}
+    shapes: dict[tuple[tuple[int, int, int], float], list[Any]] = {}
     for geom in np.flatnonzero(model.geom_bodyid == body):
         rgba = geom_colour(model, int(geom))
         mesh = geom_mesh(model, int(geom))
         if mesh is None or rgba[3] == 0 or model.geom_group[geom] not in GROUPS:
             continue
-        rotation = np.zeros(9)
-        mujoco.mju_quat2Mat(rotation, model.geom_quat[geom])
+        pose = trimesh.transformations.quaternion_matrix(model.geom_quat[geom])
+        pose[:3, 3] = model.geom_pos[geom]
         rgb = tuple(round(255 * float(c)) for c in rgba[:3])
         key = ((rgb[0], rgb[1], rgb[2]), float(rgba[3]))
-        found.setdefault(key, []).append(mesh.moved(model.geom_pos[geom], rotation.reshape(3, 3)))
-    return [(rgb, opacity, join(meshes)) for (rgb, opacity), meshes in found.items()]
+        shapes.setdefault(key, []).append(mesh.apply_transform(pose))
+    return [(rgb, opacity, trimesh.util.concatenate(meshes)) for (rgb, opacity), meshes in shapes.items()]
 
 
 def height_above_base(model: mujoco.MjModel) -> float:
@@ -172,7 +105,7 @@ def geom_colour(model: mujoco.MjModel, geom: int) -> np.ndarray:
     return model.mat_rgba[material] if material >= 0 and np.allclose(own, grey) else own
 
 
-def geom_mesh(model: mujoco.MjModel, geom: int) -> Mesh | None:
+def geom_mesh(model: mujoco.MjModel, geom: int) -> Trimesh | None:
     """Return the triangles of a geom in its own frame; None for planes."""
     import mujoco
 
@@ -182,7 +115,7 @@ def geom_mesh(model: mujoco.MjModel, geom: int) -> Mesh | None:
         first, count = int(model.mesh_vertadr[data]), int(model.mesh_vertnum[data])
         vertices = model.mesh_vert[first : first + count]
         first, count = int(model.mesh_faceadr[data]), int(model.mesh_facenum[data])
-        return Mesh(vertices.astype(np.float32), model.mesh_face[first : first + count].astype(np.int32))
+        return _mesh(vertices, model.mesh_face[first : first + count])
     if kind == "HFIELD":
         data = int(model.geom_dataid[geom])
         rows, columns, first = (
@@ -191,4 +124,10 @@ def geom_mesh(model: mujoco.MjModel, geom: int) -> Mesh | None:
         size = model.hfield_size[data]
         heights = model.hfield_data[first : first + rows * columns].reshape(rows, columns) * size[2]
         return height_field(heights, size)
-    return SHAPES[kind](model.geom_size[geom]) if kind in SHAPES else None
+    return primitive(kind, model.geom_size[geom])
+
+
+def _mesh(vertices: np.ndarray, faces: np.ndarray) -> Trimesh:
+    from trimesh import Trimesh
+
+    return Trimesh(vertices, faces, process=False)

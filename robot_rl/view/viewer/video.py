@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robot_rl.errors import UserError
+from robot_rl.evaluate.policies import Loadable
 from robot_rl.view.viewer.command import POSE, CommandInfo
 from robot_rl.view.viewer.drive import (
     Driver,
@@ -85,7 +86,7 @@ class VideoCfg:
                 f"width x height={self.width} x {self.height}: must be multiples of 4, 160 x 96 to 4096 x 4096"
             )
 
-    def film(self, env: Any, policy: Any | None) -> Generator[np.ndarray]:
+    def film(self, env: Any, policy: Loadable) -> Generator[np.ndarray]:
         """Return the frames of a policy at work, (H, W, 3) uint8 each.
 
         Raises:
@@ -118,7 +119,7 @@ def write_video(frames: Iterator[np.ndarray], path: Path | str, fps: int, *, tot
     return path
 
 
-def _frames(env: Any, policy: Any | None, cfg: VideoCfg) -> Generator[np.ndarray]:
+def _frames(env: Any, policy: Loadable, cfg: VideoCfg) -> Generator[np.ndarray]:
     from robot_rl_envs.render import Renderer
 
     motions = Motions.of(env)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from robot_rl.evaluate import EVALUATION_SEED, evaluate, evaluation_task
-from robot_rl.evaluate.controllers import BundleController
+from robot_rl.evaluate.policies import ExportedPolicy
 from robot_rl.sim2sim.parity import ParityCfg, compare, evaluate_binary
 
 WORLDS, SECONDS = 2, 4.0
@@ -23,7 +23,7 @@ def trainers(task, go2_bundle):
     from robot_rl_envs.make import make_env
 
     env = make_env(task, num_envs=WORLDS, engine="mujoco", num_threads=1, seed=EVALUATION_SEED)
-    summary = evaluate(env, BundleController(go2_bundle, env), seconds=SECONDS)
+    summary = evaluate(env, ExportedPolicy(go2_bundle, env), seconds=SECONDS)
     env.close()
     return summary
 

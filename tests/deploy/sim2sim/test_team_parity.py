@@ -13,7 +13,7 @@ from robot_rl_tasks.registry import get_task
 
 from robot_rl.cli.main import main
 from robot_rl.evaluate import EVALUATION_SEED, evaluate, evaluation_task
-from robot_rl.evaluate.controllers import BundleController
+from robot_rl.evaluate.policies import ExportedPolicy
 from robot_rl.sim2sim.link import LOOPBACK, free_ports
 from robot_rl.sim2sim.parity import ParityCfg, start_responder
 from robot_rl.sim2sim.team import TeamCfg, TeamPlant, TeamSession
@@ -31,7 +31,7 @@ def trainers(task, bundle, seconds):
     env = make_env(task, num_envs=WORLDS, engine="mujoco", num_threads=1, seed=EVALUATION_SEED)
     with contextlib.closing(env):
         delay_messages(env)
-        return evaluate(env, BundleController(bundle, env), seconds=seconds)
+        return evaluate(env, ExportedPolicy(bundle, env), seconds=seconds)
 
 
 @pytest.fixture

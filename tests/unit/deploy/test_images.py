@@ -13,7 +13,8 @@ from robot_rl_deploy.describe import make_contract
 from robot_rl_deploy.export import export_policy
 from robot_rl_envs.make import make_env
 
-from robot_rl.evaluate.controllers import BundleController, Shadow
+from robot_rl.evaluate.policies import ExportedPolicy
+from robot_rl.evaluate.shadow import Shadow
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.networks.layout import ObservationLayout
 from robot_rl.settings import ConvCfg, NetworkCfg
@@ -117,14 +118,14 @@ def test_the_bundle_acts_on_images_as_the_torch_policy_does(seen):
     group = env.cfg.images["side"]
     assert (term.name, term.signal, term.size) == ("side", "measured/side", int(np.prod(group.shape)))
     assert (term.unit, term.scale) == (("m", 1 / 6.0) if group.kind == "depth" else ("1", 1.0))
-    shadow = Shadow(BundleController(out, env))
+    shadow = Shadow(ExportedPolicy(out, env))
     obs = env.reset()
     shadow.reset(torch.ones(3, dtype=torch.bool))
     for _ in range(30):
         row = torch.cat([obs["actor"], obs["side"].flatten(1)], dim=1)
         with torch.no_grad():
             action = actor.mean(row)
-        shadow.compare(env, obs, action)
+        shadow.compare(obs, action)
         obs, _, done, _ = env.step(action)
         shadow.reset(done.bool())
     assert shadow.action_error < 1e-5

@@ -11,7 +11,7 @@ from robot_rl_envs.terms import command, metric
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.evaluate import evaluate
-from robot_rl.evaluate.controllers import TorchController
+from robot_rl.evaluate.policies import FunctionPolicy
 
 
 @command(components={"x": "m", "y": "m", "z": "m"}, draws="position")
@@ -43,7 +43,7 @@ def arm():
 
 def test_it_has_the_metrics_that_its_task_declares_and_no_velocity_error(arm):
     assert arm.state.command.shape == (2, 3)
-    found = evaluate(arm, TorchController(lambda obs: torch.zeros(2, 1)), seconds=0.4)
+    found = evaluate(arm, FunctionPolicy(lambda obs: torch.zeros(2, 1)), seconds=0.4)
     generic = {"failure_rate", "quarantine_rate", "torque_rms", "power", "action_rate", "return"}
     assert set(found) == {"distance", "nearest", *(f"ended/{name}" for name in arm.cfg.terminations), *generic}
     # The cart stays where it is, but for what the pole's fall gives it.

@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from robot_rl.evaluate import evaluate, evaluate_run, evaluation_task, write_evaluation
-from robot_rl.evaluate.controllers import Shadow, TorchController
 from robot_rl.evaluate.meter import EpisodeMeter, describe_metrics, summarize
+from robot_rl.evaluate.policies import FunctionPolicy
 from robot_rl.evaluate.rollout import agreement, compare_metrics
+from robot_rl.evaluate.shadow import Shadow
+from robot_rl.evaluate.team_rows import AllRows
 from robot_rl.metrics.description import explain
 
 RATES = ("failure_rate", "quarantine_rate")
@@ -19,7 +21,7 @@ def still(obs):
 
 
 def run(env, policy=still, seconds=2.0):
-    return evaluate(env, TorchController(policy), seconds=seconds)
+    return evaluate(env, FunctionPolicy(policy), seconds=seconds)
 
 
 def measure(env, steps):
@@ -216,13 +218,13 @@ def test_a_shadow_that_sees_nan_does_not_agree():
         last_action=np.zeros((1, 1), np.float32),
         network_state=np.zeros((1, 0), np.float32),
     )
-    shadow = Shadow(SimpleNamespace(policy=policy))
-    env = SimpleNamespace(robot_state=dict)
-    shadow.compare(env, {"actor": torch.zeros(1, 2)}, torch.ones(1, 1))
+    robots = AllRows(SimpleNamespace(robot_state=dict, num_actions=1))
+    shadow = Shadow(SimpleNamespace(parts=[(robots, policy, "")]))
+    shadow.compare({"actor": torch.zeros(1, 2)}, torch.ones(1, 1))
     assert shadow.action_error == math.inf
     assert shadow.observation_error == 0
     assert policy.last_action == 1
-    shadow.compare(env, {"actor": torch.zeros(1, 3)}, torch.ones(1, 1))
+    shadow.compare({"actor": torch.zeros(1, 3)}, torch.ones(1, 1))
     assert shadow.observation_error is None
 
 

@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from robot_rl.errors import UserError
-from robot_rl.evaluate.controllers import TorchController
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.graphed import GraphedStep
-from robot_rl.learn.policy import Policy, make_policy
+from robot_rl.learn.policy import TrainedPolicy, make_policy
 from robot_rl.learn.rollout import Batch
 from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import MemoryCfg, apply_overrides
@@ -300,15 +299,14 @@ def test_the_policy_of_a_run_remembers(make_point_env, small_cfg, tmp_path):
     runner = Trainer(make_point_env(), remembering(small_cfg, "lstm"), run_dir=tmp_path)
     runner.train(2)
     policy, state = make_policy(tmp_path), torch.zeros(64, runner.actor.state_size)
-    controller = TorchController(policy)
     obs = [make_point_env(seed=seed).get_observations() for seed in range(4)]
     done = torch.arange(64) < 20
     with torch.no_grad():
         for k, now in enumerate(obs):
             expected = runner.actor.mean(now["actor"], state)
-            torch.testing.assert_close(controller.act(None, now), expected)
+            torch.testing.assert_close(policy(now), expected)
             if k == 1:
-                controller.reset(done)
+                policy.reset(done)
                 state[done] = 0.0
         policy.reset()
         first = policy(obs[0])
@@ -323,7 +321,7 @@ def test_a_policy_without_a_memory_has_nothing_to_forget(make_point_env, small_c
     before = policy(obs)
     policy.reset(torch.ones(64, dtype=torch.bool))
     policy.reset()
-    assert isinstance(policy, Policy)
+    assert isinstance(policy, TrainedPolicy)
     assert torch.equal(policy(obs), before)
 
 

@@ -12,11 +12,12 @@ from robot_rl_envs.task import Observation, ObservationGroup
 from robot_rl.errors import UserError
 from robot_rl.evaluate import evaluate_run, evaluation_task
 from robot_rl.evaluate.bundle_folders import policies_in, team_bundles
-from robot_rl.evaluate.team_bundles import export_team
+from robot_rl.evaluate.team_rows import export_team
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
 from robot_rl.learn.build import make_actor
 from robot_rl.learn.dims import make_env_spec
 from robot_rl.runs.policies import find_task_name, one_bundle
+from robot_rl.view.viewer.drive import Driver
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,16 @@ def test_they_are_the_torch_policies(pucks):
     assert found["agreement"]["observation_error"] < 1e-5
     assert found["agreement"]["metrics"]
     assert found["onnx"]["return"]["mean"] == pytest.approx(found["torch"]["return"]["mean"], abs=1e-4)
+
+
+@pytest.mark.long
+def test_the_page_and_the_film_drive_them(pucks):
+    task, actor, folder = pucks
+    with contextlib.closing(make_env(task, num_envs=2, seed=1)) as env:
+        driver, obs, given = Driver(env, folder), env.get_observations(), []
+        env.step, step = lambda action: given.append(action) or step(action), env.step
+        driver.step()
+    torch.testing.assert_close(given[0], actor.mean(obs["actor"]).detach(), atol=1e-5, rtol=0)
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import observations, team
 from robot_rl_envs.task import Observation, ObservationGroup, Termination
 
-from robot_rl.evaluate.controllers import TorchController
+from robot_rl.evaluate.policies import FunctionPolicy
 from robot_rl.evaluate.rollout import evaluate_team, evaluation_task
 from robot_rl.settings.tree import apply_tree, override, task_tree
 from tests.unit.team.terms import number_is
@@ -221,7 +221,7 @@ def test_an_evaluation_with_late_messages(puck_task):
         rows.append({"actor": obs["actor"].clone()})
         return torch.randn(4, 1, generator=generator)
 
-    found = evaluate_team(lambda: make_env(evaluation_task(task), num_envs=2, seed=1), TorchController(policy), 0.8)
+    found = evaluate_team(lambda: make_env(evaluation_task(task), num_envs=2, seed=1), FunctionPolicy(policy), 0.8)
     assert set(found) == {"robots", "without", "worlds", "late"}
     assert "return" in found["late"]
     prompt, late = (received_and_sent(part) for part in (rows[:40], rows[-40:]))

@@ -9,7 +9,7 @@ from robot_rl_envs.mdp import team
 from robot_rl_envs.objects import Box
 from robot_rl_envs.task import Metric, Reward, Termination
 
-from robot_rl.evaluate.controllers import TorchController
+from robot_rl.evaluate.policies import FunctionPolicy
 from robot_rl.evaluate.rollout import evaluate, evaluate_team
 from robot_rl.view.viewer.drive import Driver, free_objects, goal, is_team, num_worlds
 from tests.unit.team.terms import number_is, own_number
@@ -34,7 +34,7 @@ def make(puck_task):
 
 
 def test_each_robot_has_an_episode(make):
-    summary = evaluate(make(), TorchController(still), seconds=1.0)
+    summary = evaluate(make(), FunctionPolicy(still), seconds=1.0)
     assert summary["return"]["mean"] == pytest.approx((1 + 2 + 3) / 3)
     assert summary["size"] == {"mean": 3.0, "std": 0.0}
     assert summary["failure_rate"]["mean"] == summary["quarantine_rate"]["mean"] == 0.0
@@ -43,15 +43,15 @@ def test_each_robot_has_an_episode(make):
 @pytest.mark.long
 def test_a_robot_that_drops_out_failed_and_one_that_is_parked_is_no_quarantine(make):
     out = {"out": Termination(number_is, number=1.0, after=10.0, scope="robot")}
-    summary = evaluate(make(terminations=out, num_envs=4), TorchController(still), seconds=1.0)
+    summary = evaluate(make(terminations=out, num_envs=4), FunctionPolicy(still), seconds=1.0)
     assert summary["failure_rate"]["mean"] == pytest.approx(1 / 3)
     assert summary["ended/out"]["mean"] == pytest.approx(1 / 3)
-    parked = evaluate(make(team=Team(size=(1, 1))), TorchController(still), seconds=1.0)
+    parked = evaluate(make(team=Team(size=(1, 1))), FunctionPolicy(still), seconds=1.0)
     assert parked["quarantine_rate"]["mean"] == 0.0
 
 
 def test_what_the_others_lose_without_one(make):
-    found = evaluate_team(lambda: make(), TorchController(still), 0.9)
+    found = evaluate_team(lambda: make(), FunctionPolicy(still), 0.9)
     assert [found["robots"][name]["return"]["mean"] for name in ("p0", "p1", "p2")] == pytest.approx([0.9, 1.8, 2.7])
     assert found["robots"]["p0"]["size"]["mean"] == 3.0
     assert list(found["without"]) == ["p0", "p1", "p2"]
@@ -65,7 +65,7 @@ def test_robots_of_several_roles_have_metrics_of_their_own(puck, puck_task):
     robots = {"a": Agent(robot=puck), "b": Agent(robot=puck, pos=(1.0, 0.0, 0.0), role="other")}
     roles = {"other": Role(metrics={"extra": Metric(team.team_size)})}
     task = puck_task(0, robot=None, robots=robots, roles=roles, rewards={"n": Reward(own_number, weight=1.0)})
-    summary = evaluate(make_env(task, num_envs=2, seed=0), TorchController(still), seconds=0.5)
+    summary = evaluate(make_env(task, num_envs=2, seed=0), FunctionPolicy(still), seconds=0.5)
     assert summary["puck.return"]["mean"] == pytest.approx(0.5)
     assert summary["other.return"]["mean"] == pytest.approx(1.0)
     assert summary["other.extra"]["mean"] == 2.0

@@ -13,7 +13,7 @@ from robot_rl.learn.auxiliaries.frozen import FrozenPolicy
 from robot_rl.learn.checkpoints.checkpoint import load_checkpoint
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.networks.layout import ObservationLayout
-from robot_rl.learn.policy import Policy, make_policy
+from robot_rl.learn.policy import TrainedPolicy, make_policy
 from robot_rl.learn.trainer import Trainer
 from robot_rl.settings import NetworkCfg
 from robot_rl.settings.networks import MemoryCfg
@@ -280,7 +280,7 @@ def test_choices_are_taught_by_their_divergence():
     """Log-probabilities are the label; the distance is the share of choices that differ."""
     cfg = NetworkCfg(hidden=(8,), output_gain=1.0)
     one, other = (Actor(3, 2, cfg, choices=(3, 2), generator=torch.Generator().manual_seed(k)) for k in (0, 1))
-    frozen = FrozenPolicy(Policy(one, {}, None), ObservationLayout({"state": (3,)}), "teacher")
+    frozen = FrozenPolicy(TrainedPolicy(one, {}, None), ObservationLayout({"state": (3,)}), "teacher")
     obs = torch.randn(50, 3, generator=torch.Generator().manual_seed(2))
     label, params = frozen.label(obs), other.params(obs)
     assert label.shape == (50, 5)
