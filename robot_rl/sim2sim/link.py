@@ -17,7 +17,8 @@ from robot_rl.errors import PeerError, UserError
 from robot_rl.sim2sim.binary import Binary, load_runtime
 
 if TYPE_CHECKING:
-    from robot_rl.sim2sim.plant import Body, ClockedBody, Plant
+    from robot_rl.sim2sim.message_relay import MessageRelay
+    from robot_rl.sim2sim.plant import Body, Plant
 
 LOOPBACK = "127.0.0.1"
 FIRST_PORT = 20000
@@ -210,22 +211,25 @@ def request_of(runtime: Any, request: str) -> Any:
 
 
 class RealTime:
-    """Sends a state every tick of the clock; the joints obey the newest command at the end of the tick.
+    """Sends every robot's state every tick of the clock; the joints obey the newest commands at its end.
 
     Attributes:
         late: Number of ticks that began more than half a tick late.
         slipped_s: Time by which the simulation fell behind and did not catch up [s].
     """
 
-    def __init__(self, link: Link) -> None:
-        """Begin with the first tick."""
-        self._link, self._due = link, 0.0
+    def __init__(self, links: Mapping[str, Link], messages: MessageRelay | None = None) -> None:
+        """Begin with the first tick; `messages` carries the messages between the robots, if there are any."""
+        self._links, self._messages, self._due = links, messages, 0.0
         self.late, self.slipped_s = 0, 0.0
 
-    def tick(self, plant: Plant) -> Any:
-        """Send the state, sleep until the tick ends, return the newest command."""
-        plant.sense(self._link.low, self._link.measured)
-        self._link.send(plant.clock_s)
+    def tick(self, plant: Plant) -> None:
+        """Send the states, sleep until the tick ends, and hand on the newest commands."""
+        if self._messages is not None:
+            self._messages.carry(time.monotonic())
+        for name, link in self._links.items():
+            plant.bodies[name].sense(link.low, link.measured)
+            link.send(plant.bodies[name].clock_s)
         now = time.monotonic()
         self._due = (self._due or now) + plant.tick_s
         if now > self._due - 0.5 * plant.tick_s:
@@ -235,8 +239,9 @@ class RealTime:
             self._due = now
         if self._due > now:
             time.sleep(self._due - now)
-        self._link.take()
-        return self._link.command
+        for name, link in self._links.items():
+            link.take()
+            plant.bodies[name].command = link.command
 
 
 class Lockstep:
@@ -257,7 +262,7 @@ class Lockstep:
         self._link, self._binary, self._states = link, binary, states
         self._is_answered = False
 
-    def connect(self, body: ClockedBody) -> None:
+    def connect(self, body: Body) -> None:
         """Send the robot's state, with its clock stopped, until the binary commands, else raise a PeerError."""
         end = time.monotonic() + self.TIMEOUT_S
         while not self._link.take():
@@ -266,7 +271,7 @@ class Lockstep:
             self._link.wait(0.02)
             self._send(body)
 
-    def align(self, body: ClockedBody) -> None:
+    def align(self, body: Body) -> None:
         """Send the robot's state, with its clock stopped, until the policy has run at it."""
         for _ in range(self._states + 1):
             sequence = self._send(body)
@@ -274,12 +279,12 @@ class Lockstep:
                 return
         raise PeerError(f"robot-rl-infer runs no policy: {self._binary.last_line()}")
 
-    def fill(self, body: ClockedBody) -> None:
+    def fill(self, body: Body) -> None:
         """After `align`, send the state until the policy is to run at the next one."""
         for _ in range(self._states - 1):
             self._send_between(body)
 
-    def request(self, body: ClockedBody) -> Any:
+    def request(self, body: Body) -> Any:
         """Send the state at the start of a control step, and return the policy's answer.
 
         The binary may miss a state because the next one has already arrived; then this one is sent again.
@@ -291,7 +296,7 @@ class Lockstep:
             self._send(body)
         raise self._silent()
 
-    def tick(self, body: ClockedBody) -> Any:
+    def tick(self, body: Body) -> Any:
         """Send the state if every tick has one; `request` has sent the first of a control step."""
         if not self._is_answered and self._states > 1:
             self._send_between(body)
@@ -320,11 +325,11 @@ class Lockstep:
             link.wait(0.05)
         raise self._silent()
 
-    def _send(self, body: ClockedBody) -> int:
+    def _send(self, body: Body) -> int:
         body.sense(self._link.low, self._link.measured)
         return self._link.send(body.clock_s)
 
-    def _send_between(self, body: ClockedBody) -> None:
+    def _send_between(self, body: Body) -> None:
         """Send a state at which the policy does not run, and wait until the writer has seen it."""
         self._send(body)
         self.wait(self.SEEN)

@@ -12,7 +12,6 @@ is the process that `ProxyProcess` starts.
 from __future__ import annotations
 
 import contextlib
-import heapq
 import json
 import os
 import random
@@ -30,6 +29,7 @@ from typing import Any
 
 from robot_rl.processes import tied
 from robot_rl.sim2sim.binary import end_process, high_priority, load_runtime, read_report
+from robot_rl.sim2sim.datagrams import Delayed, address_of, drain, make_socket, send
 from robot_rl.sim2sim.faults import KINDS, Fault, Journal, Mutator, dump_faults, load_faults
 
 INTRUDER = 0x0BAD
@@ -41,7 +41,6 @@ SLICE_S = 0.02
 """Period at which a thread checks whether it should end [s]."""
 CONNECT_S = 2.0
 """Time limit of one attempt to connect [s]."""
-MAX_DATAGRAM = 65535
 READY = "ready"
 START_S = 20.0
 
@@ -56,11 +55,10 @@ class FaultProxy:
         """Bind `desk`, to which the operator sends; the binary listens to the operator at `operator` (host:port)."""
         self._runtime = load_runtime()
         self._runtime.LowState().joint_pos[0] = 0.0  # loads NumPy now and not when the first fault begins
-        self._desk, self._operator = _bound(desk), _address_of(operator)
+        self._desk, self._operator = make_socket(bind=address_of(desk)), address_of(operator)
         self._random, self._faults = random.Random(seed), list(faults)
         self._journals = [Journal(fault.kind) for fault in faults]
-        self._waiting: list[tuple[int, int, Callable[[], object]]] = []
-        self._count, self._start_ns = 0, 0
+        self._delayed, self._start_ns = Delayed(), 0
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._desk, selectors.EVENT_READ, "desk")
         self._is_over, self.failure = False, ""
@@ -127,25 +125,20 @@ class FaultProxy:
                 message.request = self._runtime.Request.DAMP
                 data = self._runtime.write_operator(message, source)
         self._passed("operator", now)
-        _send(self._desk, self._operator, data)
+        send(self._desk, self._operator, data)
 
     def _queue(self, due_ns: int, deliver: Callable[[], object]) -> None:
         """Deliver at a time; 0: now."""
-        if not due_ns:
+        if due_ns:
+            self._delayed.add(due_ns, deliver)
+        else:
             deliver()
-            return
-        self._count += 1
-        heapq.heappush(self._waiting, (due_ns, self._count, deliver))
-
-    def _send_due(self) -> None:
-        now = time.monotonic_ns()
-        while self._waiting and self._waiting[0][0] <= now:
-            heapq.heappop(self._waiting)[2]()
 
     def _timeout(self) -> float:
         """Return the time until the next delayed message, 50 ms at most [s]."""
-        due = self._waiting[0][0] if self._waiting else time.monotonic_ns() + 50_000_000
-        return max(0.0, (due - time.monotonic_ns()) / 1e9)
+        now = time.monotonic_ns()
+        due = self._delayed.next_due
+        return 0.05 if due is None else min(max(0.0, (due - now) / 1e9), 0.05)
 
 
 class UdpProxy(FaultProxy):
@@ -154,7 +147,7 @@ class UdpProxy(FaultProxy):
     def __init__(self, *, front: str, robot: str, **common: Any) -> None:
         """Bind `front`, which the binary takes for the robot at `robot` (host:port)."""
         super().__init__(**common)
-        self._front, self._robot = _bound(front), _address_of(robot)
+        self._front, self._robot = make_socket(bind=address_of(front)), address_of(robot)
         self._routes: dict[Any, socket.socket] = {}
         self._mutators: dict[Any, Mutator] = {}
         self._intruder: socket.socket | None = None
@@ -166,36 +159,33 @@ class UdpProxy(FaultProxy):
         handlers = {"desk": self._from_operator, "front": self._from_binary}
         while not self._is_over:
             for key, _ in self._selector.select(self._timeout()):
-                _drain(key.fileobj, handlers.get(key.data) or partial(self._from_robot, client=key.data))
+                drain(key.fileobj, handlers.get(key.data) or partial(self._from_robot, client=key.data))
             self._intrude()
-            self._send_due()
+            self._delayed.deliver(time.monotonic_ns())
 
     def _from_binary(self, data: bytes, sender: Any) -> None:
         command = self._runtime.read_command(data)
         if command is not None:
             self._joints = int(command.joints)
-        self._pass_command(command, partial(_send, self._route(sender), None, data))
+        self._pass_command(command, partial(send, self._route(sender), None, data))
 
     def _from_robot(self, data: bytes, _: Any, client: Any) -> None:
         kind = self._runtime.frame_kind(data)
         if kind is None or kind[0] != self._runtime.Message.STATE:
-            _send(self._front, client, data)
+            send(self._front, client, data)
             return
         self._layout = kind[1]
         mutator = self._mutators.setdefault(client, Mutator(self._runtime, self._random))
         now = time.monotonic_ns()
         for due, changed in mutator.apply(data, now, self._active("state")):
-            self._queue(due, partial(_send, self._front, client, changed))
+            self._queue(due, partial(send, self._front, client, changed))
         self._passed("state", now)
 
     def _route(self, client: Any) -> socket.socket:
         """Return the socket that represents a client at the robot."""
         if client not in self._routes:
-            sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            sock.setblocking(False)
-            sock.connect(self._robot)
-            self._selector.register(sock, selectors.EVENT_READ, client)
-            self._routes[client] = sock
+            self._routes[client] = make_socket(connect=self._robot)
+            self._selector.register(self._routes[client], selectors.EVENT_READ, client)
         return self._routes[client]
 
     def _timeout(self) -> float:
@@ -211,14 +201,13 @@ class UdpProxy(FaultProxy):
         if not active or not self._layout or now - self._intruded_ns < INTRUDE_EVERY_S * 1e9:
             return
         if self._intruder is None:
-            self._intruder = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            self._intruder.connect(self._robot)
-            _send(self._intruder, None, self._runtime.write_hello(INTRUDER, False))
+            self._intruder = make_socket(connect=self._robot)
+            send(self._intruder, None, self._runtime.write_hello(INTRUDER, False))
         command = self._runtime.LowCommand()
         self._intrusions += 1
         command.sequence, command.commander, command.joints = self._intrusions, INTRUDER, self._joints
         command.phase, command.send_time_ns = self._runtime.Phase.DAMPING, now
-        _send(self._intruder, None, self._runtime.write_command(command, self._layout))
+        send(self._intruder, None, self._runtime.write_command(command, self._layout))
         self._intruded_ns = now
         for _, journal in active:
             journal.begin(now)
@@ -256,8 +245,8 @@ class Relay(FaultProxy):
                     os.eventfd_read(self._bell)
             with self._lock:
                 if "desk" in ready:
-                    _drain(self._desk, self._from_operator)
-                self._send_due()
+                    drain(self._desk, self._from_operator)
+                self._delayed.deliver(time.monotonic_ns())
         serving.join()
         self._front = self._robot = None
 
@@ -382,37 +371,6 @@ class ProxyProcess:
     def report(self) -> list[dict[str, Any]]:
         """Return a row for each fault, after the end of the process."""
         return read_report(self._report, [])
-
-
-def _drain(sock: Any, handle: Callable[[bytes, Any], object]) -> None:
-    """Call a function with each datagram that has arrived, and its sender."""
-    while True:
-        try:
-            data, sender = sock.recvfrom(MAX_DATAGRAM)
-        except BlockingIOError:
-            return
-        except ConnectionError:  # nobody listens there yet
-            continue
-        handle(data, sender)
-
-
-def _address_of(text: str) -> tuple[str, int]:
-    """Return host and port of "udp:host:port" or "host:port"."""
-    host, _, port = text.removeprefix("udp:").rpartition(":")
-    return host, int(port)
-
-
-def _bound(text: str) -> socket.socket:
-    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    sock.setblocking(False)
-    sock.bind(_address_of(text))
-    return sock
-
-
-def _send(sock: socket.socket, address: Any, data: bytes) -> None:
-    """Send a datagram, which may be lost; without an address to where the socket is connected."""
-    with contextlib.suppress(BlockingIOError, ConnectionError):
-        sock.send(data) if address is None else sock.sendto(data, address)
 
 
 def main(words: Sequence[str]) -> int:

@@ -8,7 +8,6 @@ laboratory would measure it.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gc
 import json
 import signal
@@ -26,8 +25,10 @@ from robot_rl.errors import PeerError, UserError
 from robot_rl.learn.dims import make_dims
 from robot_rl.processes import tied
 from robot_rl.sim2sim.adapt.plants import PlantCfg, make_plant
-from robot_rl.sim2sim.binary import DAY_S, end_process
+from robot_rl.sim2sim.binary import end_process
 from robot_rl.sim2sim.commands import ActionReader
+from robot_rl.sim2sim.figures import Tracking
+from robot_rl.sim2sim.plant import LONE
 from robot_rl.sim2sim.session import Session, SessionCfg
 
 if TYPE_CHECKING:
@@ -70,19 +71,20 @@ class RobotCfg:
 
 
 class Observed(Session):
-    """A session that reports each control step."""
+    """A session of one robot that reports each control step."""
 
     def __init__(self, task: Task, bundle: Path, cfg: SessionCfg, folder: Path, *, learner: LearnerCfg) -> None:
         """Build the world and start the binary; see `Session`. The critic that sees it is the learner's."""
-        super().__init__(task, bundle, cfg, folder)
+        super().__init__(task, {LONE: bundle}, cfg, folder)
         from robot_rl_deploy.bundle import read_bundle
 
-        self._layout = make_dims(self.plant.env, learner).critic_layout
-
-        self._reader = ActionReader(read_bundle(bundle).contract, self.plant.joint_names)
-        self._ticks = self.plant.env.cfg.sim.decimation
-        self._first, self._before = 0, (self._error_sum.copy(), self._error_steps)
-        self._phase_before, self._critic = "", self._seen(self.plant.env.get_observations())
+        body = self.robot.body
+        self._env, self._link = body.env, self.robot.link
+        self._layout = make_dims(self._env, learner).critic_layout
+        self._reader = ActionReader(read_bundle(bundle).contract, body.joint_names)
+        self._ticks = self._env.cfg.sim.decimation
+        self._first, self._phase_before = 0, ""
+        self._critic = self._critic_obs(self._env.get_observations())
         self.plant.on_period = self._act
         self.on_step = self._report
 
@@ -90,48 +92,43 @@ class Observed(Session):
         """Send the operator's message, and begin the control step where the policy begins its own."""
         super()._steer()
         self._align()
-        self._first = int(self.link.low.sequence) + 1
-        self._before, self._phase_before = (self._error_sum.copy(), self._error_steps), self.link.phase
+        self._first, self._phase_before = int(self._link.low.sequence) + 1, self._link.phase
 
     def _align(self) -> None:
         """Run ticks until the policy is due at the next state."""
-        answered = [note.state_sequence for note in reversed(self.link.notes[-100:]) if note.from_policy]
-        past = (int(self.link.low.sequence) + 1 - answered[0]) % self._ticks if answered else 0
+        notes = self._link.notes
+        answered = [note.state_sequence for note in reversed(notes[-100:]) if note.from_policy]
+        past = (int(self._link.low.sequence) + 1 - answered[0]) % self._ticks if answered else 0
         if past:
             self.plant.advance(self._ticks - past)
-        del self.link.notes[:-KEPT_NOTES]
+        del notes[:-KEPT_NOTES]
 
     def _act(self) -> None:
         """Let the environment know what the joints were commanded to do, for the rewards."""
-        command, state = self.plant.command, self.plant.env.state
+        command, state = self.robot.body.command, self._env.state
         if command is None:
             return
-        operator = state.command[0].cpu().numpy() if self._info is not None else None
+        operator = state.command[0].cpu().numpy() if self.robot.info is not None else None
         state.action[0] = torch.from_numpy(self._reader.read(command.q, command.dq, command.tau, operator))
 
-    def _seen(self, obs: Any) -> list[float]:
-        """Return what the critic sees (C,)."""
+    def _critic_obs(self, obs: Any) -> list[float]:
+        """Return the critic's observation (C,)."""
         return self._layout.gather(obs, torch.empty(1, self._layout.size))[0].tolist()
 
     def _report(self) -> None:
         obs, reward, done, extras = self.stepped
-        ended, critic = bool(done[0]), self._critic
-        self._critic = self._seen(obs)
-        sums, steps = self._before
-        errors = {}
-        if self._error_steps > steps:
-            linear, yaw = (self._error_sum - sums).tolist()
-            errors = {"lin_vel_error": linear, "yaw_vel_error": yaw}
+        ended, critic, tracking = bool(done[0]), self._critic, self.robot.figures
+        self._critic = self._critic_obs(obs)
         row = {
             "sequence": self._first,
-            "phase": self.phase if self.phase == self._phase_before else "",
+            "phase": self.robot.phase if self.robot.phase == self._phase_before else "",
             "critic": critic,
-            "after": self._seen(extras["final_obs"]) if ended else self._critic,
+            "after": self._critic_obs(extras["final_obs"]) if ended else self._critic,
             "reward": float(reward[0]),
             "ended": ended,
             "timed_out": bool(extras["time_outs"][0]),
             "valid": bool(extras["valid"][0]) if "valid" in extras else True,
-            "errors": errors,
+            "errors": tracking.newest if isinstance(tracking, Tracking) else {},
         }
         _write(row)
 
@@ -142,8 +139,7 @@ def make_session(cfg: RobotCfg) -> Observed:
     from robot_rl.runs.settings import load
 
     train = load(RunDir(Path(cfg.run)), trust=True)
-    task = dataclasses.replace(train.task, episode_length_s=DAY_S)
-    task, _ = make_plant(task, PlantCfg(**cfg.plant), Path(cfg.folder))
+    task, _ = make_plant(train.task, PlantCfg(**cfg.plant), Path(cfg.folder))
     settings = dict(cfg.settings)
     if cfg.explore:
         settings |= {"explore_std": cfg.explore, "explore_seed": float(cfg.seed)}

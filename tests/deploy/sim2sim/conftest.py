@@ -3,6 +3,7 @@
 import pytest
 
 from robot_rl.sim2sim.faults import read_faults
+from robot_rl.sim2sim.plant import LONE
 from robot_rl.sim2sim.session import Session, SessionCfg
 
 # On a machine that others use the simulation stops for tens of milliseconds; a limit under test is set by its test.
@@ -21,9 +22,7 @@ NO_REALTIME = ("--fifo-writer", "0", "--fifo-policy", "0", "--watchdog-timeout",
 def go2_task():
     from robot_rl_tasks.registry import get_task
 
-    task = get_task("go2_flat")
-    task.episode_length_s = 86_400.0
-    return task
+    return get_task("go2_flat")
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def session(go2_task, go2_bundle, tmp_path):
             arguments=(*NO_REALTIME, *arguments),
             **options,
         )
-        made = Session(go2_task, go2_bundle, cfg, tmp_path)
+        made = Session(go2_task, {LONE: go2_bundle}, cfg, tmp_path)
         runs.append(made)
         made.run()
         return made, made.report()
@@ -64,14 +63,14 @@ def arm_session(tmp_path, toy_actor):
     runs = []
 
     def run(kind, command):
-        task = make_arm_task(tmp_path / "arm3.xml", KINDS[kind], episode_length_s=86_400.0)
+        task = make_arm_task(tmp_path / "arm3.xml", KINDS[kind])
         env = make_env(task, num_envs=1, engine="mujoco", num_threads=1)
         size = env.get_observations()["actor"].shape[1]
         training = TrainingSpec(run_id="a", task="reach", git_commit="unknown", iteration=1)
         export_policy(env, type(toy_actor)(size, 3), tmp_path / "bundle", run=training, steps=200)
         env.close()
         cfg = SessionCfg(seconds=0.5, command=command, settings=LENIENT, arguments=NO_REALTIME, recover=False)
-        made = Session(task, tmp_path / "bundle", cfg, tmp_path)
+        made = Session(task, {LONE: tmp_path / "bundle"}, cfg, tmp_path)
         runs.append(made)
         made.run()
         return made, made.report()

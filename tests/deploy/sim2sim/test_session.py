@@ -11,6 +11,7 @@ import pytest
 from robot_rl.cli.main import main
 from robot_rl.errors import UserError
 from robot_rl.sim2sim.link import LOOPBACK, free_ports
+from robot_rl.sim2sim.plant import LONE
 
 
 @pytest.mark.parametrize("transport", ["udp", "shm", "dds"])
@@ -25,7 +26,7 @@ def test_a_robot_stands_up_and_walks(session, rt, transport):
     assert report["lin_vel_error"] < 0.4
     assert report["commands"]["received"] > 100
     assert report["binary"]["fault"] in ("none", "operator_stop")
-    assert made.binary.process.returncode == 0
+    assert made.robot.binary.process.returncode == 0
 
 
 def test_an_arm_gets_a_target_through_the_binary(arm_session):
@@ -35,7 +36,7 @@ def test_an_arm_gets_a_target_through_the_binary(arm_session):
     assert report["policy_s"] >= 0.5
     assert (report["lin_vel_error"], report["yaw_vel_error"]) == (None, None)
     assert made.plant.env.state.command[0].tolist() == pytest.approx([0.4, 0.1, 0.3, 0.6, 0, -0.8, 0])
-    assert made.binary.process.returncode == 0
+    assert made.robot.binary.process.returncode == 0
 
 
 def test_an_arm_is_not_driven_by_a_script(arm_session):
@@ -45,9 +46,9 @@ def test_an_arm_is_not_driven_by_a_script(arm_session):
 
 def test_joints_in_another_order_are_found_by_name(session, monkeypatch):
     """The robot reports and obeys its joints from last to first; contract and policy know nothing of it."""
-    from robot_rl.sim2sim.plant import Plant
+    from robot_rl.sim2sim.plant import Body
 
-    names, sense, obey = Plant.joint_names, Plant.sense, Plant._obey
+    names, sense, obey = Body.joint_names, Body.sense, Body.obey
     arrays = ("joint_pos", "joint_vel", "joint_effort", "temperature_c")
 
     def reversed_sense(self, low, *measured):
@@ -55,16 +56,18 @@ def test_joints_in_another_order_are_found_by_name(session, monkeypatch):
         for name in arrays:
             setattr(low, name, getattr(low, name)[: low.joints][::-1].copy())
 
-    def reversed_obey(self, command):
-        if command is not None:
-            command = command.copy()
+    def reversed_obey(self):
+        newest = self.command
+        if newest is not None:
+            self.command = newest.copy()
             for name in ("q", "dq", "kp", "kd", "tau"):
-                setattr(command, name, getattr(command, name)[: command.joints][::-1].copy())
-        obey(self, command)
+                setattr(self.command, name, getattr(newest, name)[: newest.joints][::-1].copy())
+        obey(self)
+        self.command = newest
 
-    monkeypatch.setattr(Plant, "joint_names", property(lambda self: names.fget(self)[::-1]))
-    monkeypatch.setattr(Plant, "sense", reversed_sense)
-    monkeypatch.setattr(Plant, "_obey", reversed_obey)
+    monkeypatch.setattr(Body, "joint_names", property(lambda self: names.fget(self)[::-1]))
+    monkeypatch.setattr(Body, "sense", reversed_sense)
+    monkeypatch.setattr(Body, "obey", reversed_obey)
     _, report = session(seconds=1.5)
     assert (report["faults"], report["falls"]) == ([], 0)
     assert report["lin_vel_error"] < 0.4
@@ -73,7 +76,7 @@ def test_joints_in_another_order_are_found_by_name(session, monkeypatch):
 def test_a_bundle_of_another_robot_is_refused(session, cartpole_bundle, go2_task, tmp_path):
     from robot_rl.sim2sim.session import Session, SessionCfg
 
-    made = Session(go2_task, cartpole_bundle, SessionCfg(seconds=1.0), tmp_path)
+    made = Session(go2_task, {LONE: cartpole_bundle}, SessionCfg(seconds=1.0), tmp_path)
     try:
         with pytest.raises(UserError, match="the policy is for 'cartpole'"):
             made.run()
@@ -156,16 +159,16 @@ def test_the_viewer_draws_and_its_buttons_ask(session, go2_task, go2_bundle, tmp
         "limits.state_frozen_s": 2.0,
         "limits.missed_deadlines": 500.0,
     }
-    made = Session(go2_task, go2_bundle, SessionCfg(seconds=20.0, settings=settings), tmp_path)
+    made = Session(go2_task, {LONE: go2_bundle}, SessionCfg(seconds=20.0, settings=settings), tmp_path)
     view = View(made, "127.0.0.1", 0, drives=True)
     try:
         made.run(lambda: made.policy_s > 0.3)
         view._press("Damp")
-        made.run(lambda: made.phase == "DAMPING")
-        assert made.link.fault == "operator_stop"
-        assert "<td>Phase</td>" in view._canvas.table
+        made.run(lambda: made.robot.phase == "DAMPING")
+        assert made.robot.link.fault == "operator_stop"
+        assert "<td>Phase</td>" in view.table
         view._press("Stand")
-        made.run(lambda: made.phase == "STAND")
+        made.run(lambda: made.robot.phase == "STAND")
     finally:
         view.close()
         made.close()

@@ -12,9 +12,9 @@ from robot_rl.cli.sim2sim import _show_session
 from robot_rl.errors import UserError
 from robot_rl.sim2sim.commands import EVENT, ActionReader, Joystick, make_commands
 from robot_rl.sim2sim.faults import KINDS, Fault, dump_faults, load_faults, read_faults
+from robot_rl.sim2sim.figures import command_figures
 from robot_rl.sim2sim.link import Note
 from robot_rl.sim2sim.parity import compare
-from robot_rl.sim2sim.session import command_figures
 
 
 def test_a_script_is_read():
