@@ -11,11 +11,12 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from robot_rl.errors import UserError, suggest
+from robot_rl.settings.schema import check_bounds, convert, from_dict, from_text, setting, to_dict
 
 OTHER_LAYOUT = 0x5A5A5A5A
 
@@ -70,7 +71,6 @@ KINDS: dict[str, Kind] = {
     "operator_stop": Kind("the operator requests damping", None, where="operator"),
 }
 _PART = re.compile(r"(?P<kind>\w+)(=(?P<value>[^:@]+))?(:(?P<joint>\d+))?(@(?P<start_s>[^-@]+)(-(?P<end_s>[^-@]+))?)?")
-_FIELDS = {"kind": str, "value": float, "joint": int, "start_s": float, "end_s": float}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +78,14 @@ class Fault:
     """One fault of a script, of one of the `KINDS`.
 
     Attributes:
-        value: Its value; 0 for a kind without one.
+        value: Its value, by default its kind's; 0 for a kind without one.
         joint: Index of the joint, in the robot's order.
         start_s, end_s: Start and end after the policy starts [s].
     """
 
-    kind: str
-    value: float = 0.0
-    joint: int = 0
+    kind: str = ""
+    value: float = setting(None)
+    joint: int = setting(0, least=0, most=63)
     start_s: float = 0.0
     end_s: float = math.inf
 
@@ -93,15 +93,16 @@ class Fault:
         """Raise a UserError that names the value that is out of range."""
         kind = KINDS.get(self.kind)
         if kind is None:
-            raise UserError(f"faults: there is no '{self.kind}'; {suggest(self.kind, KINDS)}")
+            raise UserError(f"there is no '{self.kind}'; {suggest(self.kind, KINDS)}")
+        if self.value is None:
+            object.__setattr__(self, "value", float(kind.default or 0.0))
+        if kind.default is None and self.value:
+            raise UserError(f"{self.kind} takes no value")
         if not kind.low <= self.value <= kind.high:
-            raise UserError(f"faults: {self.kind}={self.value:g} must be in [{kind.low:g}, {kind.high:g}]: {kind.text}")
+            raise UserError(f"{self.kind}={self.value:g} must be in [{kind.low:g}, {kind.high:g}]: {kind.text}")
         if not 0 <= self.start_s < self.end_s:
-            raise UserError(
-                f"faults: {self.kind}@{self.start_s:g}-{self.end_s:g} must begin at 0 or later and end after it"
-            )
-        if not 0 <= self.joint < 64:
-            raise UserError(f"faults: {self.kind}:{self.joint} must be the index of a joint, from 0 to 63")
+            raise UserError(f"{self.kind}@{self.start_s:g}-{self.end_s:g} must begin at 0 or later and end after it")
+        check_bounds(self)
 
 
 def read_faults(text: str) -> tuple[Fault, ...]:
@@ -134,7 +135,7 @@ def check_faults(faults: Iterable[Fault], transport: str, joints: int) -> None:
 
 def dump_faults(faults: Iterable[Fault]) -> str:
     """Return a script as JSON."""
-    rows = [{key: value for key, value in asdict(fault).items() if value != math.inf} for fault in faults]
+    rows = [{key: value for key, value in to_dict(fault).items() if value != math.inf} for fault in faults]
     return json.dumps(rows, allow_nan=False)
 
 
@@ -145,60 +146,20 @@ def load_faults(text: str) -> tuple[Fault, ...]:
         UserError: It is invalid.
     """
     try:
-        rows = json.loads(text)
-        if not isinstance(rows, list):
-            raise ValueError("it is no list")
-        return tuple(_from_row(row) for row in rows)
-    except UserError:
-        raise
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise UserError(f"faults: no list of faults in JSON ({error})") from None
-
-
-def _from_row(row: Any) -> Fault:
-    if not isinstance(row, dict):
-        raise UserError(f"faults: {row!r} is no object; write kind, value and start_s of each, such as delay, 0.05, 2")
-    for key, value in row.items():
-        if key not in _FIELDS:
-            raise UserError(f"faults: unknown field '{key}'; {suggest(str(key), _FIELDS)}")
-        wanted, what = (str, "a word") if key == "kind" else (int | float, "a number")
-        if not isinstance(value, wanted) or isinstance(value, bool):
-            raise UserError(f"faults: {key} is {value!r}; it must be {what}")
-    if "kind" not in row:
-        raise UserError(f"faults: one names no kind; known: {', '.join(KINDS)}")
-    values: dict[str, Any] = {key: _FIELDS[key](value) for key, value in row.items()}
-    values.setdefault("value", _default(row["kind"]))
-    return Fault(**values)
+        rows = convert(list[dict], json.loads(text), "faults")
+    except (ValueError, RecursionError) as error:
+        raise error if isinstance(error, UserError) else UserError(f"faults: is not JSON ({error})") from None
+    return tuple(from_dict(Fault, row, prefix="faults: ") for row in rows)
 
 
 def _from_part(part: str) -> Fault:
     match = _PART.fullmatch(part)
     if match is None:
         raise UserError(f"faults: '{part}' is invalid; write kind=value:joint@start-end, such as delay=0.03@2-4")
-    found: dict[str, Any] = {key: text for key, text in match.groupdict().items() if text is not None}
-    kind = KINDS.get(found["kind"])
-    if "value" in found and kind is not None and kind.default is None:
-        raise UserError(f"faults: '{part}': {found['kind']} takes no value")
-    for key, text in found.items():
-        if key != "kind":
-            found[key] = int(text) if key == "joint" else _number(part, text)
-    found.setdefault("value", _default(found["kind"]))
-    return Fault(**found)
-
-
-def _default(kind: str) -> float:
-    known = KINDS.get(kind)
-    return float(known.default or 0.0) if known else 0.0
-
-
-def _number(part: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise UserError(f"faults: '{part}': {text} is not a number")
-    return value
+    hints = get_type_hints(Fault)
+    texts = {key: text for key, text in match.groupdict().items() if text is not None}
+    row = {key: from_text(hints[key], text, f"faults: '{part}': {key}") for key, text in texts.items()}
+    return from_dict(Fault, row, prefix="faults: ")
 
 
 @dataclass(slots=True)

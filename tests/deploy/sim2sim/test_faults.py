@@ -141,11 +141,8 @@ def test_what_a_transport_cannot_carry_is_refused(session, rt, fault, transport)
 def test_no_command_is_active_on_an_older_state_than_the_limit(session):
     made, report = session("drop@0.4", settings={"limits.state_age_s": 0.1})
     assert row_of(report)["fault"] == "state_age"
-    ages = [
-        note.state_age_ns
-        for note in made.robot.link.notes
-        if note.phase in ("STAND", "POLICY") and not note.from_policy
-    ]
+    notes = made.robot.link.notes
+    ages = [note.state_age_ns for note in notes if note.phase in ("STAND", "POLICY") and not note.from_policy]
     last = max(note.state_sequence for note in notes)
     # The writer's commands in POLICY tell the age of the state that the policy saw: a control period more.
     assert max(ages) / 1e9 < 0.1 + 0.02 + 3 * TICK_S

@@ -126,7 +126,7 @@ def test_an_evaluation_says_how_often_the_safety_layer_stopped_it_and_why(capsys
         (["tick=1"], "tick=1.0: must be in"),
         (["command=up"], "command=up: must be task, script, a joystick"),
         (["faults=nun"], "there is no 'nun'"),
-        (["faults=nan:64"], "nan:64 must be the index of a joint, from 0 to 63"),
+        (["faults=nan:64"], "joint=64: must be at least 0 and at most 63"),
         (["faults=nan:12"], "nan:12: the robot's joints are 0 to 11"),
     ],
 )
