@@ -29,7 +29,7 @@ BUTTONS = {0: "stand", 1: "damp", 2: "policy", 7: "policy"}
 
 
 class ActionReader:
-    """Turns what a binary commands the joints back into the policy's action."""
+    """Turns the commands of a binary to the joints back into the policy's action."""
 
     def __init__(self, contract: Contract, joints: Sequence[str]) -> None:
         """Take the policy's contract, and the joints in the order of commands."""
@@ -55,7 +55,7 @@ class Commands:
     """The task's own command and no requests; a subclass gives others."""
 
     def command(self, time_s: float) -> np.ndarray | None:
-        """Return the command at a time since the policy started [s]; None: what the task draws."""
+        """Return the command at a time since the policy started [s]; None: the task draws it."""
         return None
 
     def take_request(self) -> str:
@@ -199,7 +199,7 @@ def make_commands(text: str, env: Any, seconds: float) -> Commands:
 
 
 def _check_ranges(text: str, info: CommandInfo, values: np.ndarray) -> None:
-    """Refuse a component outside of its range, where the binary would take the end of the range, or no rotation."""
+    """Refuse a component outside of its range, which the binary would clip, and a quaternion of another length."""
     for name, value, low, high in zip(info.names, values, info.lower, info.upper, strict=True):
         if not low <= value <= high:
             raise UserError(f"command={text}: {name}={value:g} must be in [{low:g}, {high:g}]")

@@ -1,4 +1,4 @@
-"""Faults between robot and binary: the script of the fault proxy, and what each fault does to a state.
+"""Faults between robot and binary: the script of the fault proxy, and the effect of each fault on a state.
 
 A script is a list such as ``delay=0.03@2-4, nan@5, velocity=-40:3@6-7``: the kind, its value, the joint, and the start
 and end time in seconds after the policy starts. A file ``*.json`` holds the same as a list of objects.
@@ -66,7 +66,7 @@ KINDS: dict[str, Kind] = {
     "motor_fault": Kind("a joint's motor reports these fault bits", 1, 0, 2**32 - 1),
     "command_delay": Kind("commands are delayed by that time [s]", 0.05, 0, 60, "command"),
     "command_drop": Kind("that share of the commands is lost", 1.0, 0, 1, "command"),
-    "second_commander": Kind("a second commander commands the robot, too", None, where="link"),
+    "second_commander": Kind("a second commander also commands the robot", None, where="link"),
     "operator_silence": Kind("the operator's messages are lost", None, where="operator"),
     "operator_stop": Kind("the operator requests damping", None, where="operator"),
 }
@@ -106,7 +106,7 @@ class Fault:
 
 
 def read_faults(text: str) -> tuple[Fault, ...]:
-    """Read a script, or a file `*.json`; an empty text has no faults.
+    """Read a script, or a file `*.json`; an empty text is a script without faults.
 
     Raises:
         UserError: It is invalid; the line names the part.

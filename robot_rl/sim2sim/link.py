@@ -6,7 +6,7 @@ import contextlib
 import secrets
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,6 @@ from robot_rl.errors import PeerError, UserError
 from robot_rl.sim2sim.binary import Binary, load_runtime
 
 if TYPE_CHECKING:
-    from robot_rl.sim2sim.message_relay import MessageRelay
     from robot_rl.sim2sim.plant import Body, Plant
 
 LOOPBACK = "127.0.0.1"
@@ -60,7 +59,7 @@ def _is_free(port: int) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Note:
-    """What is kept of a command; times are of CLOCK_MONOTONIC [ns].
+    """Note of a command; times are of CLOCK_MONOTONIC [ns].
 
     Attributes:
         state_sequence: Sequence number of the state that it answers.
@@ -132,18 +131,18 @@ class Link:
         """Send `low` as the next state and return its sequence number."""
         low = self.low
         low.sequence += 1
-        low.robot_time_ns = max(1_000_000, round(robot_time_s * 1e9))  # 0 would say that the robot has no clock
+        low.robot_time_ns = max(1_000_000, round(robot_time_s * 1e9))  # 0 would mean a robot without a clock
         self._sent[low.sequence % REMEMBERED] = time.monotonic_ns()
         self._end.send_state(low)
         return int(low.sequence)
 
     def take(self) -> bool:
         """Take all commands that have arrived and return whether there were any."""
-        found = False
+        count = len(self.notes)
         while (command := self._end.take_command()) is not None:
-            self.command, found = command, True
+            self.command = command
             self._note(command)
-        return found
+        return len(self.notes) > count
 
     def wait(self, seconds: float) -> None:
         """Wait for a command; other threads run meanwhile."""
@@ -194,8 +193,8 @@ def make_link(body: Body, address: str, bundle: Path) -> Link:
     signals, robot = body.env.robot_state(), body.env.scene.robot
     heights = signals["height_scan"].shape[1] if "height_scan" in signals else 0
     contract = read_bundle(bundle).contract
-    own = [name for name in needed_signals(contract) if name not in contract.received]
-    measured = [name for name in own if kind_of(name) == MEASURED]
+    sensed = [name for name in needed_signals(contract) if name not in contract.received]
+    measured = [name for name in sensed if kind_of(name) == MEASURED]
     for name in measured:
         if name not in signals:
             has = ", ".join(other for other in signals if kind_of(other) == MEASURED) or "none"
@@ -218,15 +217,15 @@ class RealTime:
         slipped_s: Time by which the simulation fell behind and did not catch up [s].
     """
 
-    def __init__(self, links: Mapping[str, Link], messages: MessageRelay | None = None) -> None:
-        """Begin with the first tick; `messages` carries the messages between the robots, if there are any."""
-        self._links, self._messages, self._due = links, messages, 0.0
+    def __init__(self, links: Mapping[str, Link], carry: Callable[[float], object] | None = None) -> None:
+        """Begin with the first tick; `carry` is called in each with the time, to carry messages between the robots."""
+        self._links, self._carry, self._due = links, carry, 0.0
         self.late, self.slipped_s = 0, 0.0
 
     def tick(self, plant: Plant) -> None:
         """Send the states, sleep until the tick ends, and hand on the newest commands."""
-        if self._messages is not None:
-            self._messages.carry(time.monotonic())
+        if self._carry is not None:
+            self._carry(time.monotonic())
         for name, link in self._links.items():
             plant.bodies[name].sense(link.low, link.measured)
             link.send(plant.bodies[name].clock_s)

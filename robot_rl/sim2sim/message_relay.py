@@ -63,7 +63,7 @@ class MessageRelay:
             waiting -= set(select.select(list(waiting), [], [], remaining_s)[0])
 
     def carry(self, now_s: float) -> None:
-        """Receive the messages up to now, and send on what is due; the time is of a clock of the caller's [s]."""
+        """Receive the messages up to now, and send on what is due; the time is of the caller's clock [s]."""
         for sender, sock in self._sockets.items():
             drain(sock, lambda data, _, sender=sender: self._take(sender, data, now_s))
         self._delayed.deliver(now_s)

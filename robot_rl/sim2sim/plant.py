@@ -70,8 +70,8 @@ def plant_task(task: Task, tick_s: float = TICK_S) -> tuple[Task, list[str]]:
             for name, event in task.events.items()
             if event.info.name not in ("explicit_gains", "dc_motor_gains")
         }
-    kept = max(actuator.delay_history, round(actuator.delay_s[1] / changed.sim.timestep) + 1)
-    changed.actions = dataclasses.replace(task.actions, actuator=dataclasses.replace(actuator, delay_history=kept))
+    history = max(actuator.delay_history, round(actuator.delay_s[1] / changed.sim.timestep) + 1)
+    changed.actions = dataclasses.replace(task.actions, actuator=dataclasses.replace(actuator, delay_history=history))
     return changed, notes
 
 
@@ -245,7 +245,7 @@ class Body:
         ctrl[at] = tau + kp * (target - qpos) + kd * (speed - qvel)
 
     def hold(self, supported: bool) -> None:
-        """Hold the base where it is by a gantry, or release it."""
+        """Hold the base in place by a gantry, or release it."""
         self._supported = supported and self.env.scene.base
         if self._supported:
             self._held = self._rows["qpos"][0, self._base_qpos].copy()
@@ -306,7 +306,7 @@ class Plant:
         self._exchange = exchange
 
     def hold(self, supported: bool) -> None:
-        """Hold the bases where they are by gantries, or release them."""
+        """Hold the bases in place by gantries, or release them."""
         for body in self.bodies.values():
             body.hold(supported)
 

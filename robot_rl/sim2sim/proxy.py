@@ -1,8 +1,8 @@
 """The fault proxy between robot and binary: passes their messages on and applies the faults of a script.
 
-Over UDP it forwards datagrams. Over shared memory and DDS, where no datagrams can be intercepted, it is the robot to
-the binary and the binary to the robot. Its clock starts with the policy's first command. It records what each fault did
-and when the binary damped.
+Over UDP it forwards datagrams. Over shared memory and DDS, whose messages cannot be intercepted, it is the robot to
+the binary and the binary to the robot. Its clock starts with the policy's first command. It records the effect
+of each fault and when the binary damped.
 
     python -m robot_rl.sim2sim.proxy <settings as JSON> <file for the report>
 
@@ -18,7 +18,6 @@ import random
 import selectors
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -27,8 +26,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from robot_rl.processes import tied
-from robot_rl.sim2sim.binary import end_process, high_priority, load_runtime, read_report
+from robot_rl.files import write_json
+from robot_rl.sim2sim.binary import ModuleProcess, high_priority, load_runtime, read_report
 from robot_rl.sim2sim.datagrams import Delayed, address_of, drain, make_socket, send
 from robot_rl.sim2sim.faults import KINDS, Fault, Journal, Mutator, dump_faults, load_faults
 
@@ -119,9 +118,8 @@ class FaultProxy:
             journal.begin(now)
             if fault.kind == "operator_silence":
                 return
-            found = self._runtime.read_operator(data)
-            if found is not None:
-                message, source = found
+            if (frame := self._runtime.read_operator(data)) is not None:
+                message, source = frame
                 message.request = self._runtime.Request.DAMP
                 data = self._runtime.write_operator(message, source)
         self._passed("operator", now)
@@ -339,34 +337,26 @@ class Relay(FaultProxy):
             self._front.send_corrupt(self._state, self._random.randrange(2**16))
 
 
-class ProxyProcess:
+class ProxyProcess(ModuleProcess):
     """The proxy as a child process."""
 
-    def __init__(self, folder: Path, *, faults: Sequence[Fault], **where: str) -> None:
+    def __init__(self, folder: Path, *, faults: Sequence[Fault], **addresses: str) -> None:
         """Start it with a directory for its report, and wait until it listens.
 
         Args:
             folder: The directory.
             faults: The script.
-            where: The addresses "front", "robot", "desk" and "operator" of a `UdpProxy`; with "contract" of a `Relay`.
+            addresses: "front", "robot", "desk" and "operator" of a `UdpProxy`; with "contract" of a `Relay`.
 
         Raises:
             RuntimeError: It does not start.
         """
         self._report = folder / "proxy.json"
-        given = {**where, "faults": dump_faults(faults)}
-        words = [sys.executable, "-m", "robot_rl.sim2sim.proxy", json.dumps(given), str(self._report)]
-        self._process = subprocess.Popen(tied(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline().strip()
+        settings = {**addresses, "faults": dump_faults(faults)}
+        super().__init__("robot_rl.sim2sim.proxy", json.dumps(settings), str(self._report))
+        line = self.output.readline().strip()
         if line != READY:
-            raise RuntimeError(f"the fault proxy printed '{line}' and ended with {self._process.wait(START_S)}")
-
-    def stop(self) -> None:
-        """End the process."""
-        end_process(self._process)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+            raise RuntimeError(f"the fault proxy printed '{line}' and ended with {self.process.wait(START_S)}")
 
     def report(self) -> list[dict[str, Any]]:
         """Return a row for each fault, after the end of the process."""
@@ -375,16 +365,16 @@ class ProxyProcess:
 
 def main(words: Sequence[str]) -> int:
     """Run the process: settings as JSON, and the file for the report."""
-    given = json.loads(words[0])
-    given["faults"] = load_faults(given["faults"])
-    proxy = (Relay if "contract" in given else UdpProxy)(**given)
+    settings = json.loads(words[0])
+    settings["faults"] = load_faults(settings["faults"])
+    proxy = (Relay if "contract" in settings else UdpProxy)(**settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, proxy.stop)
     sys.stdout.write(READY + "\n")
     sys.stdout.flush()
     with high_priority():
         proxy.run()
-    Path(words[1]).write_text(json.dumps(proxy.report(), allow_nan=False))
+    write_json(Path(words[1]), proxy.report())
     if proxy.failure:
         sys.stderr.write(f"robot-rl: the fault proxy: {proxy.failure}\n")
     return 1 if proxy.failure else 0

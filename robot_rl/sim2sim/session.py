@@ -55,7 +55,7 @@ def read_kills(text: str, robots: list[str], seconds: float = 0.0) -> tuple[Kill
     """Return the kills of an option such as "rear@4,front@6", for a session of so many seconds (0: without an end).
 
     Raises:
-        UserError: It is written otherwise, there is no such robot, or the session ends before.
+        UserError: It is written otherwise, the robot is unknown, or the session ends before.
     """
     kills = []
     for part in filter(None, text.split(",")):
@@ -82,7 +82,7 @@ class SessionCfg:
         seconds: Time under the policies [s]; 0: no end.
         transport: "udp", "shm" or "dds".
         command: Of one robot, see `robot_rl.sim2sim.commands.make_commands`; a team takes the task's own.
-        faults: Faults that a proxy applies; without any there is no proxy.
+        faults: Faults that a proxy applies; without any the proxy is omitted.
         kills: Robots whose binaries are killed, and when.
         recover: After a fault or a fall, hang one robot up and begin again; else the session ends.
         tick_s: Physics step and period of the states [s].
@@ -175,7 +175,7 @@ class Session:
         """Build the world and start the processes, which write their reports to a directory.
 
         Args:
-            task: The task; an episode has no end here.
+            task: The task, of which an episode does not end here.
             bundles: Directory of the bundle of each robot by name, see `Plant.bodies`.
             cfg: The settings.
             folder: The directory; a team has a folder for each robot in it.
@@ -204,7 +204,7 @@ class Session:
                 self.commands = make_commands(cfg.command, plant.env, cfg.seconds or 60.0)
             self._stack = stack.pop_all()
         links = {name: member.link for name, member in self.members.items()}
-        self.exchange, self._idle_since = RealTime(links, self.messages), plant.time_s
+        self.exchange, self._idle_since = RealTime(links, self.messages and self.messages.carry), plant.time_s
         plant.connect(self.exchange)
         plant.hold(True)
         self._zeros = torch.zeros(plant.env.num_envs, plant.env.num_actions)
@@ -229,7 +229,7 @@ class Session:
             if cfg.transport != "udp":
                 ends["contract"] = str(bundle / "contract.json")
             proxy = ProxyProcess(folder, faults=cfg.faults, **ends)
-            stack.callback(proxy.stop)
+            stack.callback(proxy.close)
         binary = Binary(
             bundle,
             folder,
@@ -337,7 +337,7 @@ class Session:
         row |= {} if self.is_team else {"states": int(member.link.low.sequence)}
         row["binary"] = member.binary.report()
         if member.proxy is not None:
-            member.proxy.stop()
+            member.proxy.close()
             row["proxy"] = member.proxy.report()
         return row
 

@@ -1,8 +1,8 @@
-"""The robot of an adaptation, a process of its own: it runs in real time, and waits for nobody.
+"""The robot of an adaptation, a separate process: it runs in real time, and waits for nobody.
 
 The robot's binary commands the plant at 500 Hz and takes newer bundles between two control steps. For each control step
-a line of JSON goes to standard output, with what no robot's log has: the reward, and what the critic sees, as a
-laboratory would measure it.
+a line of JSON goes to standard output, with figures that a robot's log lacks: the reward, and the critic's observation,
+as a laboratory would measure it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import contextlib
 import gc
 import json
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -23,9 +22,8 @@ import torch
 
 from robot_rl.errors import PeerError, UserError
 from robot_rl.learn.dims import make_dims
-from robot_rl.processes import tied
 from robot_rl.sim2sim.adapt.plants import PlantCfg, make_plant
-from robot_rl.sim2sim.binary import end_process
+from robot_rl.sim2sim.binary import ModuleProcess
 from robot_rl.sim2sim.commands import ActionReader
 from robot_rl.sim2sim.figures import Tracking
 from robot_rl.sim2sim.plant import LONE
@@ -39,12 +37,12 @@ if TYPE_CHECKING:
 PIPE_BYTES = 1 << 20
 """Of the pipe to the learner: eight seconds of rows, so that a robot does not wait for a learner that is busy."""
 KEPT_NOTES = 1000
-"""So many notes of commands are kept: hours of them would fill the memory."""
+"""Number of notes of commands in memory: hours of them would fill it."""
 
 
 @dataclass(kw_only=True, slots=True)
 class RobotCfg:
-    """What a robot is built from; plain values, for another process.
+    """Settings of a robot; plain values, for another process.
 
     Attributes:
         run: Directory of the run that has the settings of task and learner.
@@ -89,7 +87,7 @@ class Observed(Session):
         self.on_step = self._report
 
     def _steer(self) -> None:
-        """Send the operator's message, and begin the control step where the policy begins its own."""
+        """Send the operator's message, and begin the control step when the policy begins its own."""
         super()._steer()
         self._align()
         self._first, self._phase_before = int(self._link.low.sequence) + 1, self._link.phase
@@ -104,7 +102,7 @@ class Observed(Session):
         del notes[:-KEPT_NOTES]
 
     def _act(self) -> None:
-        """Let the environment know what the joints were commanded to do, for the rewards."""
+        """Give the environment the command of the joints as an action, for the rewards."""
         command, state = self.robot.body.command, self._env.state
         if command is None:
             return
@@ -134,7 +132,7 @@ class Observed(Session):
 
 
 def make_session(cfg: RobotCfg) -> Observed:
-    """Build the session of a robot; see `Session` for what it raises."""
+    """Build the session of a robot; see `Session` for its errors."""
     from robot_rl.runs.run_dir import RunDir
     from robot_rl.runs.settings import load
 
@@ -153,15 +151,14 @@ def make_session(cfg: RobotCfg) -> Observed:
     return Observed(task, Path(cfg.bundle), session, Path(cfg.folder), learner=train.learner)
 
 
-class RobotProcess:
+class RobotProcess(ModuleProcess):
     """A robot that runs; read `rows` until they end, then `report`."""
 
     def __init__(self, cfg: RobotCfg) -> None:
         """Start the process."""
-        words = [sys.executable, "-m", "robot_rl.sim2sim.adapt.robot", json.dumps(asdict(cfg))]
-        # In a session of its own: Ctrl-C is the learner's, which ends the robot in order.
-        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
-        self._process = subprocess.Popen(tied(words), start_new_session=True, pipesize=PIPE_BYTES, **how)
+        # In a separate session: Ctrl-C is the learner's, which ends the robot in order.
+        options = {"start_new_session": True, "pipesize": PIPE_BYTES}
+        super().__init__("robot_rl.sim2sim.adapt.robot", json.dumps(asdict(cfg)), **options)
         self.report: dict[str, Any] = {}
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
@@ -170,8 +167,7 @@ class RobotProcess:
         Raises:
             UserError: It could not be built, or the binary ended.
         """
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        for line in self.output:
             if not line.startswith("{"):  # Of a library.
                 continue
             row = json.loads(line)
@@ -181,18 +177,12 @@ class RobotProcess:
                 self.report = row["report"]
                 return
             yield row
-        raise UserError(f"the robot's process ended with {self._process.wait()}; its last line is above")
+        raise UserError(f"the robot's process ended with {self.process.wait()}; its last line is above")
 
     def request_stop(self) -> None:
         """Let the robot damp and end; the report follows the rows."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-
-    def close(self) -> None:
-        """End the process."""
-        end_process(self._process)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
 
 
 def main(words: Sequence[str]) -> int:
