@@ -52,27 +52,19 @@ class ActionReader:
 
 
 class Commands:
-    """The task's own command and no requests; a subclass gives others."""
+    """One command all the time, or the task's own, and no requests; a subclass gives others."""
+
+    def __init__(self, values: Sequence[float] | None = None) -> None:
+        """Use a command (width,); None: the task's."""
+        self._values = values
 
     def command(self, time_s: float) -> np.ndarray | None:
         """Return the command at a time since the policy started [s]; None: the task draws it."""
-        return None
+        return None if self._values is None else np.array(self._values, np.float32)
 
     def take_request(self) -> str:
         """Return the request since the last call: "damp", "stand", "policy" or "" for none."""
         return ""
-
-
-class Fixed(Commands):
-    """One command all the time."""
-
-    def __init__(self, values: tuple[float, ...]) -> None:
-        """Use a command (width,)."""
-        self._values = values
-
-    def command(self, time_s: float) -> np.ndarray | None:
-        """See `Commands`."""
-        return np.array(self._values, np.float32)
 
 
 class Demonstration(Commands):
@@ -195,7 +187,7 @@ def make_commands(text: str, env: Any, seconds: float) -> Commands:
     if not info.is_velocity:
         _check_ranges(text, info, values)
         values = info.clip(values)
-    return Fixed(tuple(values.tolist()))
+    return Commands(values.tolist())
 
 
 def _check_ranges(text: str, info: CommandInfo, values: np.ndarray) -> None:

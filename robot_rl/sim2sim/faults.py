@@ -29,6 +29,7 @@ class Kind:
         text: What it does.
         default: Its default value; None: it takes no value.
         where: Messages that it changes: "state", "command" or "operator"; "link": it adds commands.
+        change: Changes the content of a state.
     """
 
     text: str
@@ -36,40 +37,9 @@ class Kind:
     low: float = -math.inf
     high: float = math.inf
     where: str = "state"
+    change: Callable[[Any, Fault], None] | None = None
 
 
-KINDS: dict[str, Kind] = {
-    "delay": Kind("states are delayed by that time [s]", 0.05, 0, 60),
-    "jitter": Kind("states are delayed by random times up to that [s]", 0.004, 0, 60),
-    "drop": Kind("that share of the states is lost", 1.0, 0, 1),
-    "duplicate": Kind("that share of the states is sent twice", 1.0, 0, 1),
-    "reorder": Kind("that share of the states arrives after the next one", 0.5, 0, 1),
-    "corrupt": Kind("one bit is flipped in that share of the states", 1.0, 0, 1),
-    "stuck": Kind("the same state is sent repeatedly", None),
-    "freeze": Kind("states continue, their content does not change", None),
-    "freeze_imu": Kind("orientation, gyroscope and accelerometer do not change", None),
-    "freeze_orientation": Kind("the orientation does not change", None),
-    "freeze_gyro": Kind("the gyroscope does not change", None),
-    "freeze_acc": Kind("the accelerometer does not change", None),
-    "freeze_encoders": Kind("position and velocity of every joint do not change", None),
-    "freeze_encoder": Kind("position and velocity of a joint do not change", None),
-    "relabel": Kind("states are of a robot with its joints in another order", None),
-    "swap": Kind("two joints report each other's values: the given one and the next", None),
-    "nan": Kind("a joint's position is NaN", None),
-    "infinity": Kind("a joint's velocity is infinite", None),
-    "tilt": Kind("the IMU is rotated by that angle about x [rad]", 1.5),
-    "gyro": Kind("the gyroscope has that offset about x [rad/s]", 5.0),
-    "position": Kind("a joint's position has that offset [rad or m]", 8.0),
-    "velocity": Kind("a joint's velocity is that [rad/s or m/s]", 60.0),
-    "effort": Kind("a joint's motor reports that effort [N m or N]", 500.0),
-    "temperature": Kind("a joint's motor reports that temperature [C]", 120.0),
-    "motor_fault": Kind("a joint's motor reports these fault bits", 1, 0, 2**32 - 1),
-    "command_delay": Kind("commands are delayed by that time [s]", 0.05, 0, 60, "command"),
-    "command_drop": Kind("that share of the commands is lost", 1.0, 0, 1, "command"),
-    "second_commander": Kind("a second commander also commands the robot", None, where="link"),
-    "operator_silence": Kind("the operator's messages are lost", None, where="operator"),
-    "operator_stop": Kind("the operator requests damping", None, where="operator"),
-}
 _PART = re.compile(r"(?P<kind>\w+)(=(?P<value>[^:@]+))?(:(?P<joint>\d+))?(@(?P<start_s>[^-@]+)(-(?P<end_s>[^-@]+))?)?")
 
 
@@ -244,8 +214,8 @@ class Mutator:
             self._last = data
         due, copies, is_lost = 0, 1, False
         for fault, journal in active:
-            touched = True
-            if change := CONTENT.get(fault.kind):
+            touched, change = True, KINDS[fault.kind].change
+            if change is not None:
                 change(state, fault)
                 data = self._runtime.write_state(state, layout)
             elif fault.kind in FROZEN:
@@ -267,7 +237,7 @@ class Mutator:
                     changed[self._random.randrange(len(changed))] ^= 1 << self._random.randrange(8)
                     data = bytes(changed)
             if touched:
-                journal.begin(now_ns, sequence if fault.kind in CONTENT else 0)
+                journal.begin(now_ns, sequence if change is not None else 0)
         return [] if is_lost else self._reorder([(due, data)] * copies, faults)
 
     def _reorder(self, out: list[tuple[int, bytes]], faults: Sequence[Fault]) -> list[tuple[int, bytes]]:
@@ -328,19 +298,38 @@ def _swap(state: Any, fault: Fault) -> None:
         values[first], values[second] = float(values[second]), float(values[first])
 
 
-CONTENT: dict[str, Callable[[Any, Fault], None]] = {
-    "nan": _set("joint_pos", math.nan),
-    "infinity": _set("joint_vel", math.inf),
-    "tilt": _tilt,
-    "gyro": _gyro,
-    "position": _position,
-    "velocity": _set("joint_vel"),
-    "effort": _set("joint_effort"),
-    "temperature": _set("temperature_c"),
-    "motor_fault": _motor_fault,
-    "swap": _swap,
+KINDS: dict[str, Kind] = {
+    "delay": Kind("states are delayed by that time [s]", 0.05, 0, 60),
+    "jitter": Kind("states are delayed by random times up to that [s]", 0.004, 0, 60),
+    "drop": Kind("that share of the states is lost", 1.0, 0, 1),
+    "duplicate": Kind("that share of the states is sent twice", 1.0, 0, 1),
+    "reorder": Kind("that share of the states arrives after the next one", 0.5, 0, 1),
+    "corrupt": Kind("one bit is flipped in that share of the states", 1.0, 0, 1),
+    "stuck": Kind("the same state is sent repeatedly", None),
+    "freeze": Kind("states continue, their content does not change", None),
+    "freeze_imu": Kind("orientation, gyroscope and accelerometer do not change", None),
+    "freeze_orientation": Kind("the orientation does not change", None),
+    "freeze_gyro": Kind("the gyroscope does not change", None),
+    "freeze_acc": Kind("the accelerometer does not change", None),
+    "freeze_encoders": Kind("position and velocity of every joint do not change", None),
+    "freeze_encoder": Kind("position and velocity of a joint do not change", None),
+    "relabel": Kind("states are of a robot with its joints in another order", None),
+    "swap": Kind("two joints report each other's values: the given one and the next", None, change=_swap),
+    "nan": Kind("a joint's position is NaN", None, change=_set("joint_pos", math.nan)),
+    "infinity": Kind("a joint's velocity is infinite", None, change=_set("joint_vel", math.inf)),
+    "tilt": Kind("the IMU is rotated by that angle about x [rad]", 1.5, change=_tilt),
+    "gyro": Kind("the gyroscope has that offset about x [rad/s]", 5.0, change=_gyro),
+    "position": Kind("a joint's position has that offset [rad or m]", 8.0, change=_position),
+    "velocity": Kind("a joint's velocity is that [rad/s or m/s]", 60.0, change=_set("joint_vel")),
+    "effort": Kind("a joint's motor reports that effort [N m or N]", 500.0, change=_set("joint_effort")),
+    "temperature": Kind("a joint's motor reports that temperature [C]", 120.0, change=_set("temperature_c")),
+    "motor_fault": Kind("a joint's motor reports these fault bits", 1, 0, 2**32 - 1, change=_motor_fault),
+    "command_delay": Kind("commands are delayed by that time [s]", 0.05, 0, 60, "command"),
+    "command_drop": Kind("that share of the commands is lost", 1.0, 0, 1, "command"),
+    "second_commander": Kind("a second commander also commands the robot", None, where="link"),
+    "operator_silence": Kind("the operator's messages are lost", None, where="operator"),
+    "operator_stop": Kind("the operator requests damping", None, where="operator"),
 }
-"""Kinds that change the content of a state, and how."""
 
 IMU, JOINTS = ("quat_wxyz", "gyro", "acc"), ("joint_pos", "joint_vel")
 AROUND = ("foot_contact", "foot_force", "height_scan", "measured")

@@ -1,5 +1,6 @@
 """Sessions in real time: what they report, over each transport, and the commands that start them."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -77,11 +78,8 @@ def test_a_bundle_of_another_robot_is_refused(session, cartpole_bundle, go2_task
     from robot_rl.sim2sim.session import Session, SessionCfg
 
     made = Session(go2_task, {LONE: cartpole_bundle}, SessionCfg(seconds=1.0), tmp_path)
-    try:
-        with pytest.raises(UserError, match="the policy is for 'cartpole'"):
-            made.run()
-    finally:
-        made.close()
+    with contextlib.closing(made), pytest.raises(UserError, match="the policy is for 'cartpole'"):
+        made.run()
 
 
 def test_the_command_line_runs_a_session(tmp_path, capsys):
@@ -153,15 +151,10 @@ def test_the_viewer_draws_and_its_buttons_ask(session, go2_task, go2_bundle, tmp
     from robot_rl.sim2sim.session import Session, SessionCfg
     from robot_rl.sim2sim.view import View
 
-    settings = {
-        "stand_s": 0.1,
-        "limits.state_age_s": 2.0,
-        "limits.state_frozen_s": 2.0,
-        "limits.missed_deadlines": 500.0,
-    }
+    settings = {"stand_s": 0.1, "limits.state_age_s": 2.0, "limits.state_frozen_s": 2.0}
+    settings["limits.missed_deadlines"] = 500.0
     made = Session(go2_task, {LONE: go2_bundle}, SessionCfg(seconds=20.0, settings=settings), tmp_path)
-    view = View(made, "127.0.0.1", 0, drives=True)
-    try:
+    with contextlib.closing(made), contextlib.closing(View(made, "127.0.0.1", 0, drives=True)) as view:
         made.run(lambda: made.policy_s > 0.3)
         view._press("Damp")
         made.run(lambda: made.robot.phase == "DAMPING")
@@ -169,9 +162,6 @@ def test_the_viewer_draws_and_its_buttons_ask(session, go2_task, go2_bundle, tmp
         assert "<td>Phase</td>" in view.table
         view._press("Stand")
         made.run(lambda: made.robot.phase == "STAND")
-    finally:
-        view.close()
-        made.close()
 
 
 PARENT = """

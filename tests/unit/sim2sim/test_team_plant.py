@@ -102,8 +102,6 @@ def test_kills():
     ],
 )
 def test_what_is_for_one_robot_or_for_a_team(words, line, capsys, monkeypatch):
-    monkeypatch.setitem(
-        sys.modules, "robot_rl_runtime", None
-    )  # what is wrong is said where the runtime is missing, too
+    monkeypatch.setitem(sys.modules, "robot_rl_runtime", None)  # Refused also if the runtime is missing.
     assert main(["sim2sim", *words]) == 2
     assert line in capsys.readouterr().err
