@@ -145,16 +145,14 @@ class Adaptation:
         changes = {"ppo.learning_rate": RATE, "num_steps": ROLLOUT, "staleness.max": 0}
         learner = apply_overrides(self.train.learner, changes)
         with contextlib.closing(self.train.make_env(num_envs=SIMULATED)) as env:
-            runner = Trainer(env, learner, seed=self.cfg.seed, observer=self._restore)
-            self._fitted = runner.actor
+            # Each update gives the policy its first weights again.
+            runner = Trainer(
+                env, learner, seed=self.cfg.seed, observer=lambda _: load_actor(runner.actor, self._weights)
+            )
             load_actor(runner.actor, self._weights)
             row = runner.train(self.cfg.fit)
             self._say(f"critic fitted in simulation: {row['env_steps']:.0f} steps, loss {row['loss/value']:.3f}")
             return runner, copy.deepcopy(runner.critic.state_dict())
-
-    def _restore(self, _: Mapping[str, float]) -> None:
-        """Give the policy its first weights again."""
-        load_actor(self._fitted, self._weights)
 
     def _bundle(self, actor: Actor, version: int, out: Path) -> tuple[str, Path]:
         """Write the bundle of a policy; return its identity and its path."""
@@ -172,10 +170,9 @@ class Adaptation:
     def _robot(self, bundle: Path, name: str, **more: Any) -> RobotProcess:
         folder = self.run_dir.path / name
         folder.mkdir(parents=True, exist_ok=True)
-        plant = asdict(self.cfg.plant)
-        given = {"run": str(self.run_dir.path.resolve()), "plant": plant, "bundle": str(bundle.resolve())}
-        given |= {"folder": str(folder.resolve()), "seed": self.cfg.seed, "settings": self.cfg.settings}
-        return RobotProcess(RobotCfg(**given, **more))
+        paths = {"run": self.run_dir.path, "bundle": bundle, "folder": folder}
+        settings = {"plant": self.cfg.plant, "seed": self.cfg.seed, "settings": self.cfg.settings}
+        return RobotProcess(RobotCfg(**{key: str(path.resolve()) for key, path in paths.items()}, **settings, **more))
 
     def _measure(self, bundle: Path, name: str) -> dict[str, Any]:
         """Let the robot follow commands without exploration; return its errors, falls and faults."""
@@ -185,11 +182,12 @@ class Adaptation:
                 for key, value in row["errors"].items() if row["phase"] == POLICY else ():
                     sums.setdefault(key, []).append(value)
         report = robot.report
-        row: dict[str, Any] = {key: sum(values) / len(values) for key, values in sums.items()}
-        row |= {key: report[key] for key in ("policy_s", "falls", "faults", "late_ticks")}
-        shown = ", ".join(f"{key} {row[key]:.3f}" for key in sums)
-        self._say(f"{name}: {row['policy_s']:g} s, {shown}, {row['falls']} falls, {len(row['faults'])} faults")
-        return row
+        figures: dict[str, Any] = {key: sum(values) / len(values) for key, values in sums.items()}
+        figures |= {key: report[key] for key in ("policy_s", "falls", "faults", "late_ticks")}
+        shown = ", ".join(f"{key} {figures[key]:.3f}" for key in sums)
+        stops = f"{figures['falls']} falls, {len(figures['faults'])} faults"
+        self._say(f"{name}: {figures['policy_s']:g} s, {shown}, {stops}")
+        return figures
 
     def _evaluate(self, bundle: Path) -> dict[str, float]:
         """Return the means of the metrics in many worlds of the plant: a minute of one robot is a rough measure."""

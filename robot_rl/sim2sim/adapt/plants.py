@@ -51,7 +51,6 @@ class PlantCfg:
 
     def __post_init__(self) -> None:
         """Check the name, and that the rest belongs to it."""
-        self.payload_at = (self.payload_at[0], self.payload_at[1], self.payload_at[2])
         if self.name not in KINDS:
             raise UserError(f"plant={self.name}: no such plant; {suggest(self.name, KINDS)}")
         if self.payload and self.name != "heavier":

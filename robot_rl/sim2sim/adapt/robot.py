@@ -13,7 +13,7 @@ import json
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ import torch
 
 from robot_rl.errors import PeerError, UserError
 from robot_rl.learn.dims import make_dims
+from robot_rl.settings import from_dict, to_dict
 from robot_rl.sim2sim.adapt.plants import PlantCfg, make_plant
 from robot_rl.sim2sim.binary import ModuleProcess
 from robot_rl.sim2sim.commands import ActionReader
@@ -46,7 +47,7 @@ class RobotCfg:
 
     Attributes:
         run: Directory of the run that has the settings of task and learner.
-        plant: Fields of a `PlantCfg`.
+        plant: The plant.
         bundle: The bundle to begin with.
         folder: Directory for the binary's report and the plant's model.
         seconds: Time under the policy [s].
@@ -57,7 +58,7 @@ class RobotCfg:
     """
 
     run: str
-    plant: dict[str, Any] = field(default_factory=dict)
+    plant: PlantCfg = field(default_factory=PlantCfg)
     bundle: str
     folder: str
     seconds: float
@@ -137,7 +138,7 @@ def make_session(cfg: RobotCfg) -> Observed:
     from robot_rl.runs.settings import load
 
     train = load(RunDir(Path(cfg.run)), trust=True)
-    task, _ = make_plant(train.task, PlantCfg(**cfg.plant), Path(cfg.folder))
+    task, _ = make_plant(train.task, cfg.plant, Path(cfg.folder))
     settings = dict(cfg.settings)
     if cfg.explore:
         settings |= {"explore_std": cfg.explore, "explore_seed": float(cfg.seed)}
@@ -158,7 +159,7 @@ class RobotProcess(ModuleProcess):
         """Start the process."""
         # In a separate session: Ctrl-C is the learner's, which ends the robot in order.
         options = {"start_new_session": True, "pipesize": PIPE_BYTES}
-        super().__init__("robot_rl.sim2sim.adapt.robot", json.dumps(asdict(cfg)), **options)
+        super().__init__("robot_rl.sim2sim.adapt.robot", json.dumps(to_dict(cfg)), **options)
         self.report: dict[str, Any] = {}
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
@@ -187,7 +188,7 @@ class RobotProcess(ModuleProcess):
 
 def main(words: Sequence[str]) -> int:
     """Run the process: its settings as JSON."""
-    cfg, stop = RobotCfg(**json.loads(words[0])), []
+    cfg, stop = from_dict(RobotCfg, json.loads(words[0])), []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.append(True))
     torch.set_num_threads(1)
