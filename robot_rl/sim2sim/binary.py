@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
-import json
 import os
 import shlex
 import signal
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError, as_user_error
+from robot_rl.files import read_json
 from robot_rl.processes import tied
 
 STOP_S = 5.0
@@ -77,8 +77,8 @@ def end_process(process: subprocess.Popen[Any]) -> None:
 def read_report(path: Path, default: Any) -> Any:
     """Return the JSON that a child process wrote at its end, `default` if there is none."""
     try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
+        return read_json(path)
+    except UserError:
         return default
 
 
@@ -133,13 +133,13 @@ class Binary:
         self._folder, self._report = folder, folder / "report.json"
         folder.mkdir(parents=True, exist_ok=True)
         self._report.unlink(missing_ok=True)
-        words = [str(runtime.binary()), "--bundle", str(bundle), "--transport", transport, "--operator", operator]
-        words += ["--report", str(self._report), *arguments]
+        command = [str(runtime.binary()), "--bundle", str(bundle), "--transport", transport, "--operator", operator]
+        command += ["--report", str(self._report), *arguments]
         for name, value in (settings or {}).items():
-            words += ["--set", f"{name}={value:.17g}"]
+            command += ["--set", f"{name}={value:.17g}"]
         with open(folder / "stderr.txt", "wb") as stderr:
             self.process = subprocess.Popen(
-                tied(words), stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, env=runtime_environment()
+                tied(command), stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, env=runtime_environment()
             )
 
     @property

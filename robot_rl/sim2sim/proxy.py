@@ -363,9 +363,9 @@ class ProxyProcess(ModuleProcess):
         return read_report(self._report, [])
 
 
-def main(words: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run the process: settings as JSON, and the file for the report."""
-    settings = json.loads(words[0])
+    settings = json.loads(arguments[0])
     settings["faults"] = load_faults(settings["faults"])
     proxy = (Relay if "contract" in settings else UdpProxy)(**settings)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -374,7 +374,7 @@ def main(words: Sequence[str]) -> int:
     sys.stdout.flush()
     with high_priority():
         proxy.run()
-    write_json(Path(words[1]), proxy.report())
+    write_json(Path(arguments[1]), proxy.report())
     if proxy.failure:
         sys.stderr.write(f"robot-rl: the fault proxy: {proxy.failure}\n")
     return 1 if proxy.failure else 0

@@ -186,9 +186,9 @@ class RobotProcess(ModuleProcess):
             self.process.send_signal(signal.SIGTERM)
 
 
-def main(words: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run the process: its settings as JSON."""
-    cfg, stop = from_dict(RobotCfg, json.loads(words[0])), []
+    cfg, stop = from_dict(RobotCfg, json.loads(arguments[0])), []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.append(True))
     torch.set_num_threads(1)

@@ -150,7 +150,7 @@ def read_cell(path: Path, home: str = "") -> Cell:
         raise UserError(f"{path}: damaged, {error} is missing or of the wrong kind") from None
 
 
-def words(cell: Cell) -> str:
+def metric_title(cell: Cell) -> str:
     """Return the name of a cell's metric in words, with its unit."""
     name, unit = cell.metric.replace("_", " "), shown_unit(cell.unit)
     return f"{name} [{unit}]" if unit else name
@@ -211,7 +211,7 @@ def draw_table(table: Table) -> Any:
     first = next(iter(table.cells.values()))
     canvas.text((NAMES, 14), f"{first.task}: one policy in several engines", 20, INK)
     canvas.text((RIGHT, 48), "episodes that failed", 13, FAINT)
-    what = f"{words(first)}, mean and two standard errors; {first.better} is better"
+    what = f"{metric_title(first)}, mean and two standard errors; {first.better} is better"
     canvas.text((LEFT, 48), what, 13, FAINT)
     most = max([abs(cell.mean or 0.0) for cell in table.cells.values()] + [1e-9])
     top = HEAD
