@@ -28,9 +28,9 @@ from robot_rl.sim2sim.cross.table import (
     draw_table,
     in_percent,
     merge,
+    metric_title,
     read_cell,
     to_json,
-    words,
 )
 
 
@@ -92,7 +92,7 @@ def show(table: Table) -> None:
         rows.append((policy if home is None else f"{policy}\n{home.trained_on}", *cells))
     print_table(("policy, training engine", *table.engines), rows, right=range(1, len(table.engines) + 1))
     first = next(iter(table.cells.values()))
-    what = f"{words(first)}, {first.better} is better (how much worse than in the training engine)"
+    what = f"{metric_title(first)}, {first.better} is better (how much worse than in the training engine)"
     print(f"{what}, share of episodes that failed; ! beyond the bounds")
 
 

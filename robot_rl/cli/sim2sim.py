@@ -34,7 +34,7 @@ from robot_rl.settings.checks import to_float
 if TYPE_CHECKING:
     from robot_rl.runs.policies import PolicySource
     from robot_rl.sim2sim.faults import Fault
-    from robot_rl.sim2sim.team import Kill
+    from robot_rl.sim2sim.session import Kill
 
 
 @dataclass(kw_only=True, slots=True)
@@ -81,7 +81,7 @@ def run(arguments: Sequence[str]) -> int:
     is_team = bool(source.cfg.task.robots)
     _check_team(options, changes, is_team=is_team)
     from robot_rl.sim2sim.binary import load_runtime
-    from robot_rl.sim2sim.team import read_kills
+    from robot_rl.sim2sim.session import read_kills
 
     kills = read_kills(options.kill, list(source.cfg.task.robots), options.seconds)
     load_runtime()
@@ -89,9 +89,7 @@ def run(arguments: Sequence[str]) -> int:
     result = (
         _episodes(source, options, bundle, settings)
         if options.episodes
-        else _team_session(source, options, bundle, settings, kills)
-        if is_team
-        else _session(source, options, bundle, settings, faults)
+        else _session(source, options, bundle, settings, faults=faults, kills=kills)
     )
     result = {"policy": source.name, "bundle": str(bundle)} | result
     if out is not None:
@@ -155,19 +153,33 @@ def _seed(options: Options) -> int:
     return EVALUATION_SEED if options.seed is None else options.seed
 
 
+def _bundles(bundle: Path, task: Any) -> dict[str, Path]:
+    """Return the bundle of each robot of a task by name."""
+    from robot_rl.evaluate.bundle_folders import team_bundles
+    from robot_rl.sim2sim.plant import LONE
+
+    return team_bundles(bundle, task) if task.robots else {LONE: bundle}
+
+
 def _session(
-    source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float], faults: Sequence["Fault"]
+    source: "PolicySource",
+    options: Options,
+    bundle: Path,
+    settings: Mapping[str, float],
+    *,
+    faults: "tuple[Fault, ...]",
+    kills: "tuple[Kill, ...]",
 ) -> dict[str, Any]:
-    from robot_rl.sim2sim.binary import DAY_S
     from robot_rl.sim2sim.session import Session, SessionCfg
     from robot_rl.sim2sim.view import View
 
-    task = dataclasses.replace(source.cfg.task, episode_length_s=DAY_S)
+    task = source.cfg.task
     cfg = SessionCfg(
         seconds=options.seconds,
         transport=options.transport,
         command=options.command,
-        faults=tuple(faults),
+        faults=faults,
+        kills=kills,
         recover=options.recover,
         seed=_seed(options),
         tick_s=options.tick,
@@ -176,44 +188,18 @@ def _session(
     )
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sim2sim-")))
-        session = stack.enter_context(contextlib.closing(Session(task, bundle, cfg, folder)))
+        session = stack.enter_context(contextlib.closing(Session(task, _bundles(bundle, task), cfg, folder)))
         if options.viewer:
             view = View(session, options.host, options.port, drives=options.command == "task")
-            print(f"{view.url}  (Ctrl-C ends it)", flush=True)
-        with contextlib.suppress(KeyboardInterrupt):
-            session.run(lambda: False)
-        result = session.report()
-    _show_session(source.name, result, can_fall=task.robot.base_body is not None)
-    return result
-
-
-def _team_session(
-    source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float], kills: "tuple[Kill, ...]"
-) -> dict[str, Any]:
-    from robot_rl.evaluate.bundle_folders import team_bundles
-    from robot_rl.sim2sim.team import TeamCfg, TeamSession
-    from robot_rl.sim2sim.view import TeamView
-
-    task = source.cfg.task
-    cfg = TeamCfg(
-        seconds=options.seconds,
-        transport=options.transport,
-        kills=kills,
-        seed=_seed(options),
-        tick_s=options.tick,
-        settings=dict(settings),
-        log=options.log,
-    )
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sim2sim-")))
-        session = stack.enter_context(contextlib.closing(TeamSession(task, team_bundles(bundle, task), cfg, folder)))
-        if options.viewer:
-            view = stack.enter_context(contextlib.closing(TeamView(session, options.host, options.port)))
+            stack.callback(view.close)
             print(f"{view.url}  (Ctrl-C ends it)", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             session.run()
         result = session.report()
-    _show_team(source.name, result, {kill.robot: kill.at_s for kill in kills})
+    if task.robots:
+        _show_team(source.name, result, {kill.robot: kill.at_s for kill in kills})
+    else:
+        _show_session(source.name, result, can_fall=task.robot.base_body is not None)
     return result
 
 
@@ -270,9 +256,8 @@ def _show_session(name: str, result: Mapping[str, Any], *, can_fall: bool) -> No
 
 def _episodes(source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float]) -> dict[str, Any]:
     from robot_rl.evaluate import evaluate_run, evaluation_task
-    from robot_rl.evaluate.bundle_folders import team_bundles
-    from robot_rl.sim2sim.parity import ParityCfg, compare, evaluate_binary
-    from robot_rl.sim2sim.team_parity import delay_messages, evaluate_team_binaries
+    from robot_rl.sim2sim.message_relay import delay_messages
+    from robot_rl.sim2sim.parity import ParityCfg, compare, evaluate_binaries
 
     if options.transport == "dds":
         raise UserError("transport=dds: not for an evaluation; must be udp or shm")
@@ -286,19 +271,14 @@ def _episodes(source: "PolicySource", options: Options, bundle: Path, settings: 
         transport=options.transport,
         settings=dict(settings),
     )
-    is_team = bool(cfg.task.robots)
     with tempfile.TemporaryDirectory(prefix="sim2sim-") as folder:
         say = functools.partial(print, " ", flush=True)
-        if is_team:
-            bundles = team_bundles(bundle, cfg.task)
-            binary = evaluate_team_binaries(cfg.task, bundles, parity, Path(folder), say=say)
-        else:
-            binary = evaluate_binary(cfg.task, bundle, parity, Path(folder), say=say)
+        binary = evaluate_binaries(cfg.task, _bundles(bundle, cfg.task), parity, Path(folder), say=say)
     policy = source.torch_policy()
 
     def make_env() -> Any:
         env = cfg.make_env(num_envs=options.episodes, seed=parity.seed)
-        if is_team:
+        if cfg.task.robots:
             delay_messages(env)
         return env
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
-import json
 import os
 import shlex
 import signal
@@ -16,15 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError, as_user_error
+from robot_rl.files import read_json
 from robot_rl.processes import tied
 
 STOP_S = 5.0
 NICENESS = -15
-"""Niceness of threads that keep time, where no real-time priority is permitted."""
+"""Niceness of threads that keep time, if a real-time priority is not permitted."""
 REALTIME = 50
 """Real-time priority (SCHED_FIFO) of threads that keep time; the binary's are 70 and 80."""
 DAY_S = 86_400.0
-"""Length of an episode of a session, which has no end [s]."""
+"""Length of an episode of a session, which is without an end [s]."""
 
 
 def load_runtime() -> Any:
@@ -77,9 +77,30 @@ def end_process(process: subprocess.Popen[Any]) -> None:
 def read_report(path: Path, default: Any) -> Any:
     """Return the JSON that a child process wrote at its end, `default` if there is none."""
     try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
+        return read_json(path)
+    except UserError:
         return default
+
+
+class ModuleProcess:
+    """A module of Python as a child process.
+
+    Attributes:
+        process: The process.
+        output: Its standard output.
+    """
+
+    def __init__(self, module: str, *arguments: str, **options: Any) -> None:
+        """Start it with words of its command line, and options of `subprocess.Popen`."""
+        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(tied([sys.executable, "-m", module, *arguments]), **pipes, **options)
+        assert self.process.stdout is not None
+        self.output = self.process.stdout
+
+    def close(self) -> None:
+        """End the process."""
+        end_process(self.process)
+        self.output.close()
 
 
 class Binary:
@@ -112,13 +133,13 @@ class Binary:
         self._folder, self._report = folder, folder / "report.json"
         folder.mkdir(parents=True, exist_ok=True)
         self._report.unlink(missing_ok=True)
-        words = [str(runtime.binary()), "--bundle", str(bundle), "--transport", transport, "--operator", operator]
-        words += ["--report", str(self._report), *arguments]
+        command = [str(runtime.binary()), "--bundle", str(bundle), "--transport", transport, "--operator", operator]
+        command += ["--report", str(self._report), *arguments]
         for name, value in (settings or {}).items():
-            words += ["--set", f"{name}={value:.17g}"]
+            command += ["--set", f"{name}={value:.17g}"]
         with open(folder / "stderr.txt", "wb") as stderr:
             self.process = subprocess.Popen(
-                tied(words), stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, env=runtime_environment()
+                tied(command), stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, env=runtime_environment()
             )
 
     @property
@@ -157,6 +178,6 @@ def runtime_environment() -> dict[str, str]:
     if "ROBOT_RL_ONNXRUNTIME" not in environment:
         spec = importlib.util.find_spec("onnxruntime")
         folder = Path(spec.origin).parent / "capi" if spec is not None and spec.origin else Path(sys.prefix)
-        if found := sorted(folder.glob("libonnxruntime.so*")):
-            environment["ROBOT_RL_ONNXRUNTIME"] = str(found[-1])
+        if libraries := sorted(folder.glob("libonnxruntime.so*")):
+            environment["ROBOT_RL_ONNXRUNTIME"] = str(libraries[-1])
     return environment

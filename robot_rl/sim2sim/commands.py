@@ -29,7 +29,7 @@ BUTTONS = {0: "stand", 1: "damp", 2: "policy", 7: "policy"}
 
 
 class ActionReader:
-    """Turns what a binary commands the joints back into the policy's action."""
+    """Turns the commands of a binary to the joints back into the policy's action."""
 
     def __init__(self, contract: Contract, joints: Sequence[str]) -> None:
         """Take the policy's contract, and the joints in the order of commands."""
@@ -52,27 +52,19 @@ class ActionReader:
 
 
 class Commands:
-    """The task's own command and no requests; a subclass gives others."""
+    """One command all the time, or the task's own, and no requests; a subclass gives others."""
+
+    def __init__(self, values: Sequence[float] | None = None) -> None:
+        """Use a command (width,); None: the task's."""
+        self._values = values
 
     def command(self, time_s: float) -> np.ndarray | None:
-        """Return the command at a time since the policy started [s]; None: what the task draws."""
-        return None
+        """Return the command at a time since the policy started [s]; None: the task draws it."""
+        return None if self._values is None else np.array(self._values, np.float32)
 
     def take_request(self) -> str:
         """Return the request since the last call: "damp", "stand", "policy" or "" for none."""
         return ""
-
-
-class Fixed(Commands):
-    """One command all the time."""
-
-    def __init__(self, values: tuple[float, ...]) -> None:
-        """Use a command (width,)."""
-        self._values = values
-
-    def command(self, time_s: float) -> np.ndarray | None:
-        """See `Commands`."""
-        return np.array(self._values, np.float32)
 
 
 class Demonstration(Commands):
@@ -195,11 +187,11 @@ def make_commands(text: str, env: Any, seconds: float) -> Commands:
     if not info.is_velocity:
         _check_ranges(text, info, values)
         values = info.clip(values)
-    return Fixed(tuple(values.tolist()))
+    return Commands(values.tolist())
 
 
 def _check_ranges(text: str, info: CommandInfo, values: np.ndarray) -> None:
-    """Refuse a component outside of its range, where the binary would take the end of the range, or no rotation."""
+    """Refuse a component outside of its range, which the binary would clip, and a quaternion of another length."""
     for name, value, low, high in zip(info.names, values, info.lower, info.upper, strict=True):
         if not low <= value <= high:
             raise UserError(f"command={text}: {name}={value:g} must be in [{low:g}, {high:g}]")

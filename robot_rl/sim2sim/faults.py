@@ -1,4 +1,4 @@
-"""Faults between robot and binary: the script of the fault proxy, and what each fault does to a state.
+"""Faults between robot and binary: the script of the fault proxy, and the effect of each fault on a state.
 
 A script is a list such as ``delay=0.03@2-4, nan@5, velocity=-40:3@6-7``: the kind, its value, the joint, and the start
 and end time in seconds after the policy starts. A file ``*.json`` holds the same as a list of objects.
@@ -11,11 +11,12 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from robot_rl.errors import UserError, suggest
+from robot_rl.settings.schema import check_bounds, convert, from_dict, from_text, setting, to_dict
 
 OTHER_LAYOUT = 0x5A5A5A5A
 
@@ -28,6 +29,7 @@ class Kind:
         text: What it does.
         default: Its default value; None: it takes no value.
         where: Messages that it changes: "state", "command" or "operator"; "link": it adds commands.
+        change: Changes the content of a state.
     """
 
     text: str
@@ -35,42 +37,10 @@ class Kind:
     low: float = -math.inf
     high: float = math.inf
     where: str = "state"
+    change: Callable[[Any, Fault], None] | None = None
 
 
-KINDS: dict[str, Kind] = {
-    "delay": Kind("states are delayed by that time [s]", 0.05, 0, 60),
-    "jitter": Kind("states are delayed by random times up to that [s]", 0.004, 0, 60),
-    "drop": Kind("that share of the states is lost", 1.0, 0, 1),
-    "duplicate": Kind("that share of the states is sent twice", 1.0, 0, 1),
-    "reorder": Kind("that share of the states arrives after the next one", 0.5, 0, 1),
-    "corrupt": Kind("one bit is flipped in that share of the states", 1.0, 0, 1),
-    "stuck": Kind("the same state is sent repeatedly", None),
-    "freeze": Kind("states continue, their content does not change", None),
-    "freeze_imu": Kind("orientation, gyroscope and accelerometer do not change", None),
-    "freeze_orientation": Kind("the orientation does not change", None),
-    "freeze_gyro": Kind("the gyroscope does not change", None),
-    "freeze_acc": Kind("the accelerometer does not change", None),
-    "freeze_encoders": Kind("position and velocity of every joint do not change", None),
-    "freeze_encoder": Kind("position and velocity of a joint do not change", None),
-    "relabel": Kind("states are of a robot with its joints in another order", None),
-    "swap": Kind("two joints report each other's values: the given one and the next", None),
-    "nan": Kind("a joint's position is NaN", None),
-    "infinity": Kind("a joint's velocity is infinite", None),
-    "tilt": Kind("the IMU is rotated by that angle about x [rad]", 1.5),
-    "gyro": Kind("the gyroscope has that offset about x [rad/s]", 5.0),
-    "position": Kind("a joint's position has that offset [rad or m]", 8.0),
-    "velocity": Kind("a joint's velocity is that [rad/s or m/s]", 60.0),
-    "effort": Kind("a joint's motor reports that effort [N m or N]", 500.0),
-    "temperature": Kind("a joint's motor reports that temperature [C]", 120.0),
-    "motor_fault": Kind("a joint's motor reports these fault bits", 1, 0, 2**32 - 1),
-    "command_delay": Kind("commands are delayed by that time [s]", 0.05, 0, 60, "command"),
-    "command_drop": Kind("that share of the commands is lost", 1.0, 0, 1, "command"),
-    "second_commander": Kind("a second commander commands the robot, too", None, where="link"),
-    "operator_silence": Kind("the operator's messages are lost", None, where="operator"),
-    "operator_stop": Kind("the operator requests damping", None, where="operator"),
-}
 _PART = re.compile(r"(?P<kind>\w+)(=(?P<value>[^:@]+))?(:(?P<joint>\d+))?(@(?P<start_s>[^-@]+)(-(?P<end_s>[^-@]+))?)?")
-_FIELDS = {"kind": str, "value": float, "joint": int, "start_s": float, "end_s": float}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +48,14 @@ class Fault:
     """One fault of a script, of one of the `KINDS`.
 
     Attributes:
-        value: Its value; 0 for a kind without one.
+        value: Its value, by default its kind's; 0 for a kind without one.
         joint: Index of the joint, in the robot's order.
         start_s, end_s: Start and end after the policy starts [s].
     """
 
-    kind: str
-    value: float = 0.0
-    joint: int = 0
+    kind: str = ""
+    value: float = setting(None)
+    joint: int = setting(0, least=0, most=63)
     start_s: float = 0.0
     end_s: float = math.inf
 
@@ -93,19 +63,20 @@ class Fault:
         """Raise a UserError that names the value that is out of range."""
         kind = KINDS.get(self.kind)
         if kind is None:
-            raise UserError(f"faults: there is no '{self.kind}'; {suggest(self.kind, KINDS)}")
+            raise UserError(f"there is no '{self.kind}'; {suggest(self.kind, KINDS)}")
+        if self.value is None:
+            object.__setattr__(self, "value", float(kind.default or 0.0))
+        if kind.default is None and self.value:
+            raise UserError(f"{self.kind} takes no value")
         if not kind.low <= self.value <= kind.high:
-            raise UserError(f"faults: {self.kind}={self.value:g} must be in [{kind.low:g}, {kind.high:g}]: {kind.text}")
+            raise UserError(f"{self.kind}={self.value:g} must be in [{kind.low:g}, {kind.high:g}]: {kind.text}")
         if not 0 <= self.start_s < self.end_s:
-            raise UserError(
-                f"faults: {self.kind}@{self.start_s:g}-{self.end_s:g} must begin at 0 or later and end after it"
-            )
-        if not 0 <= self.joint < 64:
-            raise UserError(f"faults: {self.kind}:{self.joint} must be the index of a joint, from 0 to 63")
+            raise UserError(f"{self.kind}@{self.start_s:g}-{self.end_s:g} must begin at 0 or later and end after it")
+        check_bounds(self)
 
 
 def read_faults(text: str) -> tuple[Fault, ...]:
-    """Read a script, or a file `*.json`; an empty text has no faults.
+    """Read a script, or a file `*.json`; an empty text is a script without faults.
 
     Raises:
         UserError: It is invalid; the line names the part.
@@ -134,7 +105,7 @@ def check_faults(faults: Iterable[Fault], transport: str, joints: int) -> None:
 
 def dump_faults(faults: Iterable[Fault]) -> str:
     """Return a script as JSON."""
-    rows = [{key: value for key, value in asdict(fault).items() if value != math.inf} for fault in faults]
+    rows = [{key: value for key, value in to_dict(fault).items() if value != math.inf} for fault in faults]
     return json.dumps(rows, allow_nan=False)
 
 
@@ -145,60 +116,20 @@ def load_faults(text: str) -> tuple[Fault, ...]:
         UserError: It is invalid.
     """
     try:
-        rows = json.loads(text)
-        if not isinstance(rows, list):
-            raise ValueError("it is no list")
-        return tuple(_from_row(row) for row in rows)
-    except UserError:
-        raise
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise UserError(f"faults: no list of faults in JSON ({error})") from None
-
-
-def _from_row(row: Any) -> Fault:
-    if not isinstance(row, dict):
-        raise UserError(f"faults: {row!r} is no object; write kind, value and start_s of each, such as delay, 0.05, 2")
-    for key, value in row.items():
-        if key not in _FIELDS:
-            raise UserError(f"faults: unknown field '{key}'; {suggest(str(key), _FIELDS)}")
-        wanted, what = (str, "a word") if key == "kind" else (int | float, "a number")
-        if not isinstance(value, wanted) or isinstance(value, bool):
-            raise UserError(f"faults: {key} is {value!r}; it must be {what}")
-    if "kind" not in row:
-        raise UserError(f"faults: one names no kind; known: {', '.join(KINDS)}")
-    values: dict[str, Any] = {key: _FIELDS[key](value) for key, value in row.items()}
-    values.setdefault("value", _default(row["kind"]))
-    return Fault(**values)
+        rows = convert(list[dict], json.loads(text), "faults")
+    except (ValueError, RecursionError) as error:
+        raise error if isinstance(error, UserError) else UserError(f"faults: is not JSON ({error})") from None
+    return tuple(from_dict(Fault, row, prefix="faults: ") for row in rows)
 
 
 def _from_part(part: str) -> Fault:
     match = _PART.fullmatch(part)
     if match is None:
         raise UserError(f"faults: '{part}' is invalid; write kind=value:joint@start-end, such as delay=0.03@2-4")
-    found: dict[str, Any] = {key: text for key, text in match.groupdict().items() if text is not None}
-    kind = KINDS.get(found["kind"])
-    if "value" in found and kind is not None and kind.default is None:
-        raise UserError(f"faults: '{part}': {found['kind']} takes no value")
-    for key, text in found.items():
-        if key != "kind":
-            found[key] = int(text) if key == "joint" else _number(part, text)
-    found.setdefault("value", _default(found["kind"]))
-    return Fault(**found)
-
-
-def _default(kind: str) -> float:
-    known = KINDS.get(kind)
-    return float(known.default or 0.0) if known else 0.0
-
-
-def _number(part: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise UserError(f"faults: '{part}': {text} is not a number")
-    return value
+    hints = get_type_hints(Fault)
+    texts = {key: text for key, text in match.groupdict().items() if text is not None}
+    row = {key: from_text(hints[key], text, f"faults: '{part}': {key}") for key, text in texts.items()}
+    return from_dict(Fault, row, prefix="faults: ")
 
 
 @dataclass(slots=True)
@@ -283,8 +214,8 @@ class Mutator:
             self._last = data
         due, copies, is_lost = 0, 1, False
         for fault, journal in active:
-            touched = True
-            if change := CONTENT.get(fault.kind):
+            touched, change = True, KINDS[fault.kind].change
+            if change is not None:
                 change(state, fault)
                 data = self._runtime.write_state(state, layout)
             elif fault.kind in FROZEN:
@@ -306,7 +237,7 @@ class Mutator:
                     changed[self._random.randrange(len(changed))] ^= 1 << self._random.randrange(8)
                     data = bytes(changed)
             if touched:
-                journal.begin(now_ns, sequence if fault.kind in CONTENT else 0)
+                journal.begin(now_ns, sequence if change is not None else 0)
         return [] if is_lost else self._reorder([(due, data)] * copies, faults)
 
     def _reorder(self, out: list[tuple[int, bytes]], faults: Sequence[Fault]) -> list[tuple[int, bytes]]:
@@ -367,19 +298,38 @@ def _swap(state: Any, fault: Fault) -> None:
         values[first], values[second] = float(values[second]), float(values[first])
 
 
-CONTENT: dict[str, Callable[[Any, Fault], None]] = {
-    "nan": _set("joint_pos", math.nan),
-    "infinity": _set("joint_vel", math.inf),
-    "tilt": _tilt,
-    "gyro": _gyro,
-    "position": _position,
-    "velocity": _set("joint_vel"),
-    "effort": _set("joint_effort"),
-    "temperature": _set("temperature_c"),
-    "motor_fault": _motor_fault,
-    "swap": _swap,
+KINDS: dict[str, Kind] = {
+    "delay": Kind("states are delayed by that time [s]", 0.05, 0, 60),
+    "jitter": Kind("states are delayed by random times up to that [s]", 0.004, 0, 60),
+    "drop": Kind("that share of the states is lost", 1.0, 0, 1),
+    "duplicate": Kind("that share of the states is sent twice", 1.0, 0, 1),
+    "reorder": Kind("that share of the states arrives after the next one", 0.5, 0, 1),
+    "corrupt": Kind("one bit is flipped in that share of the states", 1.0, 0, 1),
+    "stuck": Kind("the same state is sent repeatedly", None),
+    "freeze": Kind("states continue, their content does not change", None),
+    "freeze_imu": Kind("orientation, gyroscope and accelerometer do not change", None),
+    "freeze_orientation": Kind("the orientation does not change", None),
+    "freeze_gyro": Kind("the gyroscope does not change", None),
+    "freeze_acc": Kind("the accelerometer does not change", None),
+    "freeze_encoders": Kind("position and velocity of every joint do not change", None),
+    "freeze_encoder": Kind("position and velocity of a joint do not change", None),
+    "relabel": Kind("states are of a robot with its joints in another order", None),
+    "swap": Kind("two joints report each other's values: the given one and the next", None, change=_swap),
+    "nan": Kind("a joint's position is NaN", None, change=_set("joint_pos", math.nan)),
+    "infinity": Kind("a joint's velocity is infinite", None, change=_set("joint_vel", math.inf)),
+    "tilt": Kind("the IMU is rotated by that angle about x [rad]", 1.5, change=_tilt),
+    "gyro": Kind("the gyroscope has that offset about x [rad/s]", 5.0, change=_gyro),
+    "position": Kind("a joint's position has that offset [rad or m]", 8.0, change=_position),
+    "velocity": Kind("a joint's velocity is that [rad/s or m/s]", 60.0, change=_set("joint_vel")),
+    "effort": Kind("a joint's motor reports that effort [N m or N]", 500.0, change=_set("joint_effort")),
+    "temperature": Kind("a joint's motor reports that temperature [C]", 120.0, change=_set("temperature_c")),
+    "motor_fault": Kind("a joint's motor reports these fault bits", 1, 0, 2**32 - 1, change=_motor_fault),
+    "command_delay": Kind("commands are delayed by that time [s]", 0.05, 0, 60, "command"),
+    "command_drop": Kind("that share of the commands is lost", 1.0, 0, 1, "command"),
+    "second_commander": Kind("a second commander also commands the robot", None, where="link"),
+    "operator_silence": Kind("the operator's messages are lost", None, where="operator"),
+    "operator_stop": Kind("the operator requests damping", None, where="operator"),
 }
-"""Kinds that change the content of a state, and how."""
 
 IMU, JOINTS = ("quat_wxyz", "gyro", "acc"), ("joint_pos", "joint_vel")
 AROUND = ("foot_contact", "foot_force", "measured")

@@ -6,7 +6,7 @@ import contextlib
 import secrets
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from robot_rl.errors import PeerError, UserError
 from robot_rl.sim2sim.binary import Binary, load_runtime
 
 if TYPE_CHECKING:
-    from robot_rl.sim2sim.plant import Body, ClockedBody, Plant
+    from robot_rl.sim2sim.plant import Body, Plant
 
 LOOPBACK = "127.0.0.1"
 FIRST_PORT = 20000
@@ -59,7 +59,7 @@ def _is_free(port: int) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Note:
-    """What is kept of a command; times are of CLOCK_MONOTONIC [ns].
+    """Note of a command; times are of CLOCK_MONOTONIC [ns].
 
     Attributes:
         state_sequence: Sequence number of the state that it answers.
@@ -131,18 +131,18 @@ class Link:
         """Send `low` as the next state and return its sequence number."""
         low = self.low
         low.sequence += 1
-        low.robot_time_ns = max(1_000_000, round(robot_time_s * 1e9))  # 0 would say that the robot has no clock
+        low.robot_time_ns = max(1_000_000, round(robot_time_s * 1e9))  # 0 would mean a robot without a clock
         self._sent[low.sequence % REMEMBERED] = time.monotonic_ns()
         self._end.send_state(low)
         return int(low.sequence)
 
     def take(self) -> bool:
         """Take all commands that have arrived and return whether there were any."""
-        found = False
+        count = len(self.notes)
         while (command := self._end.take_command()) is not None:
-            self.command, found = command, True
+            self.command = command
             self._note(command)
-        return found
+        return len(self.notes) > count
 
     def wait(self, seconds: float) -> None:
         """Wait for a command; other threads run meanwhile."""
@@ -192,8 +192,8 @@ def make_link(body: Body, address: str, bundle: Path) -> Link:
 
     signals, robot = body.env.robot_state(), body.env.scene.robot
     contract = read_bundle(bundle).contract
-    own = [name for name in needed_signals(contract) if name not in contract.received]
-    measured = [name for name in own if kind_of(name) == MEASURED]
+    sensed = [name for name in needed_signals(contract) if name not in contract.received]
+    measured = [name for name in sensed if kind_of(name) == MEASURED]
     for name in measured:
         if name not in signals:
             has = ", ".join(other for other in signals if kind_of(other) == MEASURED) or "none"
@@ -209,22 +209,25 @@ def request_of(runtime: Any, request: str) -> Any:
 
 
 class RealTime:
-    """Sends a state every tick of the clock; the joints obey the newest command at the end of the tick.
+    """Sends every robot's state every tick of the clock; the joints obey the newest commands at its end.
 
     Attributes:
         late: Number of ticks that began more than half a tick late.
         slipped_s: Time by which the simulation fell behind and did not catch up [s].
     """
 
-    def __init__(self, link: Link) -> None:
-        """Begin with the first tick."""
-        self._link, self._due = link, 0.0
+    def __init__(self, links: Mapping[str, Link], carry: Callable[[float], object] | None = None) -> None:
+        """Begin with the first tick; `carry` is called in each with the time, to carry messages between the robots."""
+        self._links, self._carry, self._due = links, carry, 0.0
         self.late, self.slipped_s = 0, 0.0
 
-    def tick(self, plant: Plant) -> Any:
-        """Send the state, sleep until the tick ends, return the newest command."""
-        plant.sense(self._link.low, self._link.measured)
-        self._link.send(plant.clock_s)
+    def tick(self, plant: Plant) -> None:
+        """Send the states, sleep until the tick ends, and hand on the newest commands."""
+        if self._carry is not None:
+            self._carry(time.monotonic())
+        for name, link in self._links.items():
+            plant.bodies[name].sense(link.low, link.measured)
+            link.send(plant.bodies[name].clock_s)
         now = time.monotonic()
         self._due = (self._due or now) + plant.tick_s
         if now > self._due - 0.5 * plant.tick_s:
@@ -234,8 +237,9 @@ class RealTime:
             self._due = now
         if self._due > now:
             time.sleep(self._due - now)
-        self._link.take()
-        return self._link.command
+        for name, link in self._links.items():
+            link.take()
+            plant.bodies[name].command = link.command
 
 
 class Lockstep:
@@ -256,7 +260,7 @@ class Lockstep:
         self._link, self._binary, self._states = link, binary, states
         self._is_answered = False
 
-    def connect(self, body: ClockedBody) -> None:
+    def connect(self, body: Body) -> None:
         """Send the robot's state, with its clock stopped, until the binary commands, else raise a PeerError."""
         end = time.monotonic() + self.TIMEOUT_S
         while not self._link.take():
@@ -265,7 +269,7 @@ class Lockstep:
             self._link.wait(0.02)
             self._send(body)
 
-    def align(self, body: ClockedBody) -> None:
+    def align(self, body: Body) -> None:
         """Send the robot's state, with its clock stopped, until the policy has run at it."""
         for _ in range(self._states + 1):
             sequence = self._send(body)
@@ -273,12 +277,12 @@ class Lockstep:
                 return
         raise PeerError(f"robot-rl-infer runs no policy: {self._binary.last_line()}")
 
-    def fill(self, body: ClockedBody) -> None:
+    def fill(self, body: Body) -> None:
         """After `align`, send the state until the policy is to run at the next one."""
         for _ in range(self._states - 1):
             self._send_between(body)
 
-    def request(self, body: ClockedBody) -> Any:
+    def request(self, body: Body) -> Any:
         """Send the state at the start of a control step, and return the policy's answer.
 
         The binary may miss a state because the next one has already arrived; then this one is sent again.
@@ -290,7 +294,7 @@ class Lockstep:
             self._send(body)
         raise self._silent()
 
-    def tick(self, body: ClockedBody) -> Any:
+    def tick(self, body: Body) -> Any:
         """Send the state if every tick has one; `request` has sent the first of a control step."""
         if not self._is_answered and self._states > 1:
             self._send_between(body)
@@ -319,11 +323,11 @@ class Lockstep:
             link.wait(0.05)
         raise self._silent()
 
-    def _send(self, body: ClockedBody) -> int:
+    def _send(self, body: Body) -> int:
         body.sense(self._link.low, self._link.measured)
         return self._link.send(body.clock_s)
 
-    def _send_between(self, body: ClockedBody) -> None:
+    def _send_between(self, body: Body) -> None:
         """Send a state at which the policy does not run, and wait until the writer has seen it."""
         self._send(body)
         self.wait(self.SEEN)

@@ -1,15 +1,18 @@
-"""The trainer's evaluation, run once by the trainer and once by the robot's binary, in the same worlds.
+"""The trainer's evaluation, run once by the trainer and once by the robots' binaries, in the same worlds.
 
-Seeds, randomization, commands, pushes and metrics are the same. The binary receives a state at each control step, with
-`all_states` at each physics step, and answers in lockstep: its metrics do not depend on the speed of the machine.
+Seeds, randomization, commands, pushes and metrics are the same. A binary receives a state at each control step, with
+`all_states` at each physics step, and answers in lockstep: its metrics do not depend on the speed of the machine. A
+message that a robot of a team sends at a state reaches the others before their next one: it is a control period old
+there, which `delay_messages` gives the trainer's worlds as well.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +23,11 @@ from robot_rl.evaluate.meter import describe_metrics
 from robot_rl.metrics.description import Descriptions, judged
 from robot_rl.sim2sim.binary import Binary
 from robot_rl.sim2sim.commands import ActionReader
-from robot_rl.sim2sim.link import LOOPBACK, Link, Lockstep, free_ports, make_link
-from robot_rl.sim2sim.plant import TICK_S, Body, ClockedBody, Plant
+from robot_rl.sim2sim.link import LOOPBACK, Lockstep, free_ports, make_link
+from robot_rl.sim2sim.message_relay import MessageRelay, make_message_relay
+from robot_rl.sim2sim.plant import LONE, TICK_S, Body, Plant
 
 if TYPE_CHECKING:
-    from robot_rl_deploy.contract import Contract
     from robot_rl_envs.task import Task
 
 SURVIVAL_BOUND, ERROR_BOUND = 0.02, 0.05
@@ -38,6 +41,8 @@ PATIENT = {
     "limits.missed_deadlines": 1e6,
 }
 """Settings of a binary in lockstep: it stands up at once and waits for states without a limit."""
+MESSAGE_S = 1.0
+"""Time limit for the messages of a state [s]."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -63,176 +68,221 @@ class ParityCfg:
     settings: dict[str, float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Responder:
-    """A robot's binary that answers each state, for all worlds."""
-
-    link: Link
-    steps: Lockstep
-    binary: Binary
-    contract: Contract
-
-
-def start_responder(
-    body: Body,
-    bundle: Path,
-    cfg: ParityCfg,
-    folder: Path,
-    stack: contextlib.ExitStack,
-    *,
-    words: Sequence[str] = (),
-) -> Responder:
-    """Start a robot's binary in lockstep, until `stack` closes; `words` are further ones of its command line."""
-    from robot_rl_deploy.bundle import read_bundle
-
-    port = free_ports(1)[0]
-    address = f"udp:{LOOPBACK}:{port}" if cfg.transport == "udp" else f"shm:sim2sim-{port}"
-    link = make_link(body, address, bundle)
-    stack.callback(link.close)
-    states = body.env.cfg.sim.decimation if cfg.all_states else 1
-    binary = Binary(
-        bundle,
-        folder,
-        transport=address,
-        operator="robot",
-        settings=PATIENT | {"steps_per_state": float(states)} | (cfg.settings or {}),
-        arguments=["--fifo-writer", "0", "--fifo-policy", "0", "--no-watchdog", *words],
-    )
-    stack.callback(binary.stop)
-    return Responder(link, Lockstep(link, binary, states), binary, read_bundle(bundle).contract)
-
-
-class BinaryController:
-    """The binary of one robot as a controller: it acts on raw states, not on the environment's observation.
+    """A robot's binary that answers each state, in one world after another.
 
     Attributes:
-        faults: Faults of the binary so far.
+        body: The robot in the present world.
+        link, steps, binary: The robot's end of the protocol, its pace, and the binary.
+        faults: Faults of the binary in the present world.
     """
 
     PATIENCE, REPEAT = 100, 5
     """How often a request is repeated, and after how many commands of the writer."""
 
-    def __init__(self, body: ClockedBody, responder: Responder) -> None:
-        """Control a robot by its binary; its contract turns targets back into actions."""
-        self._body, self._link, self._steps = body, responder.link, responder.steps
-        self._actions = ActionReader(responder.contract, body.joint_names)
+    def __init__(
+        self,
+        body: Body,
+        bundle: Path,
+        cfg: ParityCfg,
+        folder: Path,
+        stack: contextlib.ExitStack,
+        *,
+        arguments: Sequence[str] = (),
+    ) -> None:
+        """Start a robot's binary in lockstep, until `stack` closes; `arguments` are further words of its command line.
+
+        The contract of its bundle turns targets back into actions.
+        """
+        from robot_rl_deploy.bundle import read_bundle
+
+        port = free_ports(1)[0]
+        address = f"udp:{LOOPBACK}:{port}" if cfg.transport == "udp" else f"shm:sim2sim-{port}"
+        self.link = make_link(body, address, bundle)
+        stack.callback(self.link.close)
+        states = body.env.cfg.sim.decimation if cfg.all_states else 1
+        self.binary = Binary(
+            bundle,
+            folder,
+            transport=address,
+            operator="robot",
+            settings=PATIENT | {"steps_per_state": float(states)} | (cfg.settings or {}),
+            arguments=["--fifo-writer", "0", "--fifo-policy", "0", "--no-watchdog", *arguments],
+        )
+        stack.callback(self.binary.stop)
+        self.steps = Lockstep(self.link, self.binary, states)
+        self._actions = ActionReader(read_bundle(bundle).contract, body.joint_names)
         command = getattr(body.env.state, "command", None)
         self._has_command = command is not None and command.ndim == 2 and command.shape[1] > 0
-        self.faults: list[str] = []
+        self.enter(body)
 
-    def act(self, env: Any, obs: Any) -> torch.Tensor:
-        """Send the state, wait for the policy's command, and return its action (1, num_actions)."""
-        return torch.from_numpy(self.answer())[None]
+    def enter(self, body: Body) -> None:
+        """Control the robot of another world."""
+        self.body, self.faults = body, list[str]()
+        del self.link.notes[:-1]
 
     def answer(self) -> np.ndarray:
         """Send the state, wait for the policy's command, and return its action (num_actions,)."""
         self._operate("")
-        command = self._steps.request(self._body)
-        if self._link.phase == "DAMPING" and (not self.faults or self.faults[-1] != self._link.fault):
-            self.faults.append(self._link.fault)
-        return self._actions.read(command.q, command.dq, command.tau, self._command() if self._has_command else None)
-
-    def reset(self, done: torch.Tensor) -> None:
-        """Begin an episode, if the world's has ended."""
-        if bool(done[0]):
-            self.begin()
+        command = self.steps.request(self.body)
+        if self.link.phase == "DAMPING" and (not self.faults or self.faults[-1] != self.link.fault):
+            self.faults.append(self.link.fault)
+        return self._actions.read(command.q, command.dq, command.tau, self._command())
 
     def begin(self) -> None:
         """Begin an episode: damp, stand and start the policy again, while the simulation's clock is stopped."""
-        self._body.was_reset()
-        if not self._link.notes:
-            self._steps.connect(self._body)
-        self._steps.align(self._body)
+        self.body.was_reset()
+        if not self.link.notes:
+            self.steps.connect(self.body)
+        self.steps.align(self.body)
         for request, phase in (("damp", "DAMPING"), ("stand", "STAND"), ("policy", "POLICY")):
             self._reach(request, phase)
         # The policy resets itself in its first step, which is the episode's.
-        self._steps.fill(self._body)
+        self.steps.fill(self.body)
 
     def _reach(self, request: str, phase: str) -> None:
         """Request a phase until it is granted."""
         for _ in range(self.PATIENCE):
             self._operate(request)
-            if self._steps.wait(self.REPEAT).phase == phase:
+            if self.steps.wait(self.REPEAT).phase == phase:
                 return
-        raise PeerError(f"robot-rl-infer does not go to {phase}: it is in {self._link.phase}, fault {self._link.fault}")
+        raise PeerError(f"robot-rl-infer does not go to {phase}: it is in {self.link.phase}, fault {self.link.fault}")
 
     def _operate(self, request: str) -> None:
-        self._link.operate(request, self._command() if self._has_command else None)
+        self.link.operate(request, self._command())
 
-    def _command(self) -> np.ndarray:
-        return self._body.env.state.command[self._body.row].cpu().numpy()
+    def _command(self) -> np.ndarray | None:
+        return self.body.env.state.command[self.body.row].cpu().numpy() if self._has_command else None
 
 
-def evaluate_binary(
-    task: Task, bundle: Path, cfg: ParityCfg, folder: Path, *, say: Callable[[str], None] = lambda _: None
+class BinaryController:
+    """The binaries of all robots as a controller: they act on raw states, not on the environment's observations.
+
+    A robot that takes no part has motors that damp, as in training, and its binary waits.
+    """
+
+    def __init__(self, plant: Plant, responders: Mapping[str, Responder], messages: MessageRelay | None = None) -> None:
+        """Control the robots of a plant; `messages` carries their messages, if they have any."""
+        self._plant, self._messages, self._responders = plant, messages, responders
+        for name, body in plant.bodies.items():
+            responders[name].enter(body)
+        self._robots = list(responders.values())
+        self._damped = [_damped(body) for body in plant.bodies.values()]
+        self._begins = set[int]()
+        plant.connect(self)
+
+    @property
+    def faults(self) -> list[str]:
+        """Faults of the binaries so far, in a team each with its robot."""
+        robots = self._responders.items()
+        return [f"{name}: {fault}" if name else fault for name, robot in robots for fault in robot.faults]
+
+    def act(self, env: Any, obs: Any) -> torch.Tensor:
+        """Send each robot's state, wait for its policy's command; return their actions (T, num_actions)."""
+        actions = np.zeros((env.num_envs, env.num_actions), np.float32)
+        active = [row for row, robot in enumerate(self._robots) if robot.body.is_active]
+        begun = self._begins.intersection(active)
+        for row in sorted(begun):
+            self._robots[row].begin()
+        self._begins -= begun
+        self._carry(begun)
+        for row in active:
+            answer = self._robots[row].answer()
+            actions[row, : len(answer)] = answer
+        self._carry(row for row in active if row not in begun)  # A binary sends each state's message once.
+        return torch.from_numpy(actions)
+
+    def reset(self, done: torch.Tensor) -> None:
+        """Begin an episode of each robot with a True row, as soon as it takes part."""
+        self._begins.update(torch.nonzero(done).flatten().tolist())
+
+    def tick(self, plant: Plant) -> None:
+        """Give each robot its command, and its binary the state, if every tick has one."""
+        for row, robot in enumerate(self._robots):
+            takes_part = robot.body.is_active and row not in self._begins
+            robot.body.command = robot.steps.tick(robot.body) if takes_part else self._damped[row]
+
+    def _carry(self, rows: Iterable[int]) -> None:
+        """Hand the others the messages that the robots of these rows have sent."""
+        if self._messages is not None:
+            names = list(self._responders)
+            self._messages.wait([names[row] for row in rows], MESSAGE_S)
+            self._messages.carry(self._plant.time_s)
+
+
+def _damped(body: Body) -> Any:
+    """Return the command with which a robot's motors only damp: as in training, a servo's, and no effort."""
+    joints = body.env.scene.robot.joints
+    zeros = np.zeros(len(joints), np.float32)
+    is_servo = body.env.cfg.actions.kind == "position"
+    kd = np.array([joint.kd for joint in joints], np.float32) if is_servo else zeros
+    return SimpleNamespace(kp=zeros, kd=kd, tau=zeros, q=zeros, dq=zeros)
+
+
+def start_responders(
+    plant: Plant, bundles: Mapping[str, Path], cfg: ParityCfg, folder: Path, stack: contextlib.ExitStack
+) -> tuple[dict[str, Responder], MessageRelay | None]:
+    """Start the binary of each robot of a plant, and the relay of their messages, until `stack` closes."""
+    messages = make_message_relay(bundles, cfg.seed, perfect=True)
+    if messages is not None:
+        stack.callback(messages.close)
+    responders = {}
+    for name, body in plant.bodies.items():
+        arguments = messages.arguments(name) if messages is not None else ()
+        responders[name] = Responder(body, bundles[name], cfg, folder / name, stack, arguments=arguments)
+    return responders, messages
+
+
+def evaluate_binaries(
+    task: Task,
+    bundles: Mapping[str, Path],
+    cfg: ParityCfg,
+    folder: Path,
+    *,
+    say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Evaluate a bundle as the robot runs it.
+    """Evaluate bundles as the robots run them.
 
     Args:
         task: The task, as it is evaluated.
-        bundle: Directory of the bundle.
+        bundles: Directory of the bundle of each robot by name, see `Plant.bodies`.
         cfg: The settings.
-        folder: Directory for the binary's report.
+        folder: Directory for the binaries' reports.
         say: Called with a line after each episode.
 
     Returns:
-        "episodes" (metric -> one value per world, NaN where it has none), "faults" (of each world) and "binary" (its
-        report).
+        "episodes" (metric -> one value per world, of a team the mean over its robots, NaN if it has none), "faults" (of
+        each world), and "binary", the binary's report, or of a team "binaries" (robot -> its binary's report).
 
     Raises:
         UserError: The runtime is not installed.
-        PeerError: The binary ended or does not answer.
-    """
-    with contextlib.ExitStack() as stack:
-        first = Plant(task, seed=cfg.seed, tick_s=cfg.tick_s)
-        responder = start_responder(first, bundle, cfg, folder, stack)
-
-        def control(plant: Plant) -> BinaryController:
-            del responder.link.notes[:-1]
-            plant.connect(responder.steps)
-            return BinaryController(plant, responder)
-
-        found = evaluate_worlds(
-            first, lambda world: Plant(task, seed=cfg.seed, world=world, tick_s=cfg.tick_s), control, cfg, say
-        )
-    return found | {"binary": responder.binary.report()}
-
-
-def evaluate_worlds(
-    first: Any,
-    make_plant: Callable[[int], Any],
-    control: Callable[[Any], Any],
-    cfg: ParityCfg,
-    say: Callable[[str], None],
-) -> dict[str, Any]:
-    """Run the episode of each world, and close its plant.
-
-    Args:
-        first: The plant of world 0.
-        make_plant: Makes the plant of another world.
-        control: Returns the controller of a plant; it has `faults`.
-        cfg: The settings.
-        say: Called with a line after each episode.
-
-    Returns:
-        "episodes" and "faults" of `evaluate_binary`.
+        PeerError: A binary ended or does not answer.
     """
     from robot_rl.evaluate.rollout import evaluate
 
     rows: list[dict[str, float]] = []
     metrics: Descriptions = {}
     faults: list[list[str]] = []
-    for world in range(cfg.episodes):
-        with contextlib.closing(make_plant(world) if world else first) as plant:
-            metrics = describe_metrics(plant.env)
-            controller = control(plant)
-            summary = evaluate(plant.env, controller, seconds=cfg.seconds)
-        rows.append({name: value["mean"] for name, value in summary.items() if value is not None})
-        faults.append(controller.faults)
-        shown = (f"{name} {rows[-1][name]:.4g}" for name in judged(metrics) if name in rows[-1])
-        say(f"world {world}: {', '.join(shown)}")
+    with contextlib.ExitStack() as stack:
+        plant = Plant(task, seed=cfg.seed, tick_s=cfg.tick_s)
+        responders, messages = start_responders(plant, bundles, cfg, folder, stack)
+        for world in range(cfg.episodes):
+            if world:
+                plant = Plant(task, seed=cfg.seed, world=world, tick_s=cfg.tick_s)
+            with contextlib.closing(plant):
+                metrics = describe_metrics(plant.env)
+                controller = BinaryController(plant, responders, messages)
+                summary = evaluate(plant.env, controller, seconds=cfg.seconds)
+            rows.append({name: value["mean"] for name, value in summary.items() if value is not None})
+            faults.append(controller.faults)
+            shown = (f"{name} {rows[-1][name]:.4g}" for name in judged(metrics) if name in rows[-1])
+            say(f"world {world}: {', '.join(shown)}")
     names = [name for name in metrics if any(name in row for row in rows)]
-    return {"episodes": {name: [row.get(name, float("nan")) for row in rows] for name in names}, "faults": faults}
+    episodes = {name: [row.get(name, float("nan")) for row in rows] for name in names}
+    reports = {name: responder.binary.report() for name, responder in responders.items()}
+    return {"episodes": episodes, "faults": faults} | (
+        {"binaries": reports} if task.robots else {"binary": reports[LONE]}
+    )
 
 
 def compare(
@@ -249,7 +299,7 @@ def compare(
         "survival" and each metric of the task that has better values: {"binary", "trainer", "difference", "bound",
         "holds"}, and "holds": whether all do. The difference is absolute for survival, the share of episodes that did
         not fail, else relative to the trainer's mean unless that is 0; such a metric also has "better", and holds
-        where the binary is.
+        if the binary is better.
 
     Raises:
         UserError: All episodes of one of them were quarantined.
@@ -264,10 +314,9 @@ def compare(
         result[name.replace("failure_rate", "survival")] = _row(*survival, 1.0, SURVIVAL_BOUND)
     for name in judged(metrics):
         if name in binary and trainer.get(name) is not None:
-            mean = float(trainer[name]["mean"])
-            found = float(np.nanmean(binary[name]))
-            result[name] = _row(found, mean, abs(mean) or 1.0, ERROR_BOUND)
-            result[name]["better"] = found < mean if metrics[name]["better"] == "smaller" else found > mean
+            mean, of_binary = float(trainer[name]["mean"]), float(np.nanmean(binary[name]))
+            result[name] = _row(of_binary, mean, abs(mean) or 1.0, ERROR_BOUND)
+            result[name]["better"] = of_binary < mean if metrics[name]["better"] == "smaller" else of_binary > mean
             result[name]["holds"] |= result[name]["better"]
     result["holds"] = all(row["holds"] for row in result.values())
     return result

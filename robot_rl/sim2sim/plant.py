@@ -1,4 +1,4 @@
-"""The simulated robot: one world of a task in which the joints obey the commands of the robot's protocol.
+"""The simulated robots: one world of a task in which the joints obey the commands of the robot's protocol.
 
 Ground, randomization, commands, pushes and metrics are the trainer's. As on a robot, the physics runs at the rate of
 the states (500 Hz), the joints' gains and targets come with each command, and another process computes the command.
@@ -16,7 +16,6 @@ import numpy as np
 from robot_rl.errors import UserError, as_user_error
 
 if TYPE_CHECKING:
-    from robot_rl_envs.env import Env
     from robot_rl_envs.task import Task
 
 TICK_S = 0.002
@@ -27,13 +26,15 @@ STILL_C = 35.0
 """Temperature that the simulated motors report [C]."""
 CONTACT_N = 1.0
 """Contact force above which a foot touches the ground [N]."""
+LONE = ""
+"""Name of the robot of a task that is not of a team."""
 
 
 class Exchange(Protocol):
-    """Exchanges the plant's states for commands."""
+    """Exchanges the states of a plant's robots for commands."""
 
-    def tick(self, plant: Plant, /) -> Any:
-        """Send the plant's state; return the command to obey until the next tick, None before the first."""
+    def tick(self, plant: Plant, /) -> None:
+        """Send the states; give each body the command that it obeys until the next tick, None before the first."""
         ...
 
 
@@ -69,13 +70,13 @@ def plant_task(task: Task, tick_s: float = TICK_S) -> tuple[Task, list[str]]:
             for name, event in task.events.items()
             if event.info.name not in ("explicit_gains", "dc_motor_gains")
         }
-    kept = max(actuator.delay_history, round(actuator.delay_s[1] / changed.sim.timestep) + 1)
-    changed.actions = dataclasses.replace(task.actions, actuator=dataclasses.replace(actuator, delay_history=kept))
+    history = max(actuator.delay_history, round(actuator.delay_s[1] / changed.sim.timestep) + 1)
+    changed.actions = dataclasses.replace(task.actions, actuator=dataclasses.replace(actuator, delay_history=history))
     return changed, notes
 
 
 class Body:
-    """One robot of a simulated world, in the arrays of its engine: what its sensors say, what its motors do.
+    """One robot of a simulated world, in the arrays of its engine: the values of its sensors, the effort of its motors.
 
     Attributes:
         env: The environment of its rows; of a team its role's.
@@ -83,13 +84,16 @@ class Body:
         command: The command that its joints obey; None: they are free.
     """
 
-    def __init__(self, env: Env, engine: Any, *, row: int = 0, places: Mapping[str, np.ndarray] | None = None) -> None:
+    def __init__(
+        self, plant: Plant, env: Any, engine: Any, *, row: int = 0, places: Mapping[str, np.ndarray] | None = None
+    ) -> None:
         """Bind the arrays of world 0 of an engine.
 
         `places` has the index in the engine's model of each element of the robot's own one, by "qpos", "dof",
         "actuator" and "sensordata"; None: they are the same.
         """
-        self.env, self.row, self.command = env, row, None
+        self._plant, self.env, self.row, self.command = plant, env, row, None
+        self._in_team = places is not None
         scene, model = env.scene, engine.model
         self._data = {name: getattr(engine.data, name).numpy() for name in ("qpos", "qvel", "ctrl", "actuator_force")}
         self._sensors = engine.data.sensordata.numpy()
@@ -112,8 +116,25 @@ class Body:
         self._base_qpos = at("qpos", scene.entity.base_qpos + np.arange(7)) if scene.base else np.zeros(0, int)
         self._base_dof = at("dof", scene.entity.base_dof + np.arange(6)) if scene.base else np.zeros(0, int)
         self._is_fresh = self._was_reset = True
-        self._supported = False
+        self._supported, self._unseen_s = False, 0.0
         self._held, self._slow = np.zeros(7), {}
+
+    @property
+    def clock_s(self) -> float:
+        """The robot's own clock, on which each reset takes RESET_S [s]."""
+        return self._plant.time_s + self._unseen_s
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it takes part: a robot of a team joins, and may fall out."""
+        return not self._in_team or bool(self.env.state.active[self.row])
+
+    def was_reset(self) -> None:
+        """Note that the environment has reset the robot."""
+        self._is_fresh = self._was_reset = True
+        self._unseen_s += RESET_S
+        if self._supported:
+            self.hold(True)
 
     @property
     def joint_names(self) -> list[str]:
@@ -182,25 +203,25 @@ class Body:
         return np.zeros_like(feet) if self._was_reset else feet
 
     def begin(self) -> None:
-        """Note that the environment has computed what its sensors say at the control rate."""
+        """Note that the environment has computed its sensors' values at the control rate."""
         self._is_fresh = True
-
-    def obey(self) -> None:
-        """Drive every joint by the current command."""
-        self._obey(self.command)
 
     def settle(self) -> None:
         """Finish a physics step: the gantry holds the base, if it is to."""
         self._was_reset = False
         if self._supported:
-            self._support()
+            for values in (self._rows["qpos"], self._data["qpos"]):
+                values[0, self._base_qpos] = self._held
+            for values in (self._rows["qvel"], self._data["qvel"]):
+                values[0, self._base_dof] = 0.0
 
-    def _obey(self, command: Any) -> None:
+    def obey(self) -> None:
         """Drive every joint by effort = tau + kp (q - q_measured) + kd (dq - dq_measured), within its limit.
 
         The gains keep the randomization of the world's motors. A servo's damping is integrated implicitly, as in
         training.
         """
+        command = self.command
         gain, bias, ctrl = self._live["gainprm"][0], self._live["biasprm"][0], self._data["ctrl"][0]
         joints, at = self._driven, self._ctrl
         if command is None:
@@ -222,55 +243,26 @@ class Body:
         ctrl[at] = tau + kp * (target - qpos) + kd * (speed - qvel)
 
     def hold(self, supported: bool) -> None:
-        """Hold the base where it is by a gantry, or release it."""
+        """Hold the base in place by a gantry, or release it."""
         self._supported = supported and self.env.scene.base
         if self._supported:
             self._held = self._rows["qpos"][0, self._base_qpos].copy()
 
-    def _support(self) -> None:
-        for values in (self._rows["qpos"], self._data["qpos"]):
-            values[0, self._base_qpos] = self._held
-        for values in (self._rows["qvel"], self._data["qvel"]):
-            values[0, self._base_dof] = 0.0
 
-
-class ClockedBody(Body):
-    """A robot with a clock of its own, on which each reset takes RESET_S; what gives the time is a subclass's."""
-
-    _unseen_s = 0.0
-
-    @property
-    def time_s(self) -> float:
-        """Simulated time since the start [s]."""
-        raise NotImplementedError
-
-    @property
-    def clock_s(self) -> float:
-        """The robot's own clock [s]."""
-        return self.time_s + self._unseen_s
-
-    def was_reset(self) -> None:
-        """Note that the environment has reset the robot."""
-        self._is_fresh = self._was_reset = True
-        self._unseen_s += RESET_S
-        if self._supported:
-            self.hold(True)
-
-
-class Plant(ClockedBody):
-    """One world, stepped tick by tick under commands.
+class Plant:
+    """One world, stepped tick by tick under the commands of its robots' binaries.
 
     Attributes:
         env: The environment; `env.step(action)` runs the control period's ticks, and uses `action` for rewards only.
+        bodies: Its robots by name; the robot of a task without a team is `LONE`.
         tick_s: Physics step and period of the states [s].
         ticks: Ticks since the start.
         notes: Differences to the training.
-        on_tick: Called after each physics step.
         on_period: Called after a control period's ticks, before the environment computes rewards.
     """
 
     def __init__(self, task: Task, *, seed: int, world: int = 0, tick_s: float = TICK_S) -> None:
-        """Build world number `world` of a seed; see `plant_task` for `tick_s` and what raises a UserError."""
+        """Build world number `world` of a seed; see `plant_task` for `tick_s` and the reasons for a UserError."""
         from robot_rl_envs.make import make_env
 
         from robot_rl.sources.native import start_warp
@@ -278,34 +270,51 @@ class Plant(ClockedBody):
         changed, self.notes = plant_task(task, tick_s)
         start_warp()
         with as_user_error():
-            env: Any = make_env(
+            self.env: Any = make_env(
                 changed, num_envs=1, device="cpu", engine="mujoco", seed=seed, num_threads=1, world_offset=world
             )
-            self.env: Env = env
-        super().__init__(self.env, self.env.engine)
-        self.tick_s = changed.sim.timestep
-        self.ticks = 0
-        self.on_tick: Callable[[], None] | None = None
+        self.bodies = self._make_bodies() if task.robots else {LONE: Body(self, self.env, self.env.engine)}
+        self.tick_s, self.ticks = changed.sim.timestep, 0
         self.on_period: Callable[[], None] | None = None
         self._exchange: Exchange | None = None
-        engine: Any = self.env.engine
-        self._step = engine.step
-        engine.step = self._run_ticks
+        self._step = self.env.engine.step
+        self.env.engine.step = self._run_ticks
 
-    def connect(self, exchange: Exchange) -> None:
-        """Take the commands from an exchange."""
-        self._exchange = exchange
+    def _make_bodies(self) -> dict[str, Body]:
+        """Return the robots of a team, in the order of the environment's rows."""
+        env, bodies = self.env, {}
+        for crew, where in zip(env.crews.values(), env.scene.maps, strict=True):
+            for row, agent in enumerate(crew.scene.crew.agents):
+                places = {kind: at[row] for kind, at in where.at.items()}
+                bodies[env.agents[agent]] = Body(self, crew, env.engine, row=row, places=places)
+        return {name: bodies[name] for name in env.agents}
+
+    @property
+    def robot(self) -> Body:
+        """The robot of a task without a team."""
+        return self.bodies[LONE]
 
     @property
     def time_s(self) -> float:
         """Simulated time since the start [s]."""
         return self.ticks * self.tick_s
 
+    def connect(self, exchange: Exchange) -> None:
+        """Take the commands from an exchange."""
+        self._exchange = exchange
+
+    def hold(self, supported: bool) -> None:
+        """Hold the bases in place by gantries, or release them."""
+        for body in self.bodies.values():
+            body.hold(supported)
+
     def _run_ticks(self, substeps: int) -> None:
         """Run a control period, tick by tick, in place of the engine's step."""
-        self.begin()
+        for body in self.bodies.values():
+            body.begin()
         self.advance(substeps)
-        self.begin()
+        for body in self.bodies.values():
+            body.begin()
         if self.on_period is not None:
             self.on_period()
 
@@ -313,13 +322,13 @@ class Plant(ClockedBody):
         """Run so many ticks, of which the environment knows nothing."""
         for _ in range(ticks):
             if self._exchange is not None:
-                self.command = self._exchange.tick(self)
-            self.obey()
+                self._exchange.tick(self)
+            for body in self.bodies.values():
+                body.obey()
             self._step(1)
             self.ticks += 1
-            self.settle()
-            if self.on_tick is not None:
-                self.on_tick()
+            for body in self.bodies.values():
+                body.settle()
 
     def close(self) -> None:
         """Close the environment."""

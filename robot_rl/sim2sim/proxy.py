@@ -1,8 +1,8 @@
 """The fault proxy between robot and binary: passes their messages on and applies the faults of a script.
 
-Over UDP it forwards datagrams. Over shared memory and DDS, where no datagrams can be intercepted, it is the robot to
-the binary and the binary to the robot. Its clock starts with the policy's first command. It records what each fault did
-and when the binary damped.
+Over UDP it forwards datagrams. Over shared memory and DDS, whose messages cannot be intercepted, it is the robot to
+the binary and the binary to the robot. Its clock starts with the policy's first command. It records the effect
+of each fault and when the binary damped.
 
     python -m robot_rl.sim2sim.proxy <settings as JSON> <file for the report>
 
@@ -12,14 +12,12 @@ is the process that `ProxyProcess` starts.
 from __future__ import annotations
 
 import contextlib
-import heapq
 import json
 import os
 import random
 import selectors
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -28,8 +26,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from robot_rl.processes import tied
-from robot_rl.sim2sim.binary import end_process, high_priority, load_runtime, read_report
+from robot_rl.files import write_json
+from robot_rl.sim2sim.binary import ModuleProcess, high_priority, load_runtime, read_report
+from robot_rl.sim2sim.datagrams import Delayed, address_of, drain, make_socket, send
 from robot_rl.sim2sim.faults import KINDS, Fault, Journal, Mutator, dump_faults, load_faults
 
 INTRUDER = 0x0BAD
@@ -41,7 +40,6 @@ SLICE_S = 0.02
 """Period at which a thread checks whether it should end [s]."""
 CONNECT_S = 2.0
 """Time limit of one attempt to connect [s]."""
-MAX_DATAGRAM = 65535
 READY = "ready"
 START_S = 20.0
 
@@ -56,11 +54,10 @@ class FaultProxy:
         """Bind `desk`, to which the operator sends; the binary listens to the operator at `operator` (host:port)."""
         self._runtime = load_runtime()
         self._runtime.LowState().joint_pos[0] = 0.0  # loads NumPy now and not when the first fault begins
-        self._desk, self._operator = _bound(desk), _address_of(operator)
+        self._desk, self._operator = make_socket(bind=address_of(desk)), address_of(operator)
         self._random, self._faults = random.Random(seed), list(faults)
         self._journals = [Journal(fault.kind) for fault in faults]
-        self._waiting: list[tuple[int, int, Callable[[], object]]] = []
-        self._count, self._start_ns = 0, 0
+        self._delayed, self._start_ns = Delayed(), 0
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._desk, selectors.EVENT_READ, "desk")
         self._is_over, self.failure = False, ""
@@ -121,31 +118,25 @@ class FaultProxy:
             journal.begin(now)
             if fault.kind == "operator_silence":
                 return
-            found = self._runtime.read_operator(data)
-            if found is not None:
-                message, source = found
+            if (frame := self._runtime.read_operator(data)) is not None:
+                message, source = frame
                 message.request = self._runtime.Request.DAMP
                 data = self._runtime.write_operator(message, source)
         self._passed("operator", now)
-        _send(self._desk, self._operator, data)
+        send(self._desk, self._operator, data)
 
     def _queue(self, due_ns: int, deliver: Callable[[], object]) -> None:
         """Deliver at a time; 0: now."""
-        if not due_ns:
+        if due_ns:
+            self._delayed.add(due_ns, deliver)
+        else:
             deliver()
-            return
-        self._count += 1
-        heapq.heappush(self._waiting, (due_ns, self._count, deliver))
-
-    def _send_due(self) -> None:
-        now = time.monotonic_ns()
-        while self._waiting and self._waiting[0][0] <= now:
-            heapq.heappop(self._waiting)[2]()
 
     def _timeout(self) -> float:
         """Return the time until the next delayed message, 50 ms at most [s]."""
-        due = self._waiting[0][0] if self._waiting else time.monotonic_ns() + 50_000_000
-        return max(0.0, (due - time.monotonic_ns()) / 1e9)
+        now = time.monotonic_ns()
+        due = self._delayed.next_due
+        return 0.05 if due is None else min(max(0.0, (due - now) / 1e9), 0.05)
 
 
 class UdpProxy(FaultProxy):
@@ -154,7 +145,7 @@ class UdpProxy(FaultProxy):
     def __init__(self, *, front: str, robot: str, **common: Any) -> None:
         """Bind `front`, which the binary takes for the robot at `robot` (host:port)."""
         super().__init__(**common)
-        self._front, self._robot = _bound(front), _address_of(robot)
+        self._front, self._robot = make_socket(bind=address_of(front)), address_of(robot)
         self._routes: dict[Any, socket.socket] = {}
         self._mutators: dict[Any, Mutator] = {}
         self._intruder: socket.socket | None = None
@@ -166,36 +157,33 @@ class UdpProxy(FaultProxy):
         handlers = {"desk": self._from_operator, "front": self._from_binary}
         while not self._is_over:
             for key, _ in self._selector.select(self._timeout()):
-                _drain(key.fileobj, handlers.get(key.data) or partial(self._from_robot, client=key.data))
+                drain(key.fileobj, handlers.get(key.data) or partial(self._from_robot, client=key.data))
             self._intrude()
-            self._send_due()
+            self._delayed.deliver(time.monotonic_ns())
 
     def _from_binary(self, data: bytes, sender: Any) -> None:
         command = self._runtime.read_command(data)
         if command is not None:
             self._joints = int(command.joints)
-        self._pass_command(command, partial(_send, self._route(sender), None, data))
+        self._pass_command(command, partial(send, self._route(sender), None, data))
 
     def _from_robot(self, data: bytes, _: Any, client: Any) -> None:
         kind = self._runtime.frame_kind(data)
         if kind is None or kind[0] != self._runtime.Message.STATE:
-            _send(self._front, client, data)
+            send(self._front, client, data)
             return
         self._layout = kind[1]
         mutator = self._mutators.setdefault(client, Mutator(self._runtime, self._random))
         now = time.monotonic_ns()
         for due, changed in mutator.apply(data, now, self._active("state")):
-            self._queue(due, partial(_send, self._front, client, changed))
+            self._queue(due, partial(send, self._front, client, changed))
         self._passed("state", now)
 
     def _route(self, client: Any) -> socket.socket:
         """Return the socket that represents a client at the robot."""
         if client not in self._routes:
-            sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            sock.setblocking(False)
-            sock.connect(self._robot)
-            self._selector.register(sock, selectors.EVENT_READ, client)
-            self._routes[client] = sock
+            self._routes[client] = make_socket(connect=self._robot)
+            self._selector.register(self._routes[client], selectors.EVENT_READ, client)
         return self._routes[client]
 
     def _timeout(self) -> float:
@@ -211,14 +199,13 @@ class UdpProxy(FaultProxy):
         if not active or not self._layout or now - self._intruded_ns < INTRUDE_EVERY_S * 1e9:
             return
         if self._intruder is None:
-            self._intruder = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            self._intruder.connect(self._robot)
-            _send(self._intruder, None, self._runtime.write_hello(INTRUDER, False))
+            self._intruder = make_socket(connect=self._robot)
+            send(self._intruder, None, self._runtime.write_hello(INTRUDER, False))
         command = self._runtime.LowCommand()
         self._intrusions += 1
         command.sequence, command.commander, command.joints = self._intrusions, INTRUDER, self._joints
         command.phase, command.send_time_ns = self._runtime.Phase.DAMPING, now
-        _send(self._intruder, None, self._runtime.write_command(command, self._layout))
+        send(self._intruder, None, self._runtime.write_command(command, self._layout))
         self._intruded_ns = now
         for _, journal in active:
             journal.begin(now)
@@ -256,8 +243,8 @@ class Relay(FaultProxy):
                     os.eventfd_read(self._bell)
             with self._lock:
                 if "desk" in ready:
-                    _drain(self._desk, self._from_operator)
-                self._send_due()
+                    drain(self._desk, self._from_operator)
+                self._delayed.deliver(time.monotonic_ns())
         serving.join()
         self._front = self._robot = None
 
@@ -351,83 +338,44 @@ class Relay(FaultProxy):
             self._front.send_corrupt(self._state, self._random.randrange(2**16))
 
 
-class ProxyProcess:
+class ProxyProcess(ModuleProcess):
     """The proxy as a child process."""
 
-    def __init__(self, folder: Path, *, faults: Sequence[Fault], **where: str) -> None:
+    def __init__(self, folder: Path, *, faults: Sequence[Fault], **addresses: str) -> None:
         """Start it with a directory for its report, and wait until it listens.
 
         Args:
             folder: The directory.
             faults: The script.
-            where: The addresses "front", "robot", "desk" and "operator" of a `UdpProxy`; with "contract" of a `Relay`.
+            addresses: "front", "robot", "desk" and "operator" of a `UdpProxy`; with "contract" of a `Relay`.
 
         Raises:
             RuntimeError: It does not start.
         """
         self._report = folder / "proxy.json"
-        given = {**where, "faults": dump_faults(faults)}
-        words = [sys.executable, "-m", "robot_rl.sim2sim.proxy", json.dumps(given), str(self._report)]
-        self._process = subprocess.Popen(tied(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline().strip()
+        settings = {**addresses, "faults": dump_faults(faults)}
+        super().__init__("robot_rl.sim2sim.proxy", json.dumps(settings), str(self._report))
+        line = self.output.readline().strip()
         if line != READY:
-            raise RuntimeError(f"the fault proxy printed '{line}' and ended with {self._process.wait(START_S)}")
-
-    def stop(self) -> None:
-        """End the process."""
-        end_process(self._process)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+            raise RuntimeError(f"the fault proxy printed '{line}' and ended with {self.process.wait(START_S)}")
 
     def report(self) -> list[dict[str, Any]]:
         """Return a row for each fault, after the end of the process."""
         return read_report(self._report, [])
 
 
-def _drain(sock: Any, handle: Callable[[bytes, Any], object]) -> None:
-    """Call a function with each datagram that has arrived, and its sender."""
-    while True:
-        try:
-            data, sender = sock.recvfrom(MAX_DATAGRAM)
-        except BlockingIOError:
-            return
-        except ConnectionError:  # nobody listens there yet
-            continue
-        handle(data, sender)
-
-
-def _address_of(text: str) -> tuple[str, int]:
-    """Return host and port of "udp:host:port" or "host:port"."""
-    host, _, port = text.removeprefix("udp:").rpartition(":")
-    return host, int(port)
-
-
-def _bound(text: str) -> socket.socket:
-    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    sock.setblocking(False)
-    sock.bind(_address_of(text))
-    return sock
-
-
-def _send(sock: socket.socket, address: Any, data: bytes) -> None:
-    """Send a datagram, which may be lost; without an address to where the socket is connected."""
-    with contextlib.suppress(BlockingIOError, ConnectionError):
-        sock.send(data) if address is None else sock.sendto(data, address)
-
-
-def main(words: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run the process: settings as JSON, and the file for the report."""
-    given = json.loads(words[0])
-    given["faults"] = load_faults(given["faults"])
-    proxy = (Relay if "contract" in given else UdpProxy)(**given)
+    settings = json.loads(arguments[0])
+    settings["faults"] = load_faults(settings["faults"])
+    proxy = (Relay if "contract" in settings else UdpProxy)(**settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, proxy.stop)
     sys.stdout.write(READY + "\n")
     sys.stdout.flush()
     with high_priority():
         proxy.run()
-    Path(words[1]).write_text(json.dumps(proxy.report(), allow_nan=False))
+    write_json(Path(arguments[1]), proxy.report())
     if proxy.failure:
         sys.stderr.write(f"robot-rl: the fault proxy: {proxy.failure}\n")
     return 1 if proxy.failure else 0

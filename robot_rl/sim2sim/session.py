@@ -1,28 +1,34 @@
-"""A session in real time: the robot hangs on a gantry, stands and walks, under faults if there are any.
+"""A session in real time: the robots hang on gantries, stand and walk, under faults if there are any.
 
-The simulated robot runs in this process, the robot's binary in another, and with faults a proxy in a third.
+The simulated world runs in this process, each robot's binary in another, and with faults a proxy in a third. The robots
+of a team hang until all of them stand, and walk together; one that is damped or loses its binary stays out, and the
+others continue.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
-from collections.abc import Callable
+import os
+import signal
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
-from robot_rl.errors import PeerError
-from robot_rl.sim2sim.binary import Binary, high_priority, load_runtime
+from robot_rl.errors import PeerError, UserError, suggest
+from robot_rl.sim2sim.binary import DAY_S, Binary, high_priority, load_runtime
 from robot_rl.sim2sim.commands import Commands, make_commands
 from robot_rl.sim2sim.faults import Fault, check_faults
-from robot_rl.sim2sim.link import LOOPBACK, RealTime, free_ports, make_link, request_of
-from robot_rl.sim2sim.plant import TICK_S, Plant
+from robot_rl.sim2sim.figures import Figures, TeamMetrics, Tracking, command_figures
+from robot_rl.sim2sim.link import LOOPBACK, Link, RealTime, free_ports, make_link, request_of
+from robot_rl.sim2sim.message_relay import make_message_relay
+from robot_rl.sim2sim.plant import LONE, TICK_S, Body, Plant
 from robot_rl.sim2sim.proxy import ProxyProcess
-from robot_rl.view.viewer.command import command_info
+from robot_rl.view.viewer.command import CommandInfo, command_info
 
 if TYPE_CHECKING:
     from robot_rl_envs.task import Task
@@ -33,10 +39,39 @@ AGAIN_S = 3.0
 """With a fault without an end, the robot has to walk again within this time after it stood up [s]."""
 REPEAT_S = 0.1
 """Period at which a request is repeated until it is granted [s]."""
-SETTLING_S = 1.0
-"""The tracking error counts from this time after the policy started or the command changed [s]."""
 START_S = 30.0
 """The policy has to start within this simulated time [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """The binary of a robot is killed (SIGKILL) at a time since the policies started [s]."""
+
+    robot: str
+    at_s: float
+
+
+def read_kills(text: str, robots: list[str], seconds: float = 0.0) -> tuple[Kill, ...]:
+    """Return the kills of an option such as "rear@4,front@6", for a session of so many seconds (0: without an end).
+
+    Raises:
+        UserError: It is written otherwise, the robot is unknown, or the session ends before.
+    """
+    kills = []
+    for part in filter(None, text.split(",")):
+        name, at, time_s = part.partition("@")
+        try:
+            when = float(time_s) if at else -1.0
+        except ValueError:
+            when = -1.0
+        if not 0 <= when < DAY_S:
+            raise UserError(f"kill={text}: '{part}' must be robot@seconds, such as {robots[-1]}@4")
+        if name not in robots:
+            raise UserError(f"kill={text}: there is no robot '{name}'; {suggest(name, robots)}")
+        if 0 < seconds <= when:
+            raise UserError(f"kill={text}: the session ends after {seconds:g} s; give seconds= above {when:g}")
+        kills.append(Kill(name, when))
+    return tuple(kills)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -44,22 +79,24 @@ class SessionCfg:
     """Settings of a session.
 
     Attributes:
-        seconds: Time under the policy [s]; 0: no end.
+        seconds: Time under the policies [s]; 0: no end.
         transport: "udp", "shm" or "dds".
-        command: See `robot_rl.sim2sim.commands.make_commands`.
-        faults: Faults that the proxy applies; without any there is no proxy.
-        recover: After a fault or a fall, hang the robot up and begin again; else the session ends.
+        command: Of one robot, see `robot_rl.sim2sim.commands.make_commands`; a team takes the task's own.
+        faults: Faults that a proxy applies; without any the proxy is omitted.
+        kills: Robots whose binaries are killed, and when.
+        recover: After a fault or a fall, hang one robot up and begin again; else the session ends.
         tick_s: Physics step and period of the states [s].
-        settings: Settings of the binary by name.
-        log: Directory or file for the binary's log; empty: none.
-        arguments: Further words of the binary's command line.
-        watch_s: How long the session goes on after a fault that ends it [s].
+        settings: Settings of the binaries by name.
+        log: Directory or file for the binary's log, of a team a directory with a folder for each; empty: none.
+        arguments: Further words of the binaries' command lines.
+        watch_s: Time by which the session of one robot continues after a fault that ends it [s].
     """
 
     seconds: float = 10.0
     transport: str = "udp"
     command: str = "task"
     faults: tuple[Fault, ...] = ()
+    kills: tuple[Kill, ...] = ()
     recover: bool = True
     seed: int = 0
     tick_s: float = TICK_S
@@ -69,104 +106,187 @@ class SessionCfg:
     watch_s: float = 1.0
 
 
+@dataclass(kw_only=True, slots=True)
+class Member:
+    """A robot of a session: its body, its link, its binary, and the events so far.
+
+    Attributes:
+        operator: The operator's end of the protocol.
+        info: Description of its command; None without one.
+        since_s: Start of the phase [s].
+        requested_s: Time of the last request [s].
+        has_fault: Whether it was damped while it stood or walked, and has not walked since.
+        is_killed: Whether its binary was killed.
+        policy_s: Time under the policy so far [s].
+    """
+
+    name: str
+    body: Body
+    link: Link
+    binary: Binary
+    proxy: ProxyProcess | None
+    operator: Any
+    info: CommandInfo | None
+    figures: Figures
+    phase: str = ""
+    since_s: float = 0.0
+    requested_s: float = -1.0
+    has_fault: bool = False
+    is_killed: bool = False
+    policy_s: float = 0.0
+    falls: int = 0
+    phases: list[dict[str, Any]] = field(default_factory=list)
+    faults: list[dict[str, Any]] = field(default_factory=list)
+
+    def note_phase(self, now_s: float, policy_s: float) -> None:
+        """Note the phase of the newest command, at a time of the simulation and of the session's policies [s]."""
+        phase, fault = self.link.phase, self.link.fault
+        if phase == self.phase:
+            return
+        self.phases.append({"time_s": round(now_s, 4), "phase": phase, "fault": fault})
+        if phase == "DAMPING" and self.phase in ("STAND", "POLICY"):
+            self.has_fault = True
+            self.faults.append({"time_s": round(now_s, 4), "policy_s": round(policy_s, 4), "fault": fault})
+        elif phase == "POLICY":
+            self.has_fault = False
+            self.figures.restart()
+        self.phase, self.since_s = phase, now_s
+
+    def operate(self, request: str, *, commands: bool = True) -> None:
+        """Send a message of the operator, with the robot's command."""
+        command = self.body.env.state.command[self.body.row].tolist() if commands and self.info is not None else []
+        self.operator.send(command, request_of(load_runtime(), request))
+
+
 class Session:
     """The processes of a session and the operator's part; `run` it, read its `report`, `close` it.
 
     Attributes:
-        policy_s: Time under the policy so far [s].
+        is_team: Whether the task is of a team.
+        plant, exchange, messages: The world, its real time, and the relay of a team's messages, if there are any.
+        members: The robots by name, see `Plant.bodies`.
+        policy_s: Time so far in which a policy ran [s].
+        commands: Source of the command and the operator's requests.
         on_step: Called after each control step.
-        stepped: What the environment's last `step` returned.
+        stepped: Result of the environment's last `step`.
     """
 
-    def __init__(self, task: Task, bundle: Path, cfg: SessionCfg, folder: Path) -> None:
+    def __init__(self, task: Task, bundles: Mapping[str, Path], cfg: SessionCfg, folder: Path) -> None:
         """Build the world and start the processes, which write their reports to a directory.
+
+        Args:
+            task: The task, of which an episode does not end here.
+            bundles: Directory of the bundle of each robot by name, see `Plant.bodies`.
+            cfg: The settings.
+            folder: The directory; a team has a folder for each robot in it.
 
         Raises:
             UserError: Something requested is not available.
         """
-        self._runtime, self.cfg = load_runtime(), cfg
+        self._runtime, self.cfg, self.is_team = load_runtime(), cfg, bool(task.robots)
         self._stand_s = cfg.settings.get("stand_s", STAND_S)
         self._again_s = AGAIN_S if any(math.isinf(fault.end_s) for fault in cfg.faults) else math.inf
-        self.phase, self._phase_since, self._requested_at = "", 0.0, -1.0
-        self._has_fault, self._is_over, self._is_halted = False, False, False
-        self.policy_s, self.falls, self._stayed_damped = 0.0, 0, ""
-        self._phases: list[dict[str, Any]] = []
-        self._faults: list[dict[str, Any]] = []
-        self._error_sum, self._error_steps = np.zeros(2), 0
-        self._followed, self._followed_steps = np.zeros(3), 0
+        self._recovers, self._watch_s = (False, 0.0) if self.is_team else (cfg.recover, cfg.watch_s)
+        self._is_over, self._is_halted = False, False
+        self.policy_s, self._stayed_damped = 0.0, ""
         self.on_step: Callable[[], None] | None = None
         self.stepped: tuple[Any, ...] = ()
         with contextlib.ExitStack() as stack:
-            self._start(task, bundle, folder, stack)
+            self.plant = plant = Plant(for_session(task), seed=cfg.seed, tick_s=cfg.tick_s)
+            stack.callback(plant.close)
+            self.messages = make_message_relay(bundles, cfg.seed)
+            if self.messages is not None:
+                stack.callback(self.messages.close)
+            self._pair = free_ports(1)[0] % 100
+            self.members = {name: self._start(name, bundles[name], folder / name, stack) for name in plant.bodies}
+            self.commands = Commands()
+            if not self.is_team:
+                self.commands = make_commands(cfg.command, plant.env, cfg.seconds or 60.0)
             self._stack = stack.pop_all()
-
-    def _start(self, task: Task, bundle: Path, folder: Path, stack: contextlib.ExitStack) -> None:
-        cfg = self.cfg
-        self.plant = plant = Plant(task, seed=cfg.seed, tick_s=cfg.tick_s)
-        stack.callback(plant.close)
-        robot, transport = self._addresses()
-        check_faults(cfg.faults, transport, len(plant.joint_names))
-        self.link = make_link(plant, robot, bundle)
-        stack.callback(self.link.close)
-        heard = operator = f"udp:{LOOPBACK}:{free_ports(1)[0]}"
-        self._proxy: ProxyProcess | None = None
-        if cfg.faults:
-            operator = f"udp:{LOOPBACK}:{free_ports(1)[0]}"
-            where = {"front": transport, "robot": robot, "desk": operator, "operator": heard}
-            if cfg.transport != "udp":
-                where["contract"] = str(bundle / "contract.json")
-            self._proxy = ProxyProcess(folder, faults=cfg.faults, **where)
-            stack.callback(self._proxy.stop)
-        self._operator = self._runtime.OperatorEnd(operator)
-        self.binary = Binary(
-            bundle,
-            folder,
-            transport=transport if cfg.faults else robot,
-            operator=heard,
-            settings=cfg.settings,
-            arguments=[*(["--log", cfg.log] if cfg.log else []), *cfg.arguments],
-        )
-        stack.callback(self.binary.stop)
-        self._info = command_info(plant.env)
-        self.commands: Commands = make_commands(cfg.command, plant.env, cfg.seconds or 60.0)
-        self.exchange, self._idle_since = RealTime(self.link), plant.time_s
+        links = {name: member.link for name, member in self.members.items()}
+        self.exchange, self._idle_since = RealTime(links, self.messages and self.messages.carry), plant.time_s
         plant.connect(self.exchange)
         plant.hold(True)
-        self._zeros = torch.zeros(1, plant.env.num_actions)
+        self._zeros = torch.zeros(plant.env.num_envs, plant.env.num_actions)
 
-    def _addresses(self) -> tuple[str, str]:
-        """Return the addresses of the robot, and of a proxy that is the robot to the binary."""
+    @property
+    def robot(self) -> Member:
+        """The robot of a task without a team."""
+        return self.members[LONE]
+
+    def _start(self, name: str, bundle: Path, folder: Path, stack: contextlib.ExitStack) -> Member:
+        """Start the processes of a robot."""
+        cfg, body = self.cfg, self.plant.bodies[name]
+        robot, front = self._addresses(body)
+        check_faults(cfg.faults, front, len(body.joint_names))
+        link = make_link(body, robot, bundle)
+        stack.callback(link.close)
+        heard = operator = f"udp:{LOOPBACK}:{free_ports(1)[0]}"
+        proxy = None
+        if cfg.faults:
+            operator = f"udp:{LOOPBACK}:{free_ports(1)[0]}"
+            ends = {"front": front, "robot": robot, "desk": operator, "operator": heard}
+            if cfg.transport != "udp":
+                ends["contract"] = str(bundle / "contract.json")
+            proxy = ProxyProcess(folder, faults=cfg.faults, **ends)
+            stack.callback(proxy.close)
+        binary = Binary(
+            bundle,
+            folder,
+            transport=front if cfg.faults else robot,
+            operator=heard,
+            settings=cfg.settings,
+            arguments=[
+                *(["--log", str(Path(cfg.log, name))] if cfg.log else []),
+                *(self.messages.arguments(name) if self.messages is not None else []),
+                *cfg.arguments,
+            ],
+        )
+        stack.callback(binary.stop)
+        info = command_info(body.env)
+        return Member(
+            name=name,
+            body=body,
+            link=link,
+            binary=binary,
+            proxy=proxy,
+            operator=self._runtime.OperatorEnd(operator),
+            info=info,
+            figures=TeamMetrics(body) if self.is_team else Tracking(body, info),
+        )
+
+    def _addresses(self, body: Body) -> tuple[str, str]:
+        """Return the addresses of a robot, and of a proxy that is the robot to the binary."""
         ports = free_ports(2)
         if self.cfg.transport == "udp":
             return f"udp:{LOOPBACK}:{ports[0]}", f"udp:{LOOPBACK}:{ports[1]}"
         if self.cfg.transport == "shm":
             return f"shm:sim2sim-{ports[0]}", f"shm:sim2sim-{ports[0]}-front"
-        family = self._runtime.unitree_family(self.plant.env.scene.robot.name)
-        domain = 1 + 2 * (ports[0] % 100)  # a pair of domains; never 0, the robots' own
+        family = self._runtime.unitree_family(body.env.scene.robot.name)
+        domain = 1 + 2 * self._pair  # A pair of domains for each robot; never 0, the robots' own.
+        self._pair = (self._pair + 1) % 100
         return f"dds:{family}?domain={domain}&interface=lo", f"dds:{family}?domain={domain + 1}&interface=lo"
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
-        """Simulate until the time is over, an unrecovered fault, or `should_stop`.
+        """Simulate until the time is over, no robot is to walk any more, or `should_stop`.
 
         Raises:
-            UserError: The binary ended by itself.
-            PeerError: The policy did not start.
+            UserError: A binary ended by itself.
+            PeerError: The policies did not start.
         """
-        env = self.plant.env
         with high_priority():
             while not self._is_over:
-                self.binary.check()
+                for member in self.members.values():
+                    if not member.is_killed:
+                        member.binary.check()
                 if should_stop():
                     return
+                self._kill()
                 self._steer()
-                before = env.state.command[0, :3].cpu().numpy().copy() if self._tracks else np.zeros(3)
-                self.stepped = env.step(self._zeros)
-                done = bool(self.stepped[2][0])
-                self._note_phase()
-                if done:
-                    self._fell()
-                elif self.phase == "POLICY":
-                    self._track(before)
+                for member in self.members.values():
+                    member.figures.before_step()
+                self.stepped = self.plant.env.step(self._zeros)
+                self._note()
                 if self.on_step is not None:
                     self.on_step()
                 self._judge()
@@ -175,144 +295,137 @@ class Session:
         """End all processes."""
         self._stack.close()
 
+    def kill(self, name: str) -> None:
+        """Kill the binary of a robot (SIGKILL)."""
+        member = self.members[name]
+        if not member.is_killed:
+            os.kill(member.binary.process.pid, signal.SIGKILL)
+            member.is_killed = True
+
     def report(self) -> dict[str, Any]:
-        """End the other processes; return time under the policy, falls, faults, tracking error and their reports."""
-        self.binary.request_stop()
-        with high_priority():  # 2 s at most, so that the binary ends with a robot that answers
+        """End the other processes; return the figures, of a team those of each robot as "robots"."""
+        members = self.members.values()
+        figures = {member.name: member.figures.report() for member in members}
+        for member in members:
+            member.binary.request_stop()
+        with high_priority():  # 2 s at most, so that the binaries end with robots that answer
             for _ in range(round(2.0 / self.plant.env.step_dt)):
-                if not self.binary.alive:
+                if not any(member.binary.alive for member in members):
                     break
-                if bool(self.plant.env.step(self._zeros)[2][0]):
-                    self.plant.was_reset()
-        self.binary.stop()
-        linear, yaw = (self._error_sum / self._error_steps).tolist() if self._error_steps else (None, None)
+                done = self.plant.env.step(self._zeros)[2].tolist()
+                for member, ended in zip(members, done, strict=True):
+                    if ended:
+                        member.body.was_reset()
+        rows = {member.name: self._row(member) | figures[member.name] for member in members}
         result = {
             "policy_s": round(self.policy_s, 4),
             "simulated_s": round(self.plant.time_s, 4),
-            "falls": self.falls,
-            "stayed_damped": self._stayed_damped,
-            "faults": self._faults,
-            "phases": self._phases,
-            "lin_vel_error": linear,
-            "yaw_vel_error": yaw,
             "late_ticks": self.exchange.late,
             "slipped_s": round(self.exchange.slipped_s, 4),
-            "states": int(self.link.low.sequence),
-            "commands": command_figures(self.link.notes),
             "notes": self.plant.notes,
-            "binary": self.binary.report(),
         }
-        if self._proxy is not None:
-            self._proxy.stop()
-            result["proxy"] = self._proxy.report()
-        return result
+        if self.messages is not None:
+            result["messages"] = {"sent": self.messages.sent, "lost": self.messages.lost}
+        return result | ({"robots": rows} if self.is_team else rows[LONE] | {"stayed_damped": self._stayed_damped})
 
-    @property
-    def _tracks(self) -> bool:
-        """Whether the robot is to follow a velocity, so that an error can be measured."""
-        return self._info is not None and self._info.is_velocity
+    def _row(self, member: Member) -> dict[str, Any]:
+        """End the processes of a robot; return its part of the report, without the figures."""
+        member.binary.stop()
+        row: dict[str, Any] = {"policy_s": round(member.policy_s, 4)}
+        row |= {"killed": member.is_killed} if self.is_team else {"falls": member.falls}
+        row |= {"faults": member.faults, "phases": member.phases, "commands": command_figures(member.link.notes)}
+        row |= {} if self.is_team else {"states": int(member.link.low.sequence)}
+        row["binary"] = member.binary.report()
+        if member.proxy is not None:
+            member.proxy.close()
+            row["proxy"] = member.proxy.report()
+        return row
 
-    def _operate(self, request: str, command: np.ndarray | None) -> None:
-        """Send a message of the operator."""
-        self._operator.send([] if command is None else command.tolist(), request_of(self._runtime, request))
+    def _kill(self) -> None:
+        for kill in self.cfg.kills:
+            if self.policy_s and self.policy_s >= kill.at_s:
+                self.kill(kill.robot)
+
+    def _is_out(self, member: Member) -> bool:
+        """Whether a robot walks no more: it was killed, or is damped by a fault for good."""
+        return member.is_killed or (member.has_fault and not self._recovers)
 
     def _steer(self) -> None:
-        """Send the binary the command, and the request for the next phase."""
+        """Send each binary its command, and the request for the next phase."""
         command = self.commands.command(self.policy_s)
-        if command is not None and self._info is not None:
+        if command is not None and self.robot.info is not None:
             self.plant.env.set_command(torch.from_numpy(command))
-        request = self.commands.take_request()
-        if request:
-            self._is_halted = request == "damp"
-        elif not self._is_halted:
-            request = self._next_request()
-        if request:
-            self._requested_at = self.plant.time_s
-        self._operate(request, self.plant.env.state.command[0].cpu().numpy() if self._info is not None else None)
+        requested = self.commands.take_request()
+        if requested:
+            self._is_halted = requested == "damp"
+        may_walk = all(self._stands(member) for member in self.members.values() if not self._is_out(member))
+        for member in self.members.values():
+            request = requested or ("" if self._is_halted else self._next_request(member, may_walk=may_walk))
+            if request:
+                member.requested_s = self.plant.time_s
+            member.operate(request)
 
-    def _next_request(self) -> str:
-        """Return the request that makes the robot walk, repeated until it is granted."""
-        if self.plant.time_s - self._requested_at < REPEAT_S:
+    def _stands(self, member: Member) -> bool:
+        """Whether a robot has stood up, or walks already."""
+        stood_s = self.plant.time_s - member.since_s
+        return member.phase == "POLICY" or (member.phase == "STAND" and stood_s > self._stand_s + REPEAT_S)
+
+    def _next_request(self, member: Member, *, may_walk: bool) -> str:
+        """Return the request that makes a robot walk, repeated until it is granted."""
+        if self._is_out(member) or self.plant.time_s - member.requested_s < REPEAT_S:
             return ""
-        if self.phase == "DAMPING":
-            if self._has_fault and not self.cfg.recover:
-                return ""
-            return "stand" if self.link.fault in ("none", "operator_stop") else "damp"  # which clears a latched fault
-        if self.phase == "STAND" and self.plant.time_s - self._phase_since > self._stand_s + REPEAT_S:
+        if member.phase == "DAMPING":
+            return "stand" if member.link.fault in ("none", "operator_stop") else "damp"  # which clears a latched fault
+        if member.phase == "STAND" and may_walk:
             self.plant.hold(False)
             return "policy"
         return ""
 
-    def _note_phase(self) -> None:
-        phase, fault = self.link.phase, self.link.fault
-        if phase == self.phase:
-            return
-        now = self.plant.time_s
-        self._phases.append({"time_s": round(now, 4), "phase": phase, "fault": fault})
-        if phase == "DAMPING" and self.phase in ("STAND", "POLICY"):
-            self._has_fault = True
-            self._faults.append({"time_s": round(now, 4), "policy_s": round(self.policy_s, 4), "fault": fault})
-        elif phase == "POLICY":
-            self._has_fault = False
-            self._followed_steps = 0
-        self.phase, self._phase_since = phase, now
+    def _note(self) -> None:
+        """Note each robot's phase and fall, and the figures under the policies."""
+        is_running = False
+        for member, ended in zip(self.members.values(), self.stepped[2].tolist(), strict=True):
+            member.note_phase(self.plant.time_s, self.policy_s)
+            if ended:
+                self._fell(member)
+            elif member.phase == "POLICY":
+                member.policy_s += self.plant.env.step_dt
+                is_running = True
+        if is_running:
+            self.policy_s += self.plant.env.step_dt
+            for member in self.members.values():
+                member.figures.after_step()
 
-    def _fell(self) -> None:
-        """Hang the robot on the gantry again after the environment has reset it."""
-        self.plant.was_reset()
-        self.plant.hold(True)
-        if self.phase == "POLICY" or self._has_fault:
-            self.falls += 1
-        if self.phase == "POLICY":
-            self._operate("damp", None)
-
-    def _track(self, command: np.ndarray) -> None:
-        """Add the tracking error of a step that was to follow a velocity (3,)."""
-        state, step_dt = self.plant.env.state, self.plant.env.step_dt
-        self.policy_s += step_dt
-        if not self._tracks:
-            return
-        if not np.array_equal(command, self._followed):
-            self._followed, self._followed_steps = command, 0
-        self._followed_steps += 1
-        if self._followed_steps * step_dt <= SETTLING_S:
-            return
-        linear = np.linalg.norm(command[:2] - state.base_lin_vel_b[0, :2].cpu().numpy())
-        self._error_sum += float(linear), abs(float(command[2] - state.base_ang_vel_b[0, 2]))
-        self._error_steps += 1
+    def _fell(self, member: Member) -> None:
+        """Hang a robot on the gantry again after the environment has reset it."""
+        member.body.was_reset()
+        member.body.hold(True)
+        if member.phase == "POLICY" or member.has_fault:
+            member.falls += 1
+        if member.phase == "POLICY":
+            member.operate("damp", commands=False)
 
     def _judge(self) -> None:
         """Decide whether the session is over."""
-        cfg, now = self.cfg, self.plant.time_s
-        if cfg.seconds and self.policy_s >= cfg.seconds:
+        members, now = list(self.members.values()), self.plant.time_s
+        if 0 < self.cfg.seconds <= self.policy_s:
             self._is_over = True
-        if self._has_fault and not cfg.recover and now - self._phase_since > cfg.watch_s:
+        if all(map(self._is_out, members)) and now - max(member.since_s for member in members) > self._watch_s:
             self._is_over = True
-        if self.phase == "POLICY" or self._is_halted:
+        if self._is_halted or any(member.phase == "POLICY" for member in members):
             self._idle_since = now
         idle_s = now - self._idle_since
-        if self._has_fault and self.policy_s and idle_s > self._again_s + self._stand_s:
-            self._is_over, self._stayed_damped = True, self.link.fault
+        if all(m.has_fault for m in members) and self.policy_s and idle_s > self._again_s + self._stand_s:
+            self._is_over, self._stayed_damped = True, members[0].link.fault
         if idle_s > START_S + self._stand_s:
-            raise PeerError(
-                f"robot-rl-infer did not walk for {idle_s:.0f} s: phase {self.phase}, fault {self.link.fault}"
-            )
+            states = [f"{m.name} phase {m.phase}, fault {m.link.fault}".strip() for m in members]
+            raise PeerError(f"robot-rl-infer did not walk for {idle_s:.0f} s: {'; '.join(states)}")
 
 
-def command_figures(notes: list[Any]) -> dict[str, Any]:
-    """Return how many commands arrived, how many were lost, and the delays of the policy's answers [us]."""
-    figures: dict[str, Any] = {"received": len(notes)}
-    by_commander: dict[int, list[int]] = {}
-    for note in notes:
-        by_commander.setdefault(note.commander, []).append(note.sequence)
-    figures["lost"] = sum(max(0, seen[-1] - seen[0] + 1 - len(set(seen))) for seen in by_commander.values())
-    first: dict[int, int] = {}  # while states are unusable, commands go on naming the last usable one
-    for note in notes:
-        if note.from_policy and note.answer_ns >= 0:
-            first.setdefault(note.state_sequence, note.answer_ns)
-    answers = np.array(list(first.values())) / 1e3
-    figures["from_policy"] = len(answers)
-    if len(answers):
-        p50, p99, p999 = np.percentile(answers, [50, 99, 99.9])
-        figures["state_to_command_us"] = {"p50": round(p50, 1), "p99": round(p99, 1), "p99.9": round(p999, 1)}
-    return figures
+def for_session(task: Task) -> Task:
+    """Return a task without an end; all robots of a team are in it, and one that is out ends nothing for the others."""
+    if not task.robots:
+        return dataclasses.replace(task, episode_length_s=DAY_S)
+    roles = {name: dataclasses.replace(role, terminations={}) for name, role in task.roles.items()}
+    team = dataclasses.replace(task.team, size=(0, 0), joins=0.0)
+    return dataclasses.replace(task, terminations={}, roles=roles, team=team, episode_length_s=DAY_S)

@@ -1,7 +1,7 @@
 """Adaptation of a policy to a robot while it runs.
 
 Measure, learn, measure again: the robot follows commands without exploration; then it explores in real time, and PPO
-learns from what it does (`robot_rl.learn.algorithms.ppo.off_policy_correction`), with a critic that was fitted in
+learns from its steps (`robot_rl.learn.algorithms.ppo.off_policy_correction`), with a critic that was fitted in
 simulation; then it follows the same commands again, by the mean of the last policies.
 """
 
@@ -48,7 +48,7 @@ AVERAGED = 0.8
 GROUPS = ("actor_groups", "critic_groups")
 """Settings of the learner that a policy's run has in common with its adaptation."""
 SEEN = 1e12
-"""Observations that the actor's normalizer has seen: what follows does not move it."""
+"""Observations that the actor's normalizer has seen: later ones do not move it."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -119,22 +119,22 @@ class Adaptation:
         self.run_dir: RunDir
 
     def run(self) -> dict[str, Any]:
-        """Measure, learn, measure again; return and write what was found, adapt.json."""
+        """Measure, learn, measure again; return the results, and write them to adapt.json."""
         from robot_rl.files import write_json
         from robot_rl.runs.run_dir import RunDir
 
         self.run_dir = RunDir.create(self.train.root, self.train.task.name, self.cfg.seed)
         self.run_dir.write_config(self.train.tree, ["robot-rl", "adapt"])
         path = self.run_dir.path
-        _, words = make_plant(self.train.task, self.cfg.plant, path / "plant")
-        self._say(f"plant={self.cfg.plant.name}: {words} -> {path}")
+        _, difference = make_plant(self.train.task, self.cfg.plant, path / "plant")
+        self._say(f"plant={self.cfg.plant.name}: {difference} -> {path}")
         runner, critic = self._fit()
         actor = copy.deepcopy(runner.actor)
         first = self._bundle(actor, 0, path / "follow" / "000000")[1]
         before = self._measure(first, "before") | {"evaluated": self._evaluate(first)}
-        found = self._learn(actor, critic)
+        learned = self._learn(actor, critic)
         after = self._measure(path / "policy", "after") | {"evaluated": self._evaluate(path / "policy")}
-        result = {"plant": asdict(self.cfg.plant), "words": words, "before": before, "after": after} | found
+        result = {"plant": asdict(self.cfg.plant), "words": difference, "before": before, "after": after} | learned
         write_json(path / "adapt.json", result)
         return result
 
@@ -145,19 +145,17 @@ class Adaptation:
         changes = {"ppo.learning_rate": RATE, "num_steps": ROLLOUT, "staleness.max": 0}
         learner = apply_overrides(self.train.learner, changes)
         with contextlib.closing(self.train.make_env(num_envs=SIMULATED)) as env:
-            runner = Trainer(env, learner, seed=self.cfg.seed, observer=self._restore)
-            self._fitted = runner.actor
+            # Each update gives the policy its first weights again.
+            runner = Trainer(
+                env, learner, seed=self.cfg.seed, observer=lambda _: load_actor(runner.actor, self._weights)
+            )
             load_actor(runner.actor, self._weights)
             row = runner.train(self.cfg.fit)
             self._say(f"critic fitted in simulation: {row['env_steps']:.0f} steps, loss {row['loss/value']:.3f}")
             return runner, copy.deepcopy(runner.critic.state_dict())
 
-    def _restore(self, _: Mapping[str, float]) -> None:
-        """Let the policy stay what it was."""
-        load_actor(self._fitted, self._weights)
-
     def _bundle(self, actor: Actor, version: int, out: Path) -> tuple[str, Path]:
-        """Write the bundle of a policy; return its identity and where it is."""
+        """Write the bundle of a policy; return its identity and its path."""
         from robot_rl_deploy.contract import TrainingSpec
 
         training = TrainingSpec(
@@ -172,10 +170,9 @@ class Adaptation:
     def _robot(self, bundle: Path, name: str, **more: Any) -> RobotProcess:
         folder = self.run_dir.path / name
         folder.mkdir(parents=True, exist_ok=True)
-        plant = asdict(self.cfg.plant)
-        given = {"run": str(self.run_dir.path.resolve()), "plant": plant, "bundle": str(bundle.resolve())}
-        given |= {"folder": str(folder.resolve()), "seed": self.cfg.seed, "settings": self.cfg.settings}
-        return RobotProcess(RobotCfg(**given, **more))
+        paths = {"run": self.run_dir.path, "bundle": bundle, "folder": folder}
+        settings = {"plant": self.cfg.plant, "seed": self.cfg.seed, "settings": self.cfg.settings}
+        return RobotProcess(RobotCfg(**{key: str(path.resolve()) for key, path in paths.items()}, **settings, **more))
 
     def _measure(self, bundle: Path, name: str) -> dict[str, Any]:
         """Let the robot follow commands without exploration; return its errors, falls and faults."""
@@ -185,11 +182,12 @@ class Adaptation:
                 for key, value in row["errors"].items() if row["phase"] == POLICY else ():
                     sums.setdefault(key, []).append(value)
         report = robot.report
-        found: dict[str, Any] = {key: sum(values) / len(values) for key, values in sums.items()}
-        found |= {key: report[key] for key in ("policy_s", "falls", "faults", "late_ticks")}
-        shown = ", ".join(f"{key} {found[key]:.3f}" for key in sums)
-        self._say(f"{name}: {found['policy_s']:g} s, {shown}, {found['falls']} falls, {len(found['faults'])} faults")
-        return found
+        figures: dict[str, Any] = {key: sum(values) / len(values) for key, values in sums.items()}
+        figures |= {key: report[key] for key in ("policy_s", "falls", "faults", "late_ticks")}
+        shown = ", ".join(f"{key} {figures[key]:.3f}" for key in sums)
+        stops = f"{figures['falls']} falls, {len(figures['faults'])} faults"
+        self._say(f"{name}: {figures['policy_s']:g} s, {shown}, {stops}")
+        return figures
 
     def _evaluate(self, bundle: Path) -> dict[str, float]:
         """Return the means of the metrics in many worlds of the plant: a minute of one robot is a rough measure."""
@@ -197,11 +195,11 @@ class Adaptation:
 
         task = evaluation_task(make_plant(self.train.task, self.cfg.plant, self.run_dir.path / "plant")[0])
         worlds = self.train.worlds(WORLDS, EVALUATION_SEED)
-        found = evaluate_run(lambda: self.train.source.make_env(task, worlds), policy=None, bundle=bundle)["onnx"]
-        return {name: value["mean"] for name, value in found.items() if value is not None}
+        summary = evaluate_run(lambda: self.train.source.make_env(task, worlds), policy=None, bundle=bundle)["onnx"]
+        return {name: value["mean"] for name, value in summary.items() if value is not None}
 
     def _learn(self, actor: Actor, critic: Mapping[str, Any]) -> dict[str, Any]:
-        """Let the robot explore, and learn from it; write the bundle; return what happened."""
+        """Let the robot explore, and learn from it; write the bundle; return the figures."""
         from robot_rl.learn.simulators.remote import RemoteWorlds
         from robot_rl.learn.trainer import Trainer
 
@@ -262,7 +260,7 @@ class Adaptation:
         return ActionReader(read_bundle(bundle).contract, [j.name for j in self.train.task.robot.joints]).read
 
     def _tail(self, log: Path) -> Callable[[], list[Mapping[str, Any]]]:
-        """Return what reads the log as it grows."""
+        """Return a reader of the log as it grows."""
         from robot_rl.sim2sim.binary import load_runtime
 
         tail = load_runtime().LogTail(log)
@@ -283,7 +281,7 @@ class Mean:
     """An observer that keeps a running mean of the policies, and ends the training when the time is over."""
 
     def __init__(self, show: Callable[[Mapping[str, float]], None], is_over: Callable[[], bool]) -> None:
-        """Take what shows a row, and what says whether the time is over."""
+        """Take a function that shows a row, and one that returns whether the time is over."""
         self._show, self._is_over = show, is_over
         self._actor: Any = None
         self.weights: dict[str, Any] = {}
@@ -330,7 +328,7 @@ def prepare(
     given = {key: value for key, value in changes.items() if key.partition(".")[0] not in defaults.settings}
     change(tree, given)  # A name that does not exist is refused before anything is done.
     tensors, network = bundle_actor(source.find_bundle())
-    own = {
+    settings = {
         **LEARNER,
         "device": "cpu",
         "engine": "mujoco",
@@ -343,14 +341,14 @@ def prepare(
         "actor.activation": network["activation"],
         **{f"actor.{name}": cfg.explore for name in ("init_std", "min_std", "max_std")},
     }
-    return tensors, resolve(change(tree, {**own, **given}))
+    return tensors, resolve(change(tree, {**settings, **given}))
 
 
 @torch.no_grad()
 def load_actor(actor: Actor, weights: Mapping[str, Any]) -> None:
     """Give an actor the weights of another of the same architecture, but for the deviation, and keep its normalizer."""
-    own = {name: tensor for name, tensor in weights.items() if not name.startswith("distribution.")}
-    missing, unknown = actor.load_state_dict(own, strict=False)
+    network = {name: tensor for name, tensor in weights.items() if not name.startswith("distribution.")}
+    missing, unknown = actor.load_state_dict(network, strict=False)
     if wrong := [name for name in missing if not name.startswith("distribution.")] + unknown:
         raise UserError(f"actor: the task's network is of another kind than the policy's ({wrong[0]}); set actor.*")
     if actor.normalizer is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,14 +20,14 @@ KINDS = {
     "weaker": "its motors have three quarters of their strength",
     "slippery": "its feet slide: a friction of 0.35",
 }
-"""Names of the plants, and what differs."""
+"""Names of the plants, and their differences to the training."""
 STRENGTH, FRICTION = 0.75, 0.35
 PAYLOAD_SHARE = 1.0 / 3.0
 """Payload by default, as a share of the robot's own mass."""
 BOX = (0.1, 0.075, 0.05)
 """Half of the payload's length, width and height [m]."""
 PUSH = "push"
-"""The event that is left out: nobody pushes a robot that is to adapt."""
+"""The event that is omitted: nobody pushes a robot that is to adapt."""
 REPLACED = {"weaker": "motor_strength", "slippery": "foot_friction"}
 """The randomization that a plant's own event takes the place of."""
 
@@ -39,8 +40,8 @@ class PlantCfg:
         name: One of `KINDS`.
         payload: Mass that the robot carries [kg]; 0: a third of its own. Only of the heavier plant.
         payload_at: Where, in the frame of its base [m].
-        speed: Share of the range of the task's velocity commands that the robot is given: one that carries what no
-            training had is not to be driven to its limits.
+        speed: Share of the range of the task's velocity commands that the robot is given: one with a payload
+            unknown to the training is not to be driven to its limits.
     """
 
     name: str = "nominal"
@@ -50,7 +51,6 @@ class PlantCfg:
 
     def __post_init__(self) -> None:
         """Check the name, and that the rest belongs to it."""
-        self.payload_at = (self.payload_at[0], self.payload_at[1], self.payload_at[2])
         if self.name not in KINDS:
             raise UserError(f"plant={self.name}: no such plant; {suggest(self.name, KINDS)}")
         if self.payload and self.name != "heavier":
@@ -64,13 +64,13 @@ class PlantCfg:
 
 
 def check_plant(task: Task, cfg: PlantCfg) -> None:
-    """Raise UserError where a task's robot cannot be such a plant."""
+    """Raise UserError if a task's robot cannot be such a plant."""
     if cfg.name == "heavier" and task.robot.base_body is None:
         raise UserError(f"plant=heavier: the robot of task={task.name} is bolted down, it carries nothing")
 
 
 def make_plant(task: Task, cfg: PlantCfg, folder: Path) -> tuple[Task, str]:
-    """Return a copy of a task with the plant in it, which nobody pushes or drives fast, and what differs in words.
+    """Return a copy of a task with the plant in it, which nobody pushes or drives fast, and the difference in words.
 
     Args:
         task: The task.
@@ -78,24 +78,30 @@ def make_plant(task: Task, cfg: PlantCfg, folder: Path) -> tuple[Task, str]:
         folder: Where the model of a robot with a payload is written.
 
     Raises:
-        UserError: The robot has no base that could carry anything.
+        UserError: The robot is bolted down and cannot carry anything.
     """
     from robot_rl_envs.mdp import events
     from robot_rl_envs.task import Event
 
     check_plant(task, cfg)
-    own, commands = task.events.items(), {name: _slower(one, cfg.speed) for name, one in task.commands.items()}
-    task = dataclasses.replace(task, commands=commands, events={k: one for k, one in own if one.info.name != PUSH})
+    commands = {name: _slower(command, cfg.speed) for name, command in task.commands.items()}
+    task = dataclasses.replace(task, commands=commands, events=_without(task.events, PUSH))
     if cfg.name == "nominal":
         return task, KINDS[cfg.name]
     if cfg.name == "heavier":
         return _loaded(task, cfg, folder)
     if cfg.name == "weaker":
-        event, words = Event(events.motor_strength, lo=STRENGTH, hi=STRENGTH), f"motors have {STRENGTH:.0%} strength"
+        event = Event(events.motor_strength, lo=STRENGTH, hi=STRENGTH)
+        difference = f"motors have {STRENGTH:.0%} strength"
     else:
-        event, words = Event(events.foot_friction, lo=FRICTION, hi=FRICTION), f"feet have a friction of {FRICTION:g}"
-    kept = {name: one for name, one in task.events.items() if one.info.name != REPLACED[cfg.name]}
-    return dataclasses.replace(task, events={**kept, "plant": event}), words
+        event = Event(events.foot_friction, lo=FRICTION, hi=FRICTION)
+        difference = f"feet have a friction of {FRICTION:g}"
+    return dataclasses.replace(task, events={**_without(task.events, REPLACED[cfg.name]), "plant": event}), difference
+
+
+def _without(events: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return events without those of a function's name."""
+    return {key: event for key, event in events.items() if event.info.name != name}
 
 
 def _slower(command: Command, share: float) -> Command:
@@ -107,14 +113,14 @@ def _slower(command: Command, share: float) -> Command:
 
 
 def _loaded(task: Task, cfg: PlantCfg, folder: Path) -> tuple[Task, str]:
-    """Return a task with a robot that carries a box on its base, a body of its own, and what it carries in words."""
+    """Return a task with a robot that carries a box on its base, a separate body, and the load in words."""
     mujoco: Any = importlib.import_module("mujoco")
     robot = task.robot
     assert robot.base_body is not None
     spec = mujoco.MjSpec.from_file(str(robot.model))
     mass = cfg.payload or round(PAYLOAD_SHARE * float(spec.compile().body_subtreemass[0]), 1)
     box = spec.body(robot.base_body).add_body(name="payload", pos=cfg.payload_at)
-    # Scenes may leave out what only shows: the mass is the body's own, not that of its geom.
+    # Scenes may omit geoms that are only drawn: the mass is the body's own, not that of its geom.
     box.mass, box.ipos, box.explicitinertial = mass, [0.0, 0.0, 0.0], True
     squares = [side * side for side in BOX]
     box.inertia = [mass / 3.0 * (sum(squares) - square) for square in squares]

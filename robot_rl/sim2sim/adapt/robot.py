@@ -1,21 +1,19 @@
-"""The robot of an adaptation, a process of its own: it runs in real time, and waits for nobody.
+"""The robot of an adaptation, a separate process: it runs in real time, and waits for nobody.
 
 The robot's binary commands the plant at 500 Hz and takes newer bundles between two control steps. For each control step
-a line of JSON goes to standard output, with what no robot's log has: the reward, and what the critic sees, as a
-laboratory would measure it.
+a line of JSON goes to standard output, with figures that a robot's log lacks: the reward, and the critic's observation,
+as a laboratory would measure it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gc
 import json
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +22,12 @@ import torch
 
 from robot_rl.errors import PeerError, UserError
 from robot_rl.learn.dims import make_env_spec
-from robot_rl.processes import tied
+from robot_rl.settings import from_dict, to_dict
 from robot_rl.sim2sim.adapt.plants import PlantCfg, make_plant
-from robot_rl.sim2sim.binary import DAY_S, end_process
+from robot_rl.sim2sim.binary import ModuleProcess
 from robot_rl.sim2sim.commands import ActionReader
+from robot_rl.sim2sim.figures import Tracking
+from robot_rl.sim2sim.plant import LONE
 from robot_rl.sim2sim.session import Session, SessionCfg
 
 if TYPE_CHECKING:
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 PIPE_BYTES = 1 << 20
 """Of the pipe to the learner: eight seconds of rows, so that a robot does not wait for a learner that is busy."""
 KEPT_NOTES = 1000
-"""So many notes of commands are kept: hours of them would fill the memory."""
+"""Number of notes of commands in memory: hours of them would fill it."""
 
 
 @dataclass(kw_only=True, slots=True)
 class RobotCfg:
-    """What a robot is built from; plain values, for another process.
+    """Settings of a robot; plain values, for another process.
 
     Attributes:
         run: Directory of the run that has the settings of task and learner.
-        plant: Fields of a `PlantCfg`.
+        plant: The plant.
         bundle: The bundle to begin with.
         folder: Directory for the binary's report and the plant's model.
         seconds: Time under the policy [s].
@@ -58,7 +58,7 @@ class RobotCfg:
     """
 
     run: str
-    plant: dict[str, Any] = field(default_factory=dict)
+    plant: PlantCfg = field(default_factory=PlantCfg)
     bundle: str
     folder: str
     seconds: float
@@ -70,80 +70,75 @@ class RobotCfg:
 
 
 class Observed(Session):
-    """A session that reports each control step."""
+    """A session of one robot that reports each control step."""
 
     def __init__(self, task: Task, bundle: Path, cfg: SessionCfg, folder: Path, *, learner: LearnerCfg) -> None:
         """Build the world and start the binary; see `Session`. The critic that sees it is the learner's."""
-        super().__init__(task, bundle, cfg, folder)
+        super().__init__(task, {LONE: bundle}, cfg, folder)
         from robot_rl_deploy.bundle import read_bundle
 
-        self._layout = make_env_spec(self.plant.env, learner).critic_layout
-
-        self._reader = ActionReader(read_bundle(bundle).contract, self.plant.joint_names)
-        self._ticks = self.plant.env.cfg.sim.decimation
-        self._first, self._before = 0, (self._error_sum.copy(), self._error_steps)
-        self._phase_before, self._critic = "", self._seen(self.plant.env.get_observations())
+        body = self.robot.body
+        self._env, self._link = body.env, self.robot.link
+        self._layout = make_env_spec(self._env, learner).critic_layout
+        self._reader = ActionReader(read_bundle(bundle).contract, body.joint_names)
+        self._ticks = self._env.cfg.sim.decimation
+        self._first, self._phase_before = 0, ""
+        self._critic = self._critic_obs(self._env.get_observations())
         self.plant.on_period = self._act
         self.on_step = self._report
 
     def _steer(self) -> None:
-        """Send the operator's message, and begin the control step where the policy begins its own."""
+        """Send the operator's message, and begin the control step when the policy begins its own."""
         super()._steer()
         self._align()
-        self._first = int(self.link.low.sequence) + 1
-        self._before, self._phase_before = (self._error_sum.copy(), self._error_steps), self.link.phase
+        self._first, self._phase_before = int(self._link.low.sequence) + 1, self._link.phase
 
     def _align(self) -> None:
         """Run ticks until the policy is due at the next state."""
-        answered = [note.state_sequence for note in reversed(self.link.notes[-100:]) if note.from_policy]
-        past = (int(self.link.low.sequence) + 1 - answered[0]) % self._ticks if answered else 0
+        notes = self._link.notes
+        answered = [note.state_sequence for note in reversed(notes[-100:]) if note.from_policy]
+        past = (int(self._link.low.sequence) + 1 - answered[0]) % self._ticks if answered else 0
         if past:
             self.plant.advance(self._ticks - past)
-        del self.link.notes[:-KEPT_NOTES]
+        del notes[:-KEPT_NOTES]
 
     def _act(self) -> None:
-        """Let the environment know what the joints were commanded to do, for the rewards."""
-        command, state = self.plant.command, self.plant.env.state
+        """Give the environment the command of the joints as an action, for the rewards."""
+        command, state = self.robot.body.command, self._env.state
         if command is None:
             return
-        operator = state.command[0].cpu().numpy() if self._info is not None else None
+        operator = state.command[0].cpu().numpy() if self.robot.info is not None else None
         state.action[0] = torch.from_numpy(self._reader.read(command.q, command.dq, command.tau, operator))
 
-    def _seen(self, obs: Any) -> list[float]:
-        """Return what the critic sees (C,)."""
+    def _critic_obs(self, obs: Any) -> list[float]:
+        """Return the critic's observation (C,)."""
         return self._layout.gather(obs, torch.empty(1, self._layout.size))[0].tolist()
 
     def _report(self) -> None:
         obs, reward, done, extras = self.stepped
-        ended, critic = bool(done[0]), self._critic
-        self._critic = self._seen(obs)
-        sums, steps = self._before
-        errors = {}
-        if self._error_steps > steps:
-            linear, yaw = (self._error_sum - sums).tolist()
-            errors = {"lin_vel_error": linear, "yaw_vel_error": yaw}
+        ended, critic, tracking = bool(done[0]), self._critic, self.robot.figures
+        self._critic = self._critic_obs(obs)
         row = {
             "sequence": self._first,
-            "phase": self.phase if self.phase == self._phase_before else "",
+            "phase": self.robot.phase if self.robot.phase == self._phase_before else "",
             "critic": critic,
-            "after": self._seen(extras["final_obs"]) if ended else self._critic,
+            "after": self._critic_obs(extras["final_obs"]) if ended else self._critic,
             "reward": float(reward[0]),
             "ended": ended,
             "timed_out": bool(extras["time_outs"][0]),
             "valid": bool(extras["valid"][0]) if "valid" in extras else True,
-            "errors": errors,
+            "errors": tracking.newest if isinstance(tracking, Tracking) else {},
         }
         _write(row)
 
 
 def make_session(cfg: RobotCfg) -> Observed:
-    """Build the session of a robot; see `Session` for what it raises."""
+    """Build the session of a robot; see `Session` for its errors."""
     from robot_rl.runs.run_dir import RunDir
     from robot_rl.runs.settings import load
 
     train = load(RunDir(Path(cfg.run)), trust=True)
-    task = dataclasses.replace(train.task, episode_length_s=DAY_S)
-    task, _ = make_plant(task, PlantCfg(**cfg.plant), Path(cfg.folder))
+    task, _ = make_plant(train.task, cfg.plant, Path(cfg.folder))
     settings = dict(cfg.settings)
     if cfg.explore:
         settings |= {"explore_std": cfg.explore, "explore_seed": float(cfg.seed)}
@@ -157,15 +152,14 @@ def make_session(cfg: RobotCfg) -> Observed:
     return Observed(task, Path(cfg.bundle), session, Path(cfg.folder), learner=train.learner)
 
 
-class RobotProcess:
+class RobotProcess(ModuleProcess):
     """A robot that runs; read `rows` until they end, then `report`."""
 
     def __init__(self, cfg: RobotCfg) -> None:
         """Start the process."""
-        words = [sys.executable, "-m", "robot_rl.sim2sim.adapt.robot", json.dumps(asdict(cfg))]
-        # In a session of its own: Ctrl-C is the learner's, which ends the robot in order.
-        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
-        self._process = subprocess.Popen(tied(words), start_new_session=True, pipesize=PIPE_BYTES, **how)
+        # In a separate session: Ctrl-C is the learner's, which ends the robot in order.
+        options = {"start_new_session": True, "pipesize": PIPE_BYTES}
+        super().__init__("robot_rl.sim2sim.adapt.robot", json.dumps(to_dict(cfg)), **options)
         self.report: dict[str, Any] = {}
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
@@ -174,8 +168,7 @@ class RobotProcess:
         Raises:
             UserError: It could not be built, or the binary ended.
         """
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        for line in self.output:
             if not line.startswith("{"):  # Of a library.
                 continue
             row = json.loads(line)
@@ -185,23 +178,17 @@ class RobotProcess:
                 self.report = row["report"]
                 return
             yield row
-        raise UserError(f"the robot's process ended with {self._process.wait()}; its last line is above")
+        raise UserError(f"the robot's process ended with {self.process.wait()}; its last line is above")
 
     def request_stop(self) -> None:
         """Let the robot damp and end; the report follows the rows."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-
-    def close(self) -> None:
-        """End the process."""
-        end_process(self._process)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
 
 
-def main(words: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run the process: its settings as JSON."""
-    cfg, stop = RobotCfg(**json.loads(words[0])), []
+    cfg, stop = from_dict(RobotCfg, json.loads(arguments[0])), []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.append(True))
     torch.set_num_threads(1)

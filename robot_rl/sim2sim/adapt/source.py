@@ -38,13 +38,13 @@ class RobotEndedError(RuntimeError):
 class RobotSource(Source):
     """One robot, from which a rollout is its newest segments.
 
-    A segment is a number of steps under the policy, one after the other; where steps are missing in between, such as
+    A segment is a number of steps under the policy, one after the other; if steps are missing in between, such as
     those in which it stood up again, an episode is cut short. Each segment is learned from as often as there are
     segments in a rollout, each time with the weights of how old it is.
 
     Attributes:
         is_stopping: Asked, while nothing arrives, whether the training shall stop.
-        limited: Steps so far in which the safety layer changed what the policy requested.
+        limited: Steps so far in which the safety layer changed the requested action.
         steps: Steps so far.
     """
 
@@ -115,7 +115,7 @@ class RobotSource(Source):
             line = (self._follow / REFUSED).read_text().strip()
             if line != self._refused:
                 self._refused = line
-                self._say(f"the robot's binary refused a bundle, and goes on with the one before: {line}")
+                self._say(f"the robot's binary refused a bundle, and continues with the one before: {line}")
 
     def take(self) -> list[Segment]:
         """Wait for the next segment, and return it with those before it, the newest last.
@@ -142,7 +142,7 @@ class RobotSource(Source):
         return self._segment(steps)
 
     def _collect(self) -> None:
-        """Wait for news of the robot, and take them; raise StoppedError where the training shall stop."""
+        """Wait for news of the robot, and take them; raise StoppedError if the training shall stop."""
         if self._end is not None:
             raise self._end
         if self.is_stopping():
@@ -171,7 +171,7 @@ class RobotSource(Source):
         versions = [step.version for step in steps]
         for version in sorted(set(versions)):
             unpack(self._policies[version], self._actor)
-            rows = torch.tensor([index for index, own in enumerate(versions) if own == version])
+            rows = torch.tensor([index for index, acting in enumerate(versions) if acting == version])
             params = self._actor.params(tensors["actor_obs"][rows, 0])
             out.append((rows, params[0]))
             log_prob.append((rows, self._actor.distribution.log_prob(tensors["action"][rows, 0], params)))

@@ -1,4 +1,4 @@
-"""The steps of a robot that ran: its log says what the policy saw and did, its plant what came of it.
+"""The steps of a robot that ran: its log has observations and actions of the policy, its plant their results.
 
 Both are joined by the sequence number of the state that a control step began with.
 """
@@ -15,7 +15,7 @@ import numpy as np
 POLICY = "POLICY"
 """Name of the phase in which the policy commands the robot."""
 PATIENCE = 200
-"""So many states after a step's own, the log has nothing more to say about it."""
+"""So many states after that of a step, the log has nothing more about it."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -25,11 +25,11 @@ class Step:
     Attributes:
         sequence: Of the state that it began with.
         version: Of the policy that acted.
-        observation: (D,) what the policy saw.
-        action: (A,) what was sent to the joints, after the safety layer, as the policy's raw action.
-        is_limited: Whether that is not what the policy requested.
-        critic: (C,) what the critic sees before it.
-        after: (C,) and after it; where an episode ended, in the state it ended in.
+        observation: (D,) of the policy.
+        action: (A,) sent to the joints, after the safety layer, as the policy's raw action.
+        is_limited: Whether the policy requested another one.
+        critic: (C,) the critic's observation before it.
+        after: (C,) and after it; of an episode that ended, in its last state.
         reward: Of the step.
         ended: An episode ended with it.
         timed_out: It was cut short.
@@ -59,7 +59,7 @@ class Joiner:
         identity: The bundle that acts.
         read_log: Returns the events that the log has since the last call.
         tolerance: An action that differs by more from the requested one was limited.
-        skipped: Rows that were left out: not under the policy, or without a step in the log.
+        skipped: Omitted rows: not under the policy, or without a step in the log.
     """
 
     read_action: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -84,7 +84,7 @@ class Joiner:
                 self.identity = str(event["bundle"])
 
     def _sent(self, event: Mapping[str, Any]) -> None:
-        """Note what was sent of the policy's step; its record comes right before that of its command."""
+        """Note the action that was sent of the policy's step; its record comes right before that of its command."""
         sequence = int(event["state_sequence"])
         self._newest = max(self._newest, sequence)
         if (step := self._acted.get(sequence)) is not None and "sent" not in step:
@@ -97,7 +97,7 @@ class Joiner:
     def take(self) -> list[Step]:
         """Read the log, and return the steps that are complete, in order."""
         self.add_events(self.read_log())
-        found = []
+        steps = []
         while self._rows:
             row = self._rows[0]
             step = self._acted.get(row["sequence"])
@@ -109,8 +109,8 @@ class Joiner:
             if step is None or "sent" not in step or not step["ok"] or row["phase"] != POLICY or not row["valid"]:
                 self.skipped += 1
                 continue
-            found.append(self._join(row, step))
-        return found
+            steps.append(self._join(row, step))
+        return steps
 
     def _join(self, row: Mapping[str, Any], step: Mapping[str, Any]) -> Step:
         return Step(

@@ -1,6 +1,6 @@
 """Read evaluations, each of one policy in one engine, and merge them into a table.
 
-Engines do not fit into one process, or one environment: each evaluation is a file of its own, and this needs no engine.
+Engines do not fit into one process, or one environment: each evaluation is a separate file, and this needs no engine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from robot_rl.sources.registry import source_of
 from robot_rl.view.chart import BLUE, FAINT, GRID, INK, LIGHT_BLUE, ORANGE, Canvas
 
 METRIC_LOSS, SURVIVAL_LOSS = 0.15, 0.03
-"""What a policy may lose in another engine than its own: a share of its metric, points of survival."""
+"""The most that a policy may lose in another engine than its own: a share of its metric, points of survival."""
 MAX_BYTES = 2**26
 """Bytes that an evaluation's file may have."""
 KINDS = ("onnx", "torch")
@@ -34,15 +34,15 @@ class Cell:
 
     Attributes:
         policy: The run's id, or the bundle's folder.
-        trained_on: The training engine; empty where the file does not specify it.
+        trained_on: The training engine; empty if the file does not specify it.
         engine: The engine of the evaluation.
         kind: The evaluated form, "onnx" or "torch".
         seconds: Length of each episode at most [s].
         metric: The compared metric: the task's first one that has better values, else the return.
         unit: Its unit.
         better: "smaller" or "larger".
-        mean, std: Its mean and standard deviation over episodes; None where no episode has it.
-        failure_rate: Share of episodes that ended by a termination that is not a time-out.
+        mean, std: Its mean and standard deviation over episodes; None if no episode has it.
+        failure_rate: Share of episodes that ended by a termination other than a time-out.
         file: The file of the evaluation.
     """
 
@@ -76,12 +76,12 @@ class Table:
     cells: dict[tuple[str, str], Cell]
 
     def home(self, policy: str) -> Cell | None:
-        """Return the evaluation of a policy in its training engine; None where it is missing."""
-        cells = [cell for cell in self.cells.values() if cell.policy == policy]
+        """Return the evaluation of a policy in its training engine; None if it is missing."""
+        cells = (cell for cell in self.cells.values() if cell.policy == policy)
         return next((cell for cell in cells if cell.engine == cell.trained_on), None)
 
     def losses(self, cell: Cell) -> dict[str, Any] | None:
-        """Return what a policy loses compared with its training engine.
+        """Return the losses of a policy compared with its training engine.
 
         Returns:
             "metric", by how much of its value at home the metric is worse; "survival", the increase of the failure
@@ -104,10 +104,10 @@ def read_cell(path: Path, home: str = "") -> Cell:
 
     Args:
         path: The file.
-        home: The training engine, where the file does not specify it.
+        home: The training engine, if the file does not specify it.
 
     Raises:
-        UserError: There is no such file, it is no evaluation, or one that does not specify its engine.
+        UserError: The file does not exist, is not an evaluation, or does not specify its engine.
     """
     data = read_json(path, MAX_BYTES)
     kind = next((kind for kind in KINDS if isinstance(data, Mapping) and kind in data), None)
@@ -150,7 +150,7 @@ def read_cell(path: Path, home: str = "") -> Cell:
         raise UserError(f"{path}: damaged, {error} is missing or of the wrong kind") from None
 
 
-def words(cell: Cell) -> str:
+def metric_title(cell: Cell) -> str:
     """Return the name of a cell's metric in words, with its unit."""
     name, unit = cell.metric.replace("_", " "), shown_unit(cell.unit)
     return f"{name} [{unit}]" if unit else name
@@ -211,7 +211,7 @@ def draw_table(table: Table) -> Any:
     first = next(iter(table.cells.values()))
     canvas.text((NAMES, 14), f"{first.task}: one policy in several engines", 20, INK)
     canvas.text((RIGHT, 48), "episodes that failed", 13, FAINT)
-    what = f"{words(first)}, mean and two standard errors; {first.better} is better"
+    what = f"{metric_title(first)}, mean and two standard errors; {first.better} is better"
     canvas.text((LEFT, 48), what, 13, FAINT)
     most = max([abs(cell.mean or 0.0) for cell in table.cells.values()] + [1e-9])
     top = HEAD

@@ -21,7 +21,7 @@ from robot_rl.sim2sim.binary import load_runtime
 from robot_rl.view.chart import FAINT, GRID, INK, ORANGE, Axis, Canvas, microseconds
 
 WINDOW_S = 1.0
-"""The delay is the median within so long a time, and jitter what a step is off it."""
+"""The delay is the median within so long a time, and jitter the difference of a step to it."""
 CLOCKS_S = 10.0
 """Within so long a time the two clocks stay together."""
 BINS = 64
@@ -136,13 +136,13 @@ def _way(robot_ns: np.ndarray, receive_ns: np.ndarray) -> np.ndarray:
     block = (seconds / CLOCKS_S).astype(np.int64)
     least = np.full(block[-1] + 1, np.inf)
     np.minimum.at(least, block, apart)
-    # The block before counts, too, so that a block's first states have something to be compared with.
+    # The block before also counts, so that a block's first states have something to be compared with.
     least = np.minimum(least, np.concatenate(([np.inf], least[:-1])))
     return apart - least[block]
 
 
 def split(seconds: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Split delays into their slow part and what each step adds to it.
+    """Split delays into their slow part and the part that each step adds to it.
 
     Args:
         seconds: (n,) times, by any clock [s].
@@ -152,9 +152,9 @@ def split(seconds: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarra
         The median within each WINDOW_S, and each delay less its window's median.
     """
     window = np.floor((seconds - seconds.min()) / WINDOW_S).astype(np.int64)
-    kept = np.unique(window)
-    medians = np.array([np.median(total[window == k]) for k in kept])
-    return medians, total - medians[np.searchsorted(kept, window)]
+    windows = np.unique(window)
+    medians = np.array([np.median(total[window == k]) for k in windows])
+    return medians, total - medians[np.searchsorted(windows, window)]
 
 
 def histogram(values: np.ndarray) -> dict[str, list[Any]]:
@@ -168,7 +168,7 @@ def histogram(values: np.ndarray) -> dict[str, list[Any]]:
 def _stages(times: Mapping[str, np.ndarray], way: np.ndarray, receive: np.ndarray, send: np.ndarray) -> dict[str, Any]:
     begin = times["policy.begin_ns"]
     observed = times["policy.observed_ns"]
-    found = {
+    durations = {
         "state_to_command": send - receive,
         "wake": begin - times["policy.state_receive_time_ns"],
         "observe": observed - begin,
@@ -177,7 +177,7 @@ def _stages(times: Mapping[str, np.ndarray], way: np.ndarray, receive: np.ndarra
         "state_interval": np.diff(times["state.receive_time_ns"]),
         "command_interval": np.diff(times["command.send_time_ns"]),
     }
-    return {name: stage(values) for name, values in found.items() if len(values)}
+    return {name: stage(values) for name, values in durations.items() if len(values)}
 
 
 def stage(nanoseconds: np.ndarray) -> dict[str, Any]:

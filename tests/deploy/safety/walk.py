@@ -29,11 +29,11 @@ class Walk:
     def tick(self, plant):
         """The plant's `Exchange`."""
         low = self.runtime.LowState() if not self.states else self.states[-1].copy()
-        plant.sense(low)
+        plant.robot.sense(low)
         low.sequence, low.commander, k = len(self.states) + 1, US, len(self.states)
         low.robot_time_ns = k * 2_000_000
         self.states.append(low)
-        return self.take(low, k)
+        plant.robot.command = self.take(low, k)
 
     def take(self, state, k, output=None):
         """Hand over the state of tick k, and at a control step the policy's output; the command of then."""
@@ -78,7 +78,7 @@ def record(runtime, bundle):
     plant.hold(True)
     rng = np.random.default_rng(0)
     for step in range(round(END_S / 0.02)):
-        speed, seconds = plant._rows["qvel"][0], step * 0.02
+        speed, seconds = plant.robot._rows["qvel"][0], step * 0.02
         if round(RELEASE_S / 0.02) == step:
             plant.hold(False)
         if WALK_S < seconds < OVER_S and step % 25 == 0:

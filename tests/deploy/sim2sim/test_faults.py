@@ -76,7 +76,7 @@ def test_a_state_that_is_wrong_damps_at_once(session, damped, log, fault, name):
     # Commands that answered such a state and were not damping: none, whatever the machine's speed.
     assert row["active_after"] == 0
     assert [found["fault"] for found in report["faults"]] == [name]
-    assert made.phase == "DAMPING"
+    assert made.robot.phase == "DAMPING"
     answer = damped(log)
     assert answer.fault == name
     shown(fault, answer, report)
@@ -100,7 +100,7 @@ def test_a_sensor_that_no_longer_measures_damps(rt, session, log, fault, name):
     made, report = session(f"{fault}@0.4", log=str(log))
     assert row_of(report)["fault"] == name
     assert [found["fault"] for found in report["faults"]] == [name]
-    assert made.phase == "DAMPING"
+    assert made.robot.phase == "DAMPING"
     assert rt.replay_log(log)["difference"] == ""
 
 
@@ -141,11 +141,12 @@ def test_what_a_transport_cannot_carry_is_refused(session, rt, fault, transport)
 def test_no_command_is_active_on_an_older_state_than_the_limit(session):
     made, report = session("drop@0.4", settings={"limits.state_age_s": 0.1})
     assert row_of(report)["fault"] == "state_age"
-    ages = [note.state_age_ns for note in made.link.notes if note.phase in ("STAND", "POLICY") and not note.from_policy]
-    last = max(note.state_sequence for note in made.link.notes)
+    notes = made.robot.link.notes
+    ages = [note.state_age_ns for note in notes if note.phase in ("STAND", "POLICY") and not note.from_policy]
+    last = max(note.state_sequence for note in notes)
     # The writer's commands in POLICY tell the age of the state that the policy saw: a control period more.
     assert max(ages) / 1e9 < 0.1 + 0.02 + 3 * TICK_S
-    assert all(note.phase != "POLICY" or note.state_sequence <= last for note in made.link.notes)
+    assert all(note.phase != "POLICY" or note.state_sequence <= last for note in notes)
 
 
 @pytest.mark.parametrize("name", ["second_commander", "operator_stop"])

@@ -16,8 +16,8 @@ from robot_rl.evaluate.policies import robot_state
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.settings import NetworkCfg
 from robot_rl.sim2sim.link import LOOPBACK, free_ports, make_link
-from robot_rl.sim2sim.parity import BinaryController, ParityCfg, start_responder
-from robot_rl.sim2sim.plant import Plant
+from robot_rl.sim2sim.parity import BinaryController, ParityCfg, start_responders
+from robot_rl.sim2sim.plant import LONE, Plant
 from tests.deploy.conftest import load
 
 RUN = TrainingSpec(run_id="test", task="ball", git_commit="unknown", iteration=0)
@@ -49,9 +49,7 @@ def test_actions_in_lockstep_are_the_bundles(ball, bundle, tmp_path):
     with contextlib.ExitStack() as stack:
         plant = stack.enter_context(contextlib.closing(Plant(task, seed=3, tick_s=0.0)))
         assert list(plant.env.robot_state())[-2:] == ["measured/ball_vel", "measured/ball_pos"]
-        responder = start_responder(plant, bundle, ParityCfg(), tmp_path, stack)
-        plant.connect(responder.steps)
-        controller = BinaryController(plant, responder)
+        controller = BinaryController(plant, *start_responders(plant, {LONE: bundle}, ParityCfg(), tmp_path, stack))
         obs = plant.env.reset()
         controller.reset(torch.ones(1, dtype=torch.bool))
         for step in range(STEPS):
@@ -69,4 +67,4 @@ def test_a_task_without_what_the_policy_reads_is_refused(ball, bundle):
     with contextlib.closing(Plant(evaluation_task(ball.ball_task(("ball",))), seed=3, tick_s=0.0)) as plant:
         line = "its policy reads measured/ball_vel; task=ball measures measured/ball_pos"
         with pytest.raises(UserError, match=line):
-            make_link(plant, f"udp:{LOOPBACK}:{free_ports(1)[0]}", bundle)
+            make_link(plant.robot, f"udp:{LOOPBACK}:{free_ports(1)[0]}", bundle)

@@ -11,7 +11,7 @@ from robot_rl_envs.agents import Agent, Message
 from robot_rl_envs.mdp import events, observations, rewards, team
 from robot_rl_envs.task import Event, Observation, ObservationGroup, Reward, Sim, Task
 
-from robot_rl.sim2sim.team import Kill, TeamCfg, TeamSession
+from robot_rl.sim2sim.session import Kill, Session, SessionCfg
 from tests.deploy.sim2sim.conftest import LENIENT, NO_REALTIME
 
 NAMES = ("left", "right")
@@ -73,12 +73,12 @@ def arms(tmp_path, toy_actor):
         return tmp_path / name
 
     def run(*, wider=False, **options):
-        cfg = TeamCfg(settings=LENIENT, arguments=NO_REALTIME, log=str(tmp_path / "log"), **options)
+        cfg = SessionCfg(settings=LENIENT, arguments=NO_REALTIME, log=str(tmp_path / "log"), **options)
         bundles = dict.fromkeys(NAMES, bundle(task, "bundle"))
         if wider:
             bundles["right"] = bundle(make_task(tmp_path / "arm3.xml", wider=True), "wider")
         was = []
-        with contextlib.closing(TeamSession(task, bundles, cfg, tmp_path)) as session:
+        with contextlib.closing(Session(task, bundles, cfg, tmp_path)) as session:
             right, settle = session.plant.bodies["right"], session.plant.bodies["right"].settle
 
             def note():

@@ -1,5 +1,6 @@
 """Sessions in real time: what they report, over each transport, and the commands that start them."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from robot_rl.cli.main import main
 from robot_rl.errors import UserError
 from robot_rl.sim2sim.link import LOOPBACK, free_ports
+from robot_rl.sim2sim.plant import LONE
 
 
 @pytest.mark.parametrize("transport", ["udp", "shm", "dds"])
@@ -25,7 +27,7 @@ def test_a_robot_stands_up_and_walks(session, rt, transport):
     assert report["lin_vel_error"] < 0.4
     assert report["commands"]["received"] > 100
     assert report["binary"]["fault"] in ("none", "operator_stop")
-    assert made.binary.process.returncode == 0
+    assert made.robot.binary.process.returncode == 0
 
 
 def test_an_arm_gets_a_target_through_the_binary(arm_session):
@@ -35,7 +37,7 @@ def test_an_arm_gets_a_target_through_the_binary(arm_session):
     assert report["policy_s"] >= 0.5
     assert (report["lin_vel_error"], report["yaw_vel_error"]) == (None, None)
     assert made.plant.env.state.command[0].tolist() == pytest.approx([0.4, 0.1, 0.3, 0.6, 0, -0.8, 0])
-    assert made.binary.process.returncode == 0
+    assert made.robot.binary.process.returncode == 0
 
 
 def test_an_arm_is_not_driven_by_a_script(arm_session):
@@ -45,9 +47,9 @@ def test_an_arm_is_not_driven_by_a_script(arm_session):
 
 def test_joints_in_another_order_are_found_by_name(session, monkeypatch):
     """The robot reports and obeys its joints from last to first; contract and policy know nothing of it."""
-    from robot_rl.sim2sim.plant import Plant
+    from robot_rl.sim2sim.plant import Body
 
-    names, sense, obey = Plant.joint_names, Plant.sense, Plant._obey
+    names, sense, obey = Body.joint_names, Body.sense, Body.obey
     arrays = ("joint_pos", "joint_vel", "joint_effort", "temperature_c")
 
     def reversed_sense(self, low, *measured):
@@ -55,16 +57,18 @@ def test_joints_in_another_order_are_found_by_name(session, monkeypatch):
         for name in arrays:
             setattr(low, name, getattr(low, name)[: low.joints][::-1].copy())
 
-    def reversed_obey(self, command):
-        if command is not None:
-            command = command.copy()
+    def reversed_obey(self):
+        newest = self.command
+        if newest is not None:
+            self.command = newest.copy()
             for name in ("q", "dq", "kp", "kd", "tau"):
-                setattr(command, name, getattr(command, name)[: command.joints][::-1].copy())
-        obey(self, command)
+                setattr(self.command, name, getattr(newest, name)[: newest.joints][::-1].copy())
+        obey(self)
+        self.command = newest
 
-    monkeypatch.setattr(Plant, "joint_names", property(lambda self: names.fget(self)[::-1]))
-    monkeypatch.setattr(Plant, "sense", reversed_sense)
-    monkeypatch.setattr(Plant, "_obey", reversed_obey)
+    monkeypatch.setattr(Body, "joint_names", property(lambda self: names.fget(self)[::-1]))
+    monkeypatch.setattr(Body, "sense", reversed_sense)
+    monkeypatch.setattr(Body, "obey", reversed_obey)
     _, report = session(seconds=1.5)
     assert (report["faults"], report["falls"]) == ([], 0)
     assert report["lin_vel_error"] < 0.4
@@ -73,12 +77,9 @@ def test_joints_in_another_order_are_found_by_name(session, monkeypatch):
 def test_a_bundle_of_another_robot_is_refused(session, cartpole_bundle, go2_task, tmp_path):
     from robot_rl.sim2sim.session import Session, SessionCfg
 
-    made = Session(go2_task, cartpole_bundle, SessionCfg(seconds=1.0), tmp_path)
-    try:
-        with pytest.raises(UserError, match="the policy is for 'cartpole'"):
-            made.run()
-    finally:
-        made.close()
+    made = Session(go2_task, {LONE: cartpole_bundle}, SessionCfg(seconds=1.0), tmp_path)
+    with contextlib.closing(made), pytest.raises(UserError, match="the policy is for 'cartpole'"):
+        made.run()
 
 
 def test_the_command_line_runs_a_session(tmp_path, capsys):
@@ -123,7 +124,7 @@ def test_an_evaluation_says_how_often_the_safety_layer_stopped_it_and_why(capsys
         (["tick=1"], "tick=1.0: must be in"),
         (["command=up"], "command=up: must be task, script, a joystick"),
         (["faults=nun"], "there is no 'nun'"),
-        (["faults=nan:64"], "nan:64 must be the index of a joint, from 0 to 63"),
+        (["faults=nan:64"], "joint=64: must be at least 0 and at most 63"),
         (["faults=nan:12"], "nan:12: the robot's joints are 0 to 11"),
     ],
 )
@@ -150,25 +151,17 @@ def test_the_viewer_draws_and_its_buttons_ask(session, go2_task, go2_bundle, tmp
     from robot_rl.sim2sim.session import Session, SessionCfg
     from robot_rl.sim2sim.view import View
 
-    settings = {
-        "stand_s": 0.1,
-        "limits.state_age_s": 2.0,
-        "limits.state_frozen_s": 2.0,
-        "limits.missed_deadlines": 500.0,
-    }
-    made = Session(go2_task, go2_bundle, SessionCfg(seconds=20.0, settings=settings), tmp_path)
-    view = View(made, "127.0.0.1", 0, drives=True)
-    try:
+    settings = {"stand_s": 0.1, "limits.state_age_s": 2.0, "limits.state_frozen_s": 2.0}
+    settings["limits.missed_deadlines"] = 500.0
+    made = Session(go2_task, {LONE: go2_bundle}, SessionCfg(seconds=20.0, settings=settings), tmp_path)
+    with contextlib.closing(made), contextlib.closing(View(made, "127.0.0.1", 0, drives=True)) as view:
         made.run(lambda: made.policy_s > 0.3)
         view._press("Damp")
-        made.run(lambda: made.phase == "DAMPING")
-        assert made.link.fault == "operator_stop"
-        assert "<td>Phase</td>" in view._canvas.table
+        made.run(lambda: made.robot.phase == "DAMPING")
+        assert made.robot.link.fault == "operator_stop"
+        assert "<td>Phase</td>" in view.table
         view._press("Stand")
-        made.run(lambda: made.phase == "STAND")
-    finally:
-        view.close()
-        made.close()
+        made.run(lambda: made.robot.phase == "STAND")
 
 
 PARENT = """

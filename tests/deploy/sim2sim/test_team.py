@@ -7,7 +7,7 @@ import pytest
 import robot_rl_tasks
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.sim2sim.team import Kill, TeamCfg, TeamSession
+from robot_rl.sim2sim.session import Kill, Session, SessionCfg
 from tests.deploy.sim2sim.conftest import LENIENT, NO_REALTIME
 
 POLICY = Path(robot_rl_tasks.__file__).parent / "go2_pair_carry" / "policy"
@@ -18,9 +18,9 @@ def team_session(tmp_path):
     """run(**options): the report of a session."""
 
     def run(**options):
-        cfg = TeamCfg(seed=5, settings=LENIENT, arguments=NO_REALTIME, **options)
+        cfg = SessionCfg(seed=5, settings=LENIENT, arguments=NO_REALTIME, **options)
         bundles = dict.fromkeys(("front", "rear"), POLICY)
-        with contextlib.closing(TeamSession(get_task("go2_pair_carry"), bundles, cfg, tmp_path)) as session:
+        with contextlib.closing(Session(get_task("go2_pair_carry"), bundles, cfg, tmp_path)) as session:
             session.run()
             return session.report()
 

@@ -15,9 +15,10 @@ from robot_rl.cli.main import main
 from robot_rl.evaluate import EVALUATION_SEED, evaluate, evaluation_task
 from robot_rl.evaluate.policies import ExportedPolicy
 from robot_rl.sim2sim.link import LOOPBACK, free_ports
-from robot_rl.sim2sim.parity import ParityCfg, start_responder
-from robot_rl.sim2sim.team import TeamCfg, TeamPlant, TeamSession
-from robot_rl.sim2sim.team_parity import TeamController, delay_messages, evaluate_team_binaries
+from robot_rl.sim2sim.message_relay import delay_messages
+from robot_rl.sim2sim.parity import BinaryController, ParityCfg, Responder, evaluate_binaries, start_responders
+from robot_rl.sim2sim.plant import Plant
+from robot_rl.sim2sim.session import Session, SessionCfg
 from tests.deploy.sim2sim.conftest import LENIENT, NO_REALTIME
 from tests.deploy.sim2sim.test_messages import NAMES, make_task
 
@@ -57,7 +58,7 @@ def arms(tmp_path, toy_actor):
 @pytest.mark.parametrize("transport", ["udp", "shm"])
 def test_at_the_trainers_step_the_figures_are_the_trainers(carriers, transport, tmp_path):
     cfg = ParityCfg(episodes=WORLDS, seconds=SECONDS, seed=EVALUATION_SEED, tick_s=0.0, transport=transport)
-    result = evaluate_team_binaries(carriers, PAIR, cfg, tmp_path)
+    result = evaluate_binaries(carriers, PAIR, cfg, tmp_path)
     assert result["faults"] == [[], []]
     wanted = trainers(carriers, POLICY, SECONDS)
     for name in ("failure_rate", "place_error", "torque_rms", "action_rate"):
@@ -68,7 +69,7 @@ def test_at_the_trainers_step_the_figures_are_the_trainers(carriers, transport, 
 def test_messages_arrive_before_the_next_state(arms, tmp_path):
     task, bundle = arms
     cfg = ParityCfg(episodes=WORLDS, seconds=2.0, seed=EVALUATION_SEED, tick_s=0.0)
-    result = evaluate_team_binaries(task, dict.fromkeys(NAMES, bundle), cfg, tmp_path)
+    result = evaluate_binaries(task, dict.fromkeys(NAMES, bundle), cfg, tmp_path)
     wanted = trainers(task, bundle, 2.0)
     for name in ("return", "torque_rms", "action_rate"):
         assert np.mean(result["episodes"][name]) == pytest.approx(wanted[name]["mean"], rel=1e-4), name
@@ -80,11 +81,9 @@ def test_messages_arrive_before_the_next_state(arms, tmp_path):
 def test_the_binary_of_a_robot_that_drops_out_waits_and_the_other_goes_on(carriers, tmp_path):
     cfg = ParityCfg(seed=EVALUATION_SEED, tick_s=0.0)
     with contextlib.ExitStack() as stack:
-        plant = stack.enter_context(contextlib.closing(TeamPlant(carriers, seed=1, tick_s=0.0)))
-        members = {
-            name: start_responder(body, PAIR[name], cfg, tmp_path / name, stack) for name, body in plant.bodies.items()
-        }
-        controller = TeamController(plant, members, None)
+        plant = stack.enter_context(contextlib.closing(Plant(carriers, seed=1, tick_s=0.0)))
+        members, messages = start_responders(plant, PAIR, cfg, tmp_path, stack)
+        controller = BinaryController(plant, members, messages)
         obs = plant.env.reset()
         controller.reset(torch.ones(2, dtype=torch.bool))
         sent = {}
@@ -110,10 +109,10 @@ def test_a_robot_sends_once_a_control_period_of_its_clock_wherever_that_jumps(ar
         port = free_ports(1)[0]
         own.bind((LOOPBACK, port))
         own.settimeout(5.0)
-        plant = stack.enter_context(contextlib.closing(TeamPlant(task, seed=1, tick_s=0.0)))
+        plant = stack.enter_context(contextlib.closing(Plant(task, seed=1, tick_s=0.0)))
         words = ["--team-name", "left", "--team-send", f"udp:{LOOPBACK}:{port}"]
         body = plant.bodies["left"]
-        member = start_responder(body, bundle, ParityCfg(), tmp_path, stack, words=words)
+        member = Responder(body, bundle, ParityCfg(), tmp_path, stack, arguments=words)
         member.steps.connect(body)
         assert own.recv(10_000)
         body.sense(member.link.low)
@@ -139,15 +138,15 @@ def test_a_team_from_the_command_line(capsys, tmp_path):
 
 @pytest.mark.long
 def test_the_viewer_draws_a_team_and_its_buttons_kill(tmp_path):
-    from robot_rl.sim2sim.view import TeamView
+    from robot_rl.sim2sim.view import View
 
-    cfg = TeamCfg(seconds=0.0, seed=5, settings=LENIENT, arguments=NO_REALTIME)
+    cfg = SessionCfg(seconds=0.0, seed=5, settings=LENIENT, arguments=NO_REALTIME)
     with contextlib.ExitStack() as stack:
-        session = stack.enter_context(contextlib.closing(TeamSession(get_task("go2_pair_carry"), PAIR, cfg, tmp_path)))
-        view = stack.enter_context(contextlib.closing(TeamView(session, LOOPBACK, 0)))
+        session = stack.enter_context(contextlib.closing(Session(get_task("go2_pair_carry"), PAIR, cfg, tmp_path)))
+        view = stack.enter_context(contextlib.closing(View(session, LOOPBACK, 0, drives=True)))
         session.run(lambda: session.policy_s > 0.3)
         view._condemned.append("rear")
         session.run(lambda: session.policy_s > 1.5)
-        assert "<td>rear</td><td>killed</td>" in view._canvas.table
-        assert "<td>front</td><td>POLICY</td><td>none</td>" in view._canvas.table
+        assert "<td>rear</td><td>killed</td>" in view.table
+        assert "<td>front</td><td>POLICY</td><td>none</td>" in view.table
         assert session.report()["robots"]["rear"]["killed"]

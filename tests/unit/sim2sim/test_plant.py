@@ -30,9 +30,9 @@ class Commander:
 
     def tick(self, plant):
         low = types.SimpleNamespace()
-        plant.sense(low)
+        plant.robot.sense(low)
         self.seen.append(low)
-        return self
+        plant.robot.command = self
 
 
 @pytest.fixture
@@ -78,10 +78,10 @@ def test_a_command_is_torque_plus_gains_times_errors(task, make, turned):
     commander.kp[:], commander.kd[:], commander.tau[:] = 10.0, 0.5, np.linspace(-3, 3, 12)
     commander.dq[:] = 0.2
     plant.hold(True)
-    strength = plant._drawn["gainprm"][0, :, 0] / plant._nominal["gain"]
+    strength = plant.robot._drawn["gainprm"][0, :, 0] / plant.robot._nominal["gain"]
     plant.env.step(torch.zeros(1, 12))
     before, after = commander.seen[-1], types.SimpleNamespace()
-    plant.sense(after)
+    plant.robot.sense(after)
     wanted = strength * (commander.tau + 10.0 * (commander.q - before.joint_pos) + 0.5 * (0.2 - before.joint_vel))
     np.testing.assert_allclose(after.joint_effort, wanted, rtol=2e-3, atol=2e-3)
 
@@ -90,7 +90,7 @@ def test_without_a_command_the_joints_are_free(make):
     plant = make()
     plant.env.step(torch.zeros(1, 12))
     low = types.SimpleNamespace()
-    plant.sense(low)
+    plant.robot.sense(low)
     assert np.all(low.joint_effort == 0)
 
 
@@ -103,7 +103,7 @@ def test_the_gantry_holds_the_base_where_it_is(make):
     np.testing.assert_allclose(plant.env.state.qpos[0, :7], start, atol=1e-6)
     plant.hold(False)
     heights = []
-    plant.on_tick = lambda: heights.append(float(plant._data["qpos"][0, 2]))
+    plant.connect(types.SimpleNamespace(tick=lambda _: heights.append(float(plant.robot._data["qpos"][0, 2]))))
     for _ in range(20):
         plant.env.step(torch.zeros(1, 12))
     assert min(heights) < start[2] - 0.05
@@ -120,12 +120,12 @@ def test_measurements_between_control_steps_match_the_state_after_them(make):
         assert np.abs(np.asarray(low.quat_wxyz) - np.asarray(first.quat_wxyz)).max() < 0.1
         assert abs(np.linalg.norm(low.quat_wxyz) - 1) < 1e-6
     # the same moment, computed from qpos and qvel, and as the environment derives it
-    plant._is_fresh = False
-    quat, gyro = plant._imu()
+    plant.robot._is_fresh = False
+    quat, gyro = plant.robot._imu()
     signals = plant.env.robot_state()
     np.testing.assert_allclose(quat, signals["imu_quat_wxyz"][0], atol=1e-6)
     np.testing.assert_allclose(gyro, signals["imu_gyro"][0], atol=1e-6)
-    np.testing.assert_allclose(plant._feet(), signals["foot_force"][0], atol=1e-3)
+    np.testing.assert_allclose(plant.robot._feet(), signals["foot_force"][0], atol=1e-3)
 
 
 def test_the_physics_runs_at_the_rate_of_the_states(task):

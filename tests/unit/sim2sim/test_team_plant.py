@@ -10,12 +10,13 @@ from robot_rl_tasks.registry import get_task
 
 from robot_rl.cli.main import main
 from robot_rl.errors import UserError
-from robot_rl.sim2sim.team import Kill, TeamPlant, for_session, read_kills
+from robot_rl.sim2sim.plant import Plant
+from robot_rl.sim2sim.session import Kill, for_session, read_kills
 
 
 @pytest.fixture(scope="module")
 def plant():
-    made = TeamPlant(for_session(get_task("go2_pair_carry")), seed=3)
+    made = Plant(for_session(get_task("go2_pair_carry")), seed=3)
     yield made
     made.close()
 
@@ -35,6 +36,7 @@ def test_each_robot_senses_itself_and_obeys_its_own_command(plant):
     names = list(plant.bodies)
     assert names == ["front", "rear"]
     front, rear = plant.bodies.values()
+    plant.env.reset()
     front.command, rear.command = command_of(front, lift=-0.3), command_of(rear)
     plant.hold(True)
     for _ in range(15):
@@ -100,8 +102,6 @@ def test_kills():
     ],
 )
 def test_what_is_for_one_robot_or_for_a_team(words, line, capsys, monkeypatch):
-    monkeypatch.setitem(
-        sys.modules, "robot_rl_runtime", None
-    )  # what is wrong is said where the runtime is missing, too
+    monkeypatch.setitem(sys.modules, "robot_rl_runtime", None)  # Refused also if the runtime is missing.
     assert main(["sim2sim", *words]) == 2
     assert line in capsys.readouterr().err
