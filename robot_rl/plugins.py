@@ -56,10 +56,7 @@ class Registry(finder.Registry):
 
 
 def load(group: str, name: str, what: str, own: Iterable[str] = ()) -> Any:
-    """Return the object of a plug-in's name or of `module:name`, which the setting `what` names; raise UserError.
-
-    The names `own` are offered also.
-    """
+    """Return the object that a name stands for, as `robot_rl_assets.plugins.load`; raise UserError."""
     with as_user_error():
         return finder.load(group, name, what, own)
 
