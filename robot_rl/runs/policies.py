@@ -80,11 +80,7 @@ class PolicySource:
 
 
 def one_bundle(bundle: Path) -> Path:
-    """Return the directory of a bundle.
-
-    Raises:
-        UserError: It has a bundle for each policy of a team.
-    """
+    """Return the directory of a bundle; raise UserError if it has a bundle for each policy of a team."""
     if names := policies_in(bundle):
         raise UserError(
             f"policy={bundle}: has a bundle for each policy of the team; name one: policy={bundle / names[0]}"
