@@ -28,7 +28,7 @@ from robot_rl.metrics.writers import read_metrics
 from robot_rl.processes import tied
 from robot_rl.runs.run_dir import RunDir, check_run_id, task_folder
 from robot_rl.runs.settings import TrainCfg
-from robot_rl.settings.schema import check_bounds, setting
+from robot_rl.settings.schema import check_fields, setting
 
 FOLDER = ".searches"
 """The folder of a root with the storage and the logs of its searches."""
@@ -76,7 +76,7 @@ class SearchCfg:
         check_run_id(self.name, "sweeper.name")
         if len(self.name) > LONGEST_NAME:
             raise UserError(f"sweeper.name={self.name}: must be of at most {LONGEST_NAME} characters")
-        check_bounds(self, "sweeper.")
+        check_fields(self, "sweeper.")
         if self.direction not in ("", "maximize", "minimize"):
             raise UserError(f"sweeper.direction={self.direction}: must be maximize or minimize")
 

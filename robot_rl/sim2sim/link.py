@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -250,8 +251,8 @@ class Lockstep:
     """
 
     TIMEOUT_S = 20.0
-    PATIENCE = 31
-    """So many commands of the writer show that the policy does not run at a state."""
+    PATIENCE, LEAST_S = 31, 0.25
+    """So many commands of the writer, in so long a time at least [s], show that the policy does not run at a state."""
     SEEN = 2
     """So many commands of the writer show that it has seen a state."""
 
@@ -273,7 +274,7 @@ class Lockstep:
         """Send the robot's state, with its clock stopped, until the policy has run at it."""
         for _ in range(self._states + 1):
             sequence = self._send(body)
-            if _answers(self.wait(self.PATIENCE, sequence), sequence):
+            if _answers(self._answer(sequence), sequence):
                 return
         raise PeerError(f"robot-rl-infer runs no policy: {self._binary.last_line()}")
 
@@ -289,7 +290,7 @@ class Lockstep:
         """
         self._is_answered, first = True, self._send(body)
         for _ in range(self._states + 1):
-            if _answers(self.wait(self.PATIENCE, first), first):
+            if _answers(self._answer(first), first):
                 return self._link.command
             self._send(body)
         raise self._silent()
@@ -301,21 +302,35 @@ class Lockstep:
         self._is_answered = False
         return self._link.command
 
-    def wait(self, most: int, sequence: int | None = None) -> Note:
+    def _answer(self, sequence: int) -> Note:
+        """Wait for the policy's answer to a state; if it runs at each, without a limit by the writer's commands.
+
+        On a loaded machine the writer may send many commands before the policy's thread gets a core. A state that is
+        sent again then makes the policy run twice.
+        """
+        if self._states == 1:
+            return self.wait(sys.maxsize, sequence)
+        return self.wait(self.PATIENCE, sequence, self.LEAST_S)
+
+    def wait(self, most: int, sequence: int | None = None, least_s: float = 0.0) -> Note:
         """Return the policy's answer to state `sequence` or a later one, else the `most`-th command from now on.
 
-        Commands that were sent before do not count: on a slow machine many of them are waiting.
+        Commands that were sent before do not count: on a slow machine many of them are waiting. So many commands end
+        the wait only after `least_s` seconds.
 
         Raises:
             PeerError: It did not arrive in time.
         """
-        link, end, begin_ns = self._link, time.monotonic() + self.TIMEOUT_S, time.monotonic_ns()
+        link, begin, begin_ns = self._link, time.monotonic(), time.monotonic_ns()
+        end = begin + self.TIMEOUT_S
         seen = len(link.notes)
         while time.monotonic() < end:
             link.take()
             for note in link.notes[seen:]:
                 most -= note.send_time_ns > begin_ns
-                if most <= 0 or (sequence is not None and _answers(note, sequence)):
+                if (most <= 0 and time.monotonic() >= begin + least_s) or (
+                    sequence is not None and _answers(note, sequence)
+                ):
                     return note
             seen = len(link.notes)
             if not self._binary.alive:

@@ -156,7 +156,7 @@ class Responder:
 
 
 class BinaryController:
-    """The binaries of all robots as a controller: they act on raw states, not on the environment's observations.
+    """The binaries of all robots as a policy: they act on raw states, not on the environment's observations.
 
     A robot that takes no part has motors that damp, as in training, and its binary waits.
     """
@@ -177,8 +177,9 @@ class BinaryController:
         robots = self._responders.items()
         return [f"{name}: {fault}" if name else fault for name, robot in robots for fault in robot.faults]
 
-    def act(self, env: Any, obs: Any) -> torch.Tensor:
+    def __call__(self, obs: Any) -> torch.Tensor:
         """Send each robot's state, wait for its policy's command; return their actions (T, num_actions)."""
+        env = self._plant.env
         actions = np.zeros((env.num_envs, env.num_actions), np.float32)
         active = [row for row, robot in enumerate(self._robots) if robot.body.is_active]
         begun = self._begins.intersection(active)
@@ -192,9 +193,10 @@ class BinaryController:
         self._carry(row for row in active if row not in begun)  # A binary sends each state's message once.
         return torch.from_numpy(actions)
 
-    def reset(self, done: torch.Tensor) -> None:
-        """Begin an episode of each robot with a True row, as soon as it takes part."""
-        self._begins.update(torch.nonzero(done).flatten().tolist())
+    def reset(self, done: torch.Tensor | None = None) -> None:
+        """Begin an episode of each robot with a True row (None: of all), as soon as it takes part."""
+        rows = range(len(self._robots)) if done is None else torch.nonzero(done).flatten().tolist()
+        self._begins.update(rows)
 
     def tick(self, plant: Plant) -> None:
         """Give each robot its command, and its binary the state, if every tick has one."""

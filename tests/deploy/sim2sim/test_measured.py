@@ -53,7 +53,7 @@ def test_actions_in_lockstep_are_the_bundles(ball, bundle, tmp_path):
         obs = plant.env.reset()
         controller.reset(torch.ones(1, dtype=torch.bool))
         for step in range(STEPS):
-            action = controller.act(plant.env, obs)
+            action = controller(obs)
             state = robot_state(plant.env)
             seen.append(state["measured/ball_pos"][0])
             np.testing.assert_allclose(action, policy.act(state)[1], atol=2e-5, err_msg=f"step {step}")

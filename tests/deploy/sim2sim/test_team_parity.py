@@ -90,7 +90,7 @@ def test_the_binary_of_a_robot_that_drops_out_waits_and_the_other_goes_on(carrie
         for step in range(20):
             if step == 10:
                 plant.env.drop("rear")
-            action = controller.act(plant.env, obs)
+            action = controller(obs)
             assert bool(action[0].any())
             assert bool(action[1].any()) == (step < 10)
             obs, _, done, extras = plant.env.step(action)
