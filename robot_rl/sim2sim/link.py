@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import secrets
 import socket
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -251,8 +250,10 @@ class Lockstep:
     """
 
     TIMEOUT_S = 20.0
-    PATIENCE, LEAST_S = 31, 0.25
-    """So many commands of the writer, in so long a time at least [s], show that the policy does not run at a state."""
+    PATIENCE = 31
+    """So many commands of the writer show that the policy does not run at a state."""
+    LEAST_S, LEAST_EVERY_S = 0.25, 5.0
+    """But not sooner than after this time [s]; the second one if the policy runs at every state."""
     SEEN = 2
     """So many commands of the writer show that it has seen a state."""
 
@@ -303,14 +304,12 @@ class Lockstep:
         return self._link.command
 
     def _answer(self, sequence: int) -> Note:
-        """Wait for the policy's answer to a state; if it runs at each, without a limit by the writer's commands.
+        """Wait for the policy's answer to a state, or until it seems that it does not run there.
 
         On a loaded machine the writer may send many commands before the policy's thread gets a core. A state that is
         sent again then makes the policy run twice.
         """
-        if self._states == 1:
-            return self.wait(sys.maxsize, sequence)
-        return self.wait(self.PATIENCE, sequence, self.LEAST_S)
+        return self.wait(self.PATIENCE, sequence, self.LEAST_EVERY_S if self._states == 1 else self.LEAST_S)
 
     def wait(self, most: int, sequence: int | None = None, least_s: float = 0.0) -> Note:
         """Return the policy's answer to state `sequence` or a later one, else the `most`-th command from now on.
@@ -328,9 +327,8 @@ class Lockstep:
             link.take()
             for note in link.notes[seen:]:
                 most -= note.send_time_ns > begin_ns
-                if (most <= 0 and time.monotonic() >= begin + least_s) or (
-                    sequence is not None and _answers(note, sequence)
-                ):
+                is_over = most <= 0 and time.monotonic() >= begin + least_s
+                if is_over or (sequence is not None and _answers(note, sequence)):
                     return note
             seen = len(link.notes)
             if not self._binary.alive:

@@ -91,10 +91,10 @@ class Nobody:
     def __init__(self):
         self.resets = []
 
-    def act(self, env, obs):
+    def __call__(self, obs):
         return None
 
-    def reset(self, done):
+    def reset(self, done=None):
         self.resets.append(done.tolist())
 
 
