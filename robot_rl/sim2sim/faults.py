@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.settings.schema import check_bounds, convert, from_dict, from_text, setting, to_dict
+from robot_rl.settings.schema import check_fields, convert, from_dict, from_text, setting, to_dict
 
 OTHER_LAYOUT = 0x5A5A5A5A
 
@@ -72,7 +72,7 @@ class Fault:
             raise UserError(f"{self.kind}={self.value:g} must be in [{kind.low:g}, {kind.high:g}]: {kind.text}")
         if not 0 <= self.start_s < self.end_s:
             raise UserError(f"{self.kind}@{self.start_s:g}-{self.end_s:g} must begin at 0 or later and end after it")
-        check_bounds(self)
+        check_fields(self)
 
 
 def read_faults(text: str) -> tuple[Fault, ...]:
