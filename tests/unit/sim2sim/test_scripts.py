@@ -45,7 +45,7 @@ def test_what_was_written_is_read(tmp_path):
         ("nan=3@2", "nan takes no value"),
         ("nan@5-4", "must begin at 0 or later and end after it"),
         ("nan@@5", "is invalid; write kind=value:joint@start-end"),
-        ("nan:99", "joint=99: must be at least 0 and at most 63"),
+        ("nan:99", "joint=99: must be in [0, 63]"),
         ("nowhere.json", "cannot be read"),
         (",", "',' is invalid; write kind=value:joint@start-end"),
     ],
