@@ -39,7 +39,11 @@ def extra_fields(task: Task, scene: Scene, layout: TaskLayout, num_envs: int) ->
         for term in section.values():
             declared |= term.info.fields if hasattr(term, "info") else {}
     extra: Extra = actuator_fields(task, scene, num_envs) | scene.entity.sensing.fields(scene.sizes, num_envs)
-    extra |= scene.things.fields(num_envs) | scene.clips.fields(num_envs) | crews.crew_fields(scene.crew, num_envs)
+    extra |= (
+        scene.elements.fields(num_envs)
+        | scene.reference_motions.fields(num_envs)
+        | crews.crew_fields(scene.crew, num_envs)
+    )
     extra |= {f"pipe_{group}": (wp.float32, 2, (num_envs, columns)) for group, columns in layout.pipes.items()}
     if layout.measured:
         extra["measured"] = (wp.float32, 2, (num_envs, sum(size for _, size in layout.measured.values())))
@@ -118,8 +122,8 @@ def allocate(engine: Engine, scene: Scene, layout: TaskLayout, extra: Extra, fie
         if shape and name not in arrays:
             arrays[name] = wp.zeros(shape, dtype=dtype, device=device)
     scene.entity.sensing.fill(arrays)
-    scene.things.fill(arrays)
-    scene.clips.fill(arrays)
+    scene.elements.fill(arrays)
+    scene.reference_motions.fill(arrays)
     crews.fill(arrays, scene.crew)
     return arrays
 

@@ -25,9 +25,9 @@ from robot_rl_envs.describe import (
     mirror_maps,
     observation_terms,
 )
-from robot_rl_envs.engine import DIRTY_MODEL, DIRTY_STATE
 from robot_rl_envs.engines import make_engine
-from robot_rl_envs.entity import clips, crews
+from robot_rl_envs.engines.base import DIRTY_MODEL, DIRTY_STATE
+from robot_rl_envs.entity import crews, reference_motions
 from robot_rl_envs.entity.scene import Scene, make_scene
 from robot_rl_envs.entity.state import CONSTANTS, RECOMPUTED, Chain, State, check_indices, make_chain, make_struct
 from robot_rl_envs.headers import start_warp
@@ -113,16 +113,18 @@ class Env(VecEnv):
 
     def _build(self, world_offset: int) -> None:
         extra = buffers.extra_fields(self.cfg, self.scene, self._layout, self.num_envs)
-        watched = {f"engine_{name}": self.engine.watch(name) for name in self.scene.watched}
+        mujoco_fields = {f"engine_{name}": self.engine.watch(name) for name in self.scene.mujoco_fields}
         kinds = {name: (dtype, ndim) for name, (dtype, ndim, _) in extra.items()}
-        struct = make_struct(kinds | {name: (array.dtype, array.ndim) for name, array in watched.items()})
+        struct = make_struct(kinds | {name: (array.dtype, array.ndim) for name, array in mujoco_fields.items()})
         self._drive = codegen.Drive(self.cfg, self.scene, self.num_envs, self.device)
         names = [buffers.struct_name(name) for name in self._model_fields]
         self.kernels = codegen.make_kernels(
             self.cfg, self.scene, self._layout, struct, Chain, drive=self._drive, fields=names
         )
-        self._chain = make_chain(self.scene.entity, self.scene.things, self.device)
-        self._arrays = buffers.allocate(self.engine, self.scene, self._layout, extra, self._model_fields) | watched
+        self._chain = make_chain(self.scene.entity, self.scene.elements, self.device)
+        self._arrays = (
+            buffers.allocate(self.engine, self.scene, self._layout, extra, self._model_fields) | mujoco_fields
+        )
         self._drive.fill(self._arrays)
         self._s = self._fill(struct(), world_offset)
         self._arrays |= self._drive.state
@@ -195,7 +197,7 @@ class Env(VecEnv):
         self._observe_first = record(kernels.observe, lambda k, first: [s, f, c, numbers[k], first, 1, *groups])
         self._startup = record(kernels.startup, lambda k, first: [s, numbers[k], first])
         self._actuate = self._drive.record(recorder, kernels.actuate, s, f)
-        if self.scene.looks_again:
+        if self.scene.needs_reset_forward:
             self._observe_reset = record(
                 kernels.observe_reset, lambda k, first: [s, numbers[k], first, *self._out.values()]
             )
@@ -227,7 +229,7 @@ class Env(VecEnv):
         self.state.time_out.zero_()
         self.state.counter.add_(1)
         self._observe_first.launch()
-        self._look_again()
+        self._observe_resets()
         self._torch_terms.observe(self._out_torch)
         self.engine.write_back(self._arrays["dirty"])
         self._images.update()
@@ -278,19 +280,19 @@ class Env(VecEnv):
             self._observe.launch()
         else:
             self._after_and_observe.launch()
-        self._look_again()
+        self._observe_resets()
         if self._torch_terms:
             self._torch_terms.observe(self._out_torch)
         self.engine.write_back(self._arrays["dirty"])
         self._images.update()
 
-    def _look_again(self) -> None:
+    def _observe_resets(self) -> None:
         """Observe worlds that were reset again once the engine has computed their new state, where terms need that."""
-        if not self.scene.looks_again:
+        if not self.scene.needs_reset_forward:
             return
         dirty = self._arrays["dirty"]
         looked = bool(self._scan) and self._scan.look_again(dirty)
-        if self.scene.watched:
+        if self.scene.mujoco_fields:
             looked = self.engine.look(dirty) or looked
         if looked:
             self._observe_reset.launch()
@@ -404,7 +406,7 @@ class Env(VecEnv):
         Raises:
             ValueError: the object does not exist, or it is fixed.
         """
-        things = {key: thing for key, thing in self.scene.things.objects.items() if not thing.fixed}
+        things = {key: thing for key, thing in self.scene.elements.objects.items() if not thing.fixed}
         if name not in things:
             raise ValueError(f"object={name!r}: must be a free object of task {self.cfg.name!r}: {', '.join(things)}")
         where = slice(None) if env_ids is None else env_ids
@@ -539,7 +541,7 @@ class Env(VecEnv):
         shared = {
             *CONSTANTS,
             *RECOMPUTED,
-            *clips.FIELDS,
+            *reference_motions.FIELDS,
             *crews.CONSTANTS,
             *(f"{buffers.struct_name(name)}_nominal" for name in self._model_fields),
         }
@@ -565,7 +567,7 @@ class Env(VecEnv):
             if tensors[name].dtype != value.dtype:
                 raise ValueError(f"environment state {name!r}: is of {tensors[name].dtype}, must be {value.dtype}")
         check_indices(tensors, self._arrays["terrain_origins"].shape)
-        self.scene.clips.check_state(tensors)
+        self.scene.reference_motions.check_state(tensors)
         for name in self._arrays:
             if f"state.{name}" in tensors and f"state.{name}" in mine:
                 wp.to_torch(self._arrays[name]).copy_(tensors[f"state.{name}"])

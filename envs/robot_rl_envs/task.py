@@ -10,7 +10,13 @@ from robot_rl_assets.robot import Robot
 from robot_rl_envs.actuation.actuators import Actuator, PositionPd
 from robot_rl_envs.actuation.latency import Randomize, with_latency
 from robot_rl_envs.agents import Agent, Crew, Message, Role, Team, check_team, make_crews
-from robot_rl_envs.entries import (
+from robot_rl_envs.objects import OTHERS, Articulated, Contact, Object, check_objects
+from robot_rl_envs.sensing.camera import ImageGroup
+from robot_rl_envs.sensing.pipeline import OPTIONS
+from robot_rl_envs.sensing.sensor import Sensor
+from robot_rl_envs.sensing.sensors import Sensors, check_sensors
+from robot_rl_envs.terms.checks import check_length, is_number, require
+from robot_rl_envs.terms.config import (
     Command,
     Curriculum,
     Event,
@@ -20,14 +26,8 @@ from robot_rl_envs.entries import (
     Termination,
     TorchTerm,
     check_terms,
-    named_kind,
+    reference_kind,
 )
-from robot_rl_envs.objects import OTHERS, Articulated, Contact, Object, check_objects
-from robot_rl_envs.sensing.camera import ImageGroup
-from robot_rl_envs.sensing.pipeline import OPTIONS
-from robot_rl_envs.sensing.sensor import Sensor
-from robot_rl_envs.sensing.sensors import Sensors, check_sensors
-from robot_rl_envs.terms.checks import check_length, is_number, require
 
 if TYPE_CHECKING:
     from robot_rl_envs.terrain import TerrainCfg
@@ -293,7 +293,7 @@ class Task:
                 right = "the task has 1 robot, and no others that it could touch"
                 require(OTHERS not in ends, f"{path}contacts.{name}", ends, right)
             for name, event in crew.events.items():
-                of_object = [param for param in event.params if named_kind(param) in ("object", "object_joint")]
+                of_object = [param for param in event.params if reference_kind(param) in ("object", "object_joint")]
                 right = f"its {', '.join(of_object)} belongs to all robots of the world; give it team=True"
                 require(event.team or not of_object, f"{path}events.{name}.team", event.team, right)
 
@@ -407,7 +407,7 @@ class Task:
         for section, terms in self.sections().items():
             for name, term in terms.items():
                 for param, value in getattr(term, "params", {}).items():
-                    if isinstance(value, str) and named_kind(param) == kind:
+                    if isinstance(value, str) and reference_kind(param) == kind:
                         found.setdefault(value, f"{section}.{name}.{param}")
         return found
 

@@ -23,7 +23,7 @@ from robot_rl.settings import tree as trees
 from robot_rl.settings.checks import check_choice
 from robot_rl.settings.run import RunCfg
 from robot_rl.settings.words import REMOVED
-from robot_rl.sources.protocol import TaskSource, Worlds, require_keys
+from robot_rl.sources.protocol import EnvOptions, TaskSource, require_keys
 from robot_rl.sources.registry import source_of
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class TrainCfg:
 
     def worlds(
         self, num_envs: int | None = None, seed: int | None = None, ranks: "ProcessGroup | None" = None
-    ) -> Worlds:
+    ) -> EnvOptions:
         """Return the worlds of the environment.
 
         Args:
@@ -89,7 +89,7 @@ class TrainCfg:
         if ranks is not None and ranks.size > 1:
             count = ranks.share(count, "num_envs")
             first, threads = ranks.rank * count, threads or _own_cores()
-        return Worlds(
+        return EnvOptions(
             num_envs=count,
             seed=self.seed if seed is None else seed,
             device=self.device,

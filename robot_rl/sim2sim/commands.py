@@ -136,7 +136,7 @@ class MotionPlayer(Commands):
 
     def __init__(self, env: Any, name: str) -> None:
         """Play a motion of the task; raise a UserError if there is none of that name."""
-        clips = env.scene.clips
+        clips = env.scene.reference_motions
         if name not in clips.names:
             line = f"the task {env.cfg.name} has no motion of that name"
             raise UserError(f"command={name}: {line}; {suggest(name, clips.names)}, or add motions.{name}=<file>")
@@ -168,7 +168,7 @@ def make_commands(text: str, env: Any, seconds: float) -> Commands:
     """
     info = command_info(env)
     if info is not None and info.is_motion:
-        return MotionPlayer(env, env.scene.clips.names[0] if text in ("", "task") else text)
+        return MotionPlayer(env, env.scene.reference_motions.names[0] if text in ("", "task") else text)
     if text in ("", "task"):
         return Commands()
     if text == "script" or text.startswith("/"):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from robot_rl.errors import UserError
 from robot_rl.settings import LearnerCfg
-from robot_rl.sources.protocol import TaskSource, Worlds, require_keys
+from robot_rl.sources.protocol import EnvOptions, TaskSource, require_keys
 
 USUAL_CHANNELS = (1, 3, 4)
 """Channels of an image without a stack of frames: grey, colours, colours with depth or opacity."""
@@ -33,7 +33,7 @@ class ExternalSource(TaskSource):
         """Return whether a name has the prefix."""
         return name.startswith(self.prefix)
 
-    def make_env(self, task: Any, worlds: Worlds) -> Any:
+    def make_env(self, task: Any, worlds: EnvOptions) -> Any:
         """Make the environment behind the adapter."""
         return task.make_env(worlds.num_envs, seed=worlds.seed + worlds.first, device=worlds.device)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from robot_rl.errors import UserError, as_user_error
 from robot_rl.settings import LearnerCfg
 from robot_rl.settings import tree as trees
-from robot_rl.sources.protocol import Defaults, EvaluationCfg, Resolved, TaskSource, Worlds, require_team_learner
+from robot_rl.sources.protocol import Defaults, EnvOptions, EvaluationCfg, Resolved, TaskSource, require_team_learner
 
 if TYPE_CHECKING:
     from robot_rl_envs.task import Task
@@ -73,7 +73,7 @@ class NativeSource(TaskSource):
             recorded["motions"] = dict(task.motions)
         return Resolved(task=task, engine=engine, keys=known, recorded=recorded)
 
-    def make_env(self, task: "Task", worlds: Worlds) -> Any:
+    def make_env(self, task: "Task", worlds: EnvOptions) -> Any:
         """Make worlds of a task on one of our engines."""
         from robot_rl_envs.make import make_env
 
@@ -159,7 +159,7 @@ class NativeSource(TaskSource):
             observations[names[-1]] = other.observations[name]
         return dataclasses.replace(task, observations=observations), tuple(names)
 
-    def evaluate(self, task: "Task", worlds: Worlds, policy: Any, cfg: EvaluationCfg) -> dict[str, Any]:
+    def evaluate(self, task: "Task", worlds: EnvOptions, policy: Any, cfg: EvaluationCfg) -> dict[str, Any]:
         """Evaluate the torch policy and its bundle side by side, an episode a world."""
         from robot_rl.evaluate import evaluate_run, evaluation_task
 
@@ -177,7 +177,9 @@ class NativeSource(TaskSource):
             seconds=seconds,
         ) | {"engine": worlds.engine}
 
-    def film(self, task: "Task", worlds: Worlds, policy: Any, cfg: Any, write: Callable[[Iterator[Any]], Path]) -> Path:
+    def film(
+        self, task: "Task", worlds: EnvOptions, policy: Any, cfg: Any, write: Callable[[Iterator[Any]], Path]
+    ) -> Path:
         """Film a policy as MuJoCo draws it."""
         with contextlib.ExitStack() as stack:
             env = stack.enter_context(contextlib.closing(self.make_env(task, worlds)))
@@ -186,7 +188,7 @@ class NativeSource(TaskSource):
     def export(
         self,
         task: "Task",
-        worlds: Worlds,
+        worlds: EnvOptions,
         actor: Any,
         *,
         groups: tuple[str, ...],

@@ -64,7 +64,7 @@ class Resolved:
 
 
 @dataclass(kw_only=True, slots=True, frozen=True)
-class Worlds:
+class EnvOptions:
     """The worlds of an environment.
 
     Attributes:
@@ -151,7 +151,7 @@ class TaskSource(ABC):
         """
 
     @abstractmethod
-    def make_env(self, task: Any, worlds: Worlds) -> Any:
+    def make_env(self, task: Any, worlds: EnvOptions) -> Any:
         """Make the environment of `Resolved.task`: an `rsl_rl.env.VecEnv` with `close()` (see docs/learner.md)."""
 
     def list_tasks(self) -> dict[str, str]:
@@ -201,7 +201,7 @@ class TaskSource(ABC):
         """
         return task, ()
 
-    def evaluate(self, task: Any, worlds: Worlds, policy: Any, cfg: EvaluationCfg) -> dict[str, Any]:
+    def evaluate(self, task: Any, worlds: EnvOptions, policy: Any, cfg: EvaluationCfg) -> dict[str, Any]:
         """Evaluate a policy in fresh worlds; by default the return and the length of whole episodes.
 
         Args:
@@ -225,7 +225,7 @@ class TaskSource(ABC):
         if cfg.seconds is not None:
             raise UserError(f"seconds={cfg.seconds:g}: {task.name} counts steps; give steps=")
         self.limit_episodes(task, cfg.steps, MAX_STEPS)
-        few = Worlds(num_envs=min(cfg.episodes, worlds.num_envs), seed=cfg.seed, device=worlds.device)
+        few = EnvOptions(num_envs=min(cfg.episodes, worlds.num_envs), seed=cfg.seed, device=worlds.device)
         with contextlib.closing(self.make_env(task, few)) as env:
             limit = cfg.steps or int(env.max_episode_length) or MAX_STEPS
             return evaluate_episodes(env, policy.load(env), cfg.episodes, limit)
@@ -233,7 +233,9 @@ class TaskSource(ABC):
     def limit_episodes(self, task: Any, steps: int, most: int) -> None:  # noqa: B027  (most have one)
         """Limit a task's episodes to `steps`, or to `most` where `steps` is 0 and they would never end."""
 
-    def film(self, task: Any, worlds: Worlds, policy: Any, cfg: Any, write: Callable[[Iterator[Any]], Path]) -> Path:
+    def film(
+        self, task: Any, worlds: EnvOptions, policy: Any, cfg: Any, write: Callable[[Iterator[Any]], Path]
+    ) -> Path:
         """Film a policy.
 
         Args:
@@ -248,7 +250,7 @@ class TaskSource(ABC):
     def export(
         self,
         task: Any,
-        worlds: Worlds,
+        worlds: EnvOptions,
         actor: Any,
         *,
         groups: tuple[str, ...],

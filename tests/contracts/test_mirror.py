@@ -33,7 +33,7 @@ def pair(build):
 
 def leave_the_motion(env):
     """Let no episode end where a robot is far from its reference motion."""
-    for path in env.params() if env.scene.clips.names else ():
+    for path in env.params() if env.scene.reference_motions.names else ():
         if path.startswith("terminations."):
             env.set_param(path, np.pi if path.endswith("_rad") else 1e6)
 
@@ -64,7 +64,7 @@ def reflect(env, state):
     drive = np.array([driven.index(partner[j]) for j in driven])
     for name in ("actions", "before", "earlier", "actuator_force"):
         seen[name] = sign[driven] * state[name][:, drive]
-    if not scene.clips.names:
+    if not scene.reference_motions.names:
         seen["command"] = state["command"] * [1, -1, -1]
     if robot.feet:
         feet = list(robot.foot_mirror)
@@ -117,7 +117,7 @@ def reflect_motions(env):
     state, robot = env.state, env.cfg.robot
     partner, sign = (torch.as_tensor(part) for part in joint_mirror(robot))
     polar, axial, quat = (torch.tensor(signs) for signs in ([1, -1, 1], [-1, 1, -1], [1, -1, 1, -1]))
-    bodies = [env.scene.clips.tracked.index(swapped(name)) for name in env.scene.clips.tracked]
+    bodies = [env.scene.reference_motions.tracked.index(swapped(name)) for name in env.scene.reference_motions.tracked]
     for name in ("joint_pos", "joint_vel"):
         field = getattr(state, f"reference_{name}")
         field.copy_((field[:, partner] * sign).float())
@@ -142,8 +142,11 @@ def play(env, past, now, turn):
         fields = {name: state[name] for name in ("qpos", "qvel", "sensordata", "actuator_force")}
         env.moves = {name: value for name, value in fields.items() if value.size}
         put(env, {"interval_left_s": 99.0})
-        if env.scene.clips.names:
-            put(env, {"motion_id": np.arange(N) % len(env.scene.clips.names), "motion_start": np.arange(N) * 5})
+        if env.scene.reference_motions.names:
+            put(
+                env,
+                {"motion_id": np.arange(N) % len(env.scene.reference_motions.names), "motion_start": np.arange(N) * 5},
+            )
         else:
             put(env, {"command": state["command"], "command_hold": 1})
         put(env, {"step_count": turn, "action": state["before"], "prev_action": state["earlier"]})
@@ -166,14 +169,14 @@ def test_the_mirror_maps_are_their_own_inverse(pair):
 
 def test_a_mirrored_state_is_seen_mirrored_and_earns_the_same(pair):
     one, two = pair
-    if one.scene.watched:
+    if one.scene.mujoco_fields:
         pytest.skip(
             "the task reads MuJoCo's own arrays: tests/unit/sources/gymnasium/test_mirrors.py, with the physics"
         )
     rng = np.random.default_rng(1)
     past, now = random_state(one, rng), random_state(one, rng)
     period = gait_period_steps(one), gait_period_steps(two)
-    if one.scene.clips.names:
+    if one.scene.reference_motions.names:
         period = 0, 0  # a motion has no half period later
         reflect_motions(two)
     obs, reward, dones, sums = play(one, past, now, turn=7)
@@ -195,7 +198,7 @@ def test_mirrored_actions_move_the_robot_mirrored(build):
     if one.mirror is None:
         pytest.skip("the task is not declared symmetric")
     scene = one.scene
-    if scene.clips.names:
+    if scene.reference_motions.names:
         reflect_motions(two)
         one.reset()
         two.reset()

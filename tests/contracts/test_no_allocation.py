@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import warp as wp
-from robot_rl_envs.engine import DIRTY_STATE, DIRTY_VELOCITY
+from robot_rl_envs.engines.base import DIRTY_STATE, DIRTY_VELOCITY
 from robot_rl_envs.engines.rows import RowWriter
 from robot_rl_envs.launch import Stage
 from robot_rl_envs.make import make_env
@@ -133,7 +133,7 @@ def test_a_step_allocates_no_numpy_array(env, bits, monkeypatch):
     with physics_left_out(env):
         run()
         # MuJoCo checks the order of the worlds that it is to look at: a byte a world.
-        allowed = PYTHON_KB + (1.0 + WORLDS / 1000 if rows_of(env).scene.looks_again else 0.0)
+        allowed = PYTHON_KB + (1.0 + WORLDS / 1000 if rows_of(env).scene.needs_reset_forward else 0.0)
         assert numpy_and_python_kb(run, count=8) < allowed
     state.dirty.zero_()
     env.reset()

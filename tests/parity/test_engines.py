@@ -15,8 +15,8 @@ import pytest
 import torch
 import warp as wp
 from robot_rl_assets.registry import get_robot
-from robot_rl_envs.engine import DIRTY_STATE
 from robot_rl_envs.engines import make_engine
+from robot_rl_envs.engines.base import DIRTY_STATE
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import commands, events, observations, rewards, terminations
@@ -259,7 +259,7 @@ def test_objects_fall_slide_and_are_pushed_alike():
     }
     envs = [make_env(task, num_envs=N, engine=name, seed=3, num_threads=1) for name in ("mujoco", "mujoco_warp")]
     for env in envs:
-        at = env.scene.things.objects["ball"].dof
+        at = env.scene.elements.objects["ball"].dof
         env.state.qvel[:, at] = 1.0
         env.state.dirty.fill_(DIRTY_STATE)
         env.engine.write_back(env._arrays["dirty"])

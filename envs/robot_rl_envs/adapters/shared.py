@@ -87,7 +87,7 @@ def restart(env: Env, mask: torch.Tensor) -> TensorDict:
     state.dirty.zero_()
     state.counter.add_(mask.to(state.counter.dtype))
     env._observe_first.launch()
-    env._look_again()
+    env._observe_resets()
     env._torch_terms.observe(env._out_torch, mask)
     env.engine.write_back(env._arrays["dirty"])
     env._images.update()

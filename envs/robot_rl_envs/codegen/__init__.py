@@ -168,7 +168,7 @@ def make_kernels(
     functions = find_functions(body, (actuation, crews, derive, flight, rng)) | writer.sensors | writer.functions
     types = {"SceneState": struct, "Chain": chain, "Numbers": Numbers, "Flight": flight.Flight, **drive.namespace}
     # The arrays of an engine have its own precision: the same text on another engine is another kernel.
-    precision = struct.hash.hex() if scene.watched else ""
+    precision = struct.hash.hex() if scene.mujoco_fields else ""
     source, namespace = load_source(
         body, task.name, functions, types, prefix="observe", groups=task.vectors, precision=precision
     )

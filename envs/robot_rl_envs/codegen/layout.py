@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.entries import named_kind
 from robot_rl_envs.recorder.flight import REASONS
 from robot_rl_envs.sensing.pipeline import Pipe, make_pipe
 from robot_rl_envs.task import Task, TorchTerm
 from robot_rl_envs.terms.checks import nearest
+from robot_rl_envs.terms.config import reference_kind
 from robot_rl_envs.terms.declare import Size
 
 LOG_EPISODES, LOG_RETURN, LOG_LENGTH, LOG_STEPS, LOG_FAULTS = range(5)
@@ -133,7 +133,7 @@ def _check_terms(task: Task, scene: Scene) -> dict[str, float]:
         for name, term in terms.items():
             params = dict(getattr(term, "params", {}))
             for param, value in params.items():
-                if (kind := named_kind(param)) is not None:
+                if (kind := reference_kind(param)) is not None:
                     path = f"{section}.{name}.{param}"
                     params[param] = resolved[path] = _resolve(path, value, kind, scene)
             if isinstance(term, TorchTerm):
@@ -160,7 +160,7 @@ def _check_overlaps(task: Task, resolved: dict[str, float]) -> None:
     """Refuse two events that draw the same of the model: each starts from the nominal, the second undoes the first."""
     owners: dict[str, list[tuple[float | None, str]]] = {}
     for name, event in task.events.items():
-        targets = [resolved[f"events.{name}.{param}"] for param in event.params if named_kind(param) is not None]
+        targets = [resolved[f"events.{name}.{param}"] for param in event.params if reference_kind(param) is not None]
         target = targets[0] if targets else None
         for cover in event.info.covers:
             for other, before in owners.setdefault(cover, []):

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
-from robot_rl_envs import engine
 from robot_rl_envs.codegen import actuating, layout
 from robot_rl_envs.codegen.layout import message_sizes
 from robot_rl_envs.codegen.observing import fill_group
 from robot_rl_envs.codegen.template import STEP
 from robot_rl_envs.codegen.writer import KernelWriter
+from robot_rl_envs.engines import base as engine
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.task import Event, Task, TorchTerm
 
@@ -51,7 +51,7 @@ def fill_step(w: KernelWriter, scene: Scene, task: Task, drive: actuating.Drive,
 
 def scene_values(scene: Scene, task: Task) -> Values:
     """Return the conditions that depend on the scene."""
-    things, crew = scene.things, scene.crew
+    things, crew = scene.elements, scene.crew
     return {
         "team": crew is not None,
         "base": bool(scene.base),
@@ -64,7 +64,7 @@ def scene_values(scene: Scene, task: Task) -> Values:
         "coupled_joints": scene.entity.joint_follows[:, 0].max() >= 0,
         "terrain": task.terrain is not None,
         "wrench": any(term.info.writes == "wrench" for term in task.events.values()),
-        "looks_again": scene.looks_again,
+        "needs_reset_forward": scene.needs_reset_forward,
         "joins": crew is not None and crew.team.joins > 0,
     }
 

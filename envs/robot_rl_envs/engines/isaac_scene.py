@@ -76,8 +76,8 @@ def check_scene(scene: Scene) -> None:
         raise ValueError(f"engine='isaac': robot {robot.name!r} is a whole scene; it runs on mujoco and mujoco_warp")
     if scene.terrain is not None:
         raise ValueError("terrain: engine='isaac' has only a plane; use mujoco or mujoco_warp")
-    if scene.watched:
-        raise ValueError(f"engine='isaac' does not have {', '.join(scene.watched)}, which terms read; use mujoco")
+    if scene.mujoco_fields:
+        raise ValueError(f"engine='isaac' does not have {', '.join(scene.mujoco_fields)}, which terms read; use mujoco")
     if scene.model.nsensordata != 4 * len(robot.feet) or scene.sensing.is_launched:
         raise ValueError("sensors: engine='isaac' has only the feet's contacts; use mujoco or mujoco_warp")
     kind = type(actions.actuator).__name__

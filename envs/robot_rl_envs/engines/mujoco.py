@@ -13,12 +13,12 @@ import warp as wp
 from mujoco import mj_isSparse, mjtJacobian, mjtSolver, mjtStage
 from mujoco.batch import Batch, SimulationError
 
-from robot_rl_envs import engine
-from robot_rl_envs.engine import EngineData
+from robot_rl_envs.engines import base as engine
+from robot_rl_envs.engines.base import EngineData
 from robot_rl_envs.engines.post_constraint import add_post_constraint
 from robot_rl_envs.engines.rows import RowLister, RowWriter, aliased
+from robot_rl_envs.entity.mujoco_fields import FORCES, POST_CONSTRAINT
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.entity.watched import FORCES, POST_CONSTRAINT
 
 # MuJoCo's counters of warnings that its arena was full, next to each other: mjWARN_CONTACTFULL, mjWARN_CNSTRFULL.
 _FULL = slice(1, 3)
@@ -41,7 +41,7 @@ def _avoid_sparse_newton(model: Any) -> None:
 
 
 class MujocoRays:
-    """Rays of every world by ``Batch.ray``, which allocates its results; see :class:`robot_rl_envs.engine.Rays`."""
+    """Rays of every world by ``Batch.ray``, which allocates its results; see :class:`.base.Rays`."""
 
     def __init__(self, batch: Batch, num_envs: int, count: int, *, ground_only: bool):
         self._batch = batch
@@ -61,7 +61,7 @@ class MujocoRays:
 
 
 class MujocoEngine:
-    """The CPU engine; see :class:`robot_rl_envs.engine.Engine`."""
+    """The CPU engine; see :class:`robot_rl_envs.engines.base.Engine`."""
 
     name = "mujoco"
     device = "cpu"
@@ -70,7 +70,7 @@ class MujocoEngine:
     def __init__(self, scene: Scene, *, num_envs: int, num_threads: int = 0):
         self.model = scene.model
         self.num_envs = num_envs
-        post = POST_CONSTRAINT.intersection(scene.watched)
+        post = POST_CONSTRAINT.intersection(scene.mujoco_fields)
         stepped = scene.compile(add_post_constraint) if post else scene.model
         _avoid_sparse_newton(stepped)
         self.batch = Batch(stepped, num_envs, num_threads)

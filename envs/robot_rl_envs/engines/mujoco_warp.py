@@ -13,11 +13,11 @@ import mujoco_warp as mjw
 import numpy as np
 import warp as wp
 
-from robot_rl_envs import engine
-from robot_rl_envs.engine import EngineData
+from robot_rl_envs.engines import base as engine
+from robot_rl_envs.engines.base import EngineData
 from robot_rl_envs.engines.derived import DerivedConstants
+from robot_rl_envs.entity.mujoco_fields import FORCES, POST_CONSTRAINT
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.entity.watched import FORCES, POST_CONSTRAINT
 
 
 @wp.kernel(enable_backward=False)
@@ -99,7 +99,7 @@ def _floats(own: Any) -> Any:
 
 
 class WarpRays:
-    """Rays of every world by ``mujoco_warp.rays``; see :class:`robot_rl_envs.engine.Rays`."""
+    """Rays of every world by ``mujoco_warp.rays``; see :class:`robot_rl_envs.engines.base.Rays`."""
 
     def __init__(self, owner: MujocoWarpEngine, count: int, *, ground_only: bool):
         self._engine, shape = owner, (owner.num_envs, count)
@@ -128,7 +128,7 @@ class WarpRays:
 
 
 class MujocoWarpEngine:
-    """The GPU engine; see :class:`robot_rl_envs.engine.Engine`."""
+    """The GPU engine; see :class:`robot_rl_envs.engines.base.Engine`."""
 
     name = "mujoco_warp"
 
@@ -160,7 +160,7 @@ class MujocoWarpEngine:
             overflow=d.overflow,
             needed=wp.zeros((num_envs, 2), dtype=wp.int32, device=device),
         )
-        self._post = bool(POST_CONSTRAINT.intersection(scene.watched))
+        self._post = bool(POST_CONSTRAINT.intersection(scene.mujoco_fields))
         self._watched: dict[str, wp.array] = {}
         self._expanded: dict[str, wp.array] = {}
         self._derived: DerivedConstants | None = None

@@ -100,7 +100,7 @@ class Entity:
     def _id(self, kind: str, name: str) -> int:
         return int(getattr(self._model, kind)(name).id)
 
-    def stand(self, qpos: np.ndarray) -> None:
+    def set_default_qpos(self, qpos: np.ndarray) -> None:
         """Write the default pose into ``qpos`` (nq,) of the whole scene, at the origin."""
         if self.base:
             qpos[self.base_qpos : self.base_qpos + 7] = [0.0, 0.0, self.robot.base_height, 1.0, 0.0, 0.0, 0.0]

@@ -40,7 +40,7 @@ class ObjectEntity:
         self.joint_qpos, self.joint_dof = ([int(column[k]) for k in ids] for column in addresses)
 
 
-class Things:
+class SceneElements:
     """The objects, sites and contact sensors of a task in one compiled model, as arrays for the kernels.
 
     Attributes:
@@ -59,7 +59,7 @@ class Things:
         self.contacts = contacts
         self.sizes = {"objects": len(objects), "object_joints": len(self.joints), "contacts": len(contacts)}
 
-    def stand(self, qpos: np.ndarray) -> None:
+    def set_default_qpos(self, qpos: np.ndarray) -> None:
         """Write the objects' poses at an episode's start into ``qpos`` (nq,) of the whole scene."""
         for thing in self.objects.values():
             if not thing.fixed:

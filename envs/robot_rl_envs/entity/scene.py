@@ -14,12 +14,12 @@ from robot_rl_assets.robot import Joint, Robot
 
 from robot_rl_envs.actuation.actuators import PositionPd, check_events
 from robot_rl_envs.agents import Crew
-from robot_rl_envs.engine import GROUND_GROUP
-from robot_rl_envs.entity.clips import Clips
+from robot_rl_envs.engines.base import GROUND_GROUP
 from robot_rl_envs.entity.entity import Entity, one_line, read_model
-from robot_rl_envs.entity.objects import Things
+from robot_rl_envs.entity.mujoco_fields import STATE, used_mujoco_fields
+from robot_rl_envs.entity.objects import SceneElements
+from robot_rl_envs.entity.reference_motions import ReferenceMotions
 from robot_rl_envs.entity.robot_checks import require_sound
-from robot_rl_envs.entity.watched import STATE, watched_fields
 from robot_rl_envs.motions.files import read_motion
 from robot_rl_envs.motions.motion import Motion
 from robot_rl_envs.objects import CONTACT_SIZE, OTHERS, ROBOT, Articulated, Contact, Object, add_contact, sense_contact
@@ -51,16 +51,16 @@ def make_scene(task: Task, crew: Crew | None = None) -> Scene:
         from robot_rl_envs.terrain import build_terrain
 
         terrain = build_terrain(task.terrain, task.robot)
-    sensing, watched = make_sensing(task), watched_fields(task)
+    sensing, mujoco_fields = make_sensing(task), used_mujoco_fields(task)
     return Scene(
         task.robot,
         task.sim,
         task.actions,
         terrain,
         sensing,
-        watched=watched,
+        mujoco_fields=mujoco_fields,
         command=task.command_width,
-        contents=Contents(
+        contents=SceneCfg(
             objects=task.objects,
             contacts=task.contacts,
             sites=task.named("site") | dict.fromkeys(task.tracked, "tracked"),
@@ -90,7 +90,7 @@ def make_sensing(task: Task) -> Sensing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
+class SceneCfg:
     """What a task puts into its scene in addition to the robot.
 
     Attributes:
@@ -121,7 +121,7 @@ class Scene:
             ``base_body_id``, ``actuated`` and ``sensing`` are also attributes of the scene.
         robot: the facts of the robot's model.
         terrain: the ground, None on an endless plane.
-        watched: MuJoCo's own fields that the task's terms read; see :mod:`robot_rl_envs.entity.watched`.
+        watched: MuJoCo's own fields that the task's terms read; see :mod:`robot_rl_envs.entity.mujoco_fields`.
         crew: the robots of which each sees such a scene; None for a single robot.
         default_qpos: (nq,) everything in its default pose.
         sizes: widths that terms and state fields name: those of the robot, "bodies", "command", "objects",
@@ -136,46 +136,46 @@ class Scene:
         terrain: Terrain | None = None,
         sensing: Sensing | None = None,
         *,
-        watched: tuple[str, ...] = (),
+        mujoco_fields: tuple[str, ...] = (),
         command: int = 3,
-        contents: Contents | None = None,
+        contents: SceneCfg | None = None,
     ):
-        contents = contents or Contents()
+        contents = contents or SceneCfg()
         self.crew = crew = contents.crew
         self.objects, self.contacts = dict(contents.objects), dict(contents.contacts)
         self.robot, self.sim, self.actions, self.terrain = robot, sim, actions, terrain
-        self.sensing, self.watched = sensing or Sensing(), watched
+        self.sensing, self.mujoco_fields = sensing or Sensing(), mujoco_fields
         self._check_complete()
         self.model = self.compile()
         self.entity = entity = Entity(robot, self.model, self.sensing)
-        self.things = Things(self.model, list(self.objects), contents.sites, list(self.contacts))
+        self.elements = SceneElements(self.model, list(self.objects), contents.sites, list(self.contacts))
         self.joint_qpos, self.joint_dof, self.joint_ctrl = entity.joint_qpos, entity.joint_dof, entity.joint_ctrl
         self.foot_geoms, self.foot_sensor, self.actuated = entity.foot_geoms, entity.foot_sensor, entity.actuated
         self.base, self.base_body_id = entity.base, entity.base_body_id
         self.default_qpos = self.model.qpos0.copy()
-        for thing in (entity, self.things):
-            thing.stand(self.default_qpos)
-        self.clips = Clips(
+        for thing in (entity, self.elements):
+            thing.set_default_qpos(self.default_qpos)
+        self.reference_motions = ReferenceMotions(
             self.model,
             entity,
             contents.motions,
             contents.tracked,
-            self.things.sites,
+            self.elements.sites,
             step_dt=sim.step_dt,
             floor=sim.floor_height,
         )
-        self.sizes = entity.sizes | self.things.sizes | self.clips.sizes
+        self.sizes = entity.sizes | self.elements.sizes | self.reference_motions.sizes
         self.sizes |= {"bodies": self.model.nbody, "command": command}
         if crew is not None:
             self.sizes |= {"team": len(crew.names), "others": len(crew.names) - 1}
 
     @cached_property
-    def looks_again(self) -> bool:
+    def needs_reset_forward(self) -> bool:
         """Whether a world's new state after a reset must be known to others before it can be observed.
 
         The engine has to compute it, or the other robots also have to be placed.
         """
-        return self.crew is not None or self.sensing.is_launched or bool(set(self.watched) - STATE)
+        return self.crew is not None or self.sensing.is_launched or bool(set(self.mujoco_fields) - STATE)
 
     def compile(self, extend: Callable[[Any], None] | None = None) -> mujoco.MjModel:
         """Compile the model to simulate.
@@ -189,7 +189,7 @@ class Scene:
         return model
 
     def index_of(self, kind: str) -> tuple[dict[str, int], str]:
-        """Return the index of each thing of a kind of :data:`.entries.NAMED`, and the words for its owner."""
+        """Return the index of each thing of a kind of :data:`.terms.config.NAMED`, and the words for its owner."""
         model, robot = self.model, repr(self.robot.name)
         if kind == "body":
             return {model.body(k).name: k for k in range(model.nbody)}, robot
@@ -197,9 +197,9 @@ class Scene:
             return {model.sensor(k).name: int(model.sensor_adr[k]) for k in range(model.nsensor)}, robot
         names = {
             "joint": self.robot.joint_names,
-            "site": self.things.sites,
+            "site": self.elements.sites,
             "object": self.objects,
-            "object_joint": self.things.joints,
+            "object_joint": self.elements.joints,
             "contact": self.contacts,
             "message": self.crew.messages if self.crew is not None else {},
         }

@@ -13,7 +13,7 @@ import numpy as np
 import warp as wp
 
 from robot_rl_envs.entity.entity import Entity
-from robot_rl_envs.entity.objects import Things
+from robot_rl_envs.entity.objects import SceneElements
 from robot_rl_envs.terms.checks import nearest
 
 Table = dict[str, tuple[Any, tuple[str | int, ...], str]]
@@ -56,13 +56,13 @@ WORLD_FIELDS: Table = {
     "episode_length": (wp.int32, (), "control steps towards the time limit"),
     "step_count": (wp.int32, (), "control steps since the last reset"),
     "counter": (wp.int32, (), "control steps ever: the counter of the random streams"),
-    "dirty": (wp.int32, (), "fields written since the last step; bits of robot_rl_envs.engine"),
+    "dirty": (wp.int32, (), "fields written since the last step; bits of robot_rl_envs.engines.base"),
     "terminated": (wp.int32, (), "1 if the episode ended by a failure"),
     "time_out": (wp.int32, (), "1 if it ended by its time"),
     "quarantined": (
         wp.int32,
         (),
-        "why this step quarantined the world: FAULT_* bits of robot_rl_envs.engine, 0 if not",
+        "why this step quarantined the world: FAULT_* bits of robot_rl_envs.engines.base, 0 if not",
     ),
     "fault_term": (wp.int32, (), "index of the reward or observation term that was not finite in this step, else -1"),
     "reward": (wp.float32, (), "this step's reward"),
@@ -136,7 +136,7 @@ class Chain:
     floating: int
 
 
-def chain_values(entity: Entity, things: Things) -> dict[str, Any]:
+def chain_values(entity: Entity, things: SceneElements) -> dict[str, Any]:
     """Return the arrays of `Chain` for the robot's feet and the named sites, by name; those that are empty may lack."""
     values = entity.chain | {"foot_sensor": entity.foot_sensor}
     sites = things.chain(entity.base_body_id)
@@ -147,7 +147,7 @@ def chain_values(entity: Entity, things: Things) -> dict[str, Any]:
     return values
 
 
-def make_chain(entity: Entity, things: Things, device: str) -> Any:
+def make_chain(entity: Entity, things: SceneElements, device: str) -> Any:
     """Put the kinematic chains of the robot's feet and of the named sites on ``device``."""
     chain, values = Chain(), chain_values(entity, things)
     for name, field in Chain.vars.items():

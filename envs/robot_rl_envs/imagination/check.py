@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from robot_rl_envs.entity import watched
+from robot_rl_envs.entity import mujoco_fields
 from robot_rl_envs.imagination.frames import DERIVED
 from robot_rl_envs.imagination.terms import FLOATS, Terms, torch_terms
 
@@ -68,7 +68,7 @@ class TermGradient:
 
 def _engine_head(name: str) -> str:
     field = name.removeprefix("engine_")
-    return field if name != field and field not in watched.STATE else ""
+    return field if name != field and field not in mujoco_fields.STATE else ""
 
 
 def check_gradients(env: Any, *, rows: int = 64, steps: int = 60, seed: int = 0) -> list[TermGradient]:
@@ -155,7 +155,7 @@ def _spread(terms: Terms, scene: Any, rng: np.random.Generator) -> None:
     if "site_pos_w" in terms.arrays and scene.objects:
         terms.values()
         sites = terms.arrays["site_pos_w"].numpy()[drawn]
-        for thing in scene.things.objects.values():
+        for thing in scene.elements.objects.values():
             if not thing.fixed:
                 near = sites[np.arange(count), rng.integers(0, sites.shape[1], count)]
                 change("qpos", np.arange(thing.qpos, thing.qpos + 3), near + rng.normal(scale=0.03, size=(count, 3)))

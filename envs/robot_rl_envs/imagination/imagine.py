@@ -23,13 +23,13 @@ from robot_rl_envs.codegen.observing import fill_group
 from robot_rl_envs.codegen.step_kernels import action_clip, array_arguments
 from robot_rl_envs.codegen.writer import KernelWriter
 from robot_rl_envs.entity import mirrors
+from robot_rl_envs.entity.mujoco_fields import STATE
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.entity.watched import STATE
-from robot_rl_envs.entries import CLIP
 from robot_rl_envs.imagination.compiling import IMAGINED, compile_kernel
 from robot_rl_envs.imagination.context import drawn_numbers, mirror_numbers, representatives
 from robot_rl_envs.imagination.frames import Frames, fields_of, moving_fields, numbers_of
 from robot_rl_envs.imagination.mirror import mirror_changes
+from robot_rl_envs.imagination.mujoco_fields import ENGINE, fill_watched, watched_parts
 from robot_rl_envs.imagination.parts import (
     FIXED_POSE,
     change_parts,
@@ -40,9 +40,9 @@ from robot_rl_envs.imagination.parts import (
     moved,
 )
 from robot_rl_envs.imagination.terms import derive_values
-from robot_rl_envs.imagination.watched import ENGINE, fill_watched, watched_parts
 from robot_rl_envs.imagination.worlds import WORLD, carried, kept_fields, left_fields, why_not_imagined
 from robot_rl_envs.task import Task
+from robot_rl_envs.terms.config import CLIP
 
 COMMANDS = "_commands"
 """Name of the function that moves commands, after that of the groups."""
@@ -186,7 +186,7 @@ class Imagination:
         self.speeds_mirror = torch.tensor(mirror[0], dtype=torch.int64), torch.tensor(mirror[1])
         mirror = mirror_numbers(scene, drawn) if task.mirror else None
         self.context_mirror = None if mirror is None else (torch.tensor(mirror[0]), torch.tensor(mirror[1]))
-        self._state, self._copied = env.state, STATE.intersection(scene.watched)
+        self._state, self._copied = env.state, STATE.intersection(scene.mujoco_fields)
         self._is_floored = task.only_positive_rewards
         self.widths = {name: parts.layout.widths[name] for name in seen_groups(task)}
         more = {"actions": (rows, env.num_actions), "change": (rows, self.change_width)}

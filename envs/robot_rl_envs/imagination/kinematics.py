@@ -17,7 +17,7 @@ IDENTITY = (1.0, 0.0, 0.0, 0.0)
 
 def fill_feet(scene: Scene) -> str:
     """Return the lines that fill position, velocity and clearance of row i's feet."""
-    chain, radius = chain_values(scene.entity, scene.things), float(scene.entity.robot.foot_radius)
+    chain, radius = chain_values(scene.entity, scene.elements), float(scene.entity.robot.foot_radius)
     rows = (
         _chain_values(scene, chain, k, f"f{k}", chain["foot_pos"][k]) | {"k": k, "radius": repr(radius)}
         for k in range(scene.sizes["feet"])
@@ -27,7 +27,7 @@ def fill_feet(scene: Scene) -> str:
 
 def fill_sites(scene: Scene) -> str:
     """Return the lines that fill pose and velocity of row i's named sites."""
-    chain, rows = chain_values(scene.entity, scene.things), []
+    chain, rows = chain_values(scene.entity, scene.elements), []
     for k, owner in enumerate(chain["site_object"]):
         index = scene.sizes["feet"] + k
         row = _chain_values(scene, chain, index, f"s{k}", chain["site_pos"][k], owner=int(owner))

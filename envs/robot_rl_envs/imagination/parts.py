@@ -6,7 +6,7 @@ from typing import Any
 
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.imagination import advance
-from robot_rl_envs.imagination.watched import watched_parts
+from robot_rl_envs.imagination.mujoco_fields import watched_parts
 
 FIXED_POSE = ("object_pos_w", "object_quat_wxyz")
 """Pose of an object, which is part of a world where events move fixed ones."""
@@ -14,7 +14,7 @@ FIXED_POSE = ("object_pos_w", "object_quat_wxyz")
 
 def fixed_objects(scene: Scene) -> list[int]:
     """Return the indices of the objects that are fixed in the world."""
-    return [k for k, thing in enumerate(scene.things.objects.values()) if thing.fixed]
+    return [k for k, thing in enumerate(scene.elements.objects.values()) if thing.fixed]
 
 
 def frame_of(scene: Scene) -> str:
@@ -35,7 +35,7 @@ def moved(scene: Scene, parts: dict[str, slice]) -> list[tuple[str, str]]:
         found.append(("forces", f"s, change, i, {parts['forces'].start}"))
     for name, thing in free_objects(scene).items():
         found.append(("free", f"{row}, {thing.qpos}, {thing.dof}, frame, {parts[name].start}"))
-    if scene.things.joints:
+    if scene.elements.joints:
         first = parts["object joint velocities"].start
         found.append(("joints", f"{row}, s.object_joint_qpos, s.object_joint_dof, {first}"))
     if scene.contacts:
@@ -45,7 +45,7 @@ def moved(scene: Scene, parts: dict[str, slice]) -> list[tuple[str, str]]:
 
 def free_objects(scene: Scene) -> dict[str, Any]:
     """Return the objects that have a free joint, by the name of their part of a change."""
-    return {f"object {name}": thing for name, thing in scene.things.objects.items() if not thing.fixed}
+    return {f"object {name}": thing for name, thing in scene.elements.objects.items() if not thing.fixed}
 
 
 def change_parts(scene: Scene) -> dict[str, slice]:
@@ -56,7 +56,7 @@ def change_parts(scene: Scene) -> dict[str, slice]:
     sizes |= dict.fromkeys(("contacts", "contact forces"), scene.sizes["feet"]) if scene.sizes["feet"] else {}
     sizes |= dict.fromkeys(free_objects(scene), advance.FREE_CHANGES)
     of_joints = "object joint velocities", "object joint positions"
-    sizes |= dict.fromkeys(of_joints, len(scene.things.joints)) if scene.things.joints else {}
+    sizes |= dict.fromkeys(of_joints, len(scene.elements.joints)) if scene.elements.joints else {}
     sizes |= {"touches": len(scene.contacts)} if scene.contacts else {}
     sizes |= {name: of.size for name, of in watched_parts(scene).items()}
     found, end = {}, 0
@@ -69,7 +69,7 @@ def gates_of(scene: Scene, parts: dict[str, slice]) -> list[list[int]]:
     """Return the columns that change only together: of each object and drawer, and of each contact sensor."""
     spans = [parts[name] for name in free_objects(scene)]
     found = [list(range(span.start, span.stop)) for span in spans]
-    for k in range(len(scene.things.joints)):
+    for k in range(len(scene.elements.joints)):
         found.append([parts[f"object joint {what}"].start + k for what in ("velocities", "positions")])
     return found + ([[k] for k in range(parts["touches"].start, parts["touches"].stop)] if scene.contacts else [])
 
@@ -78,5 +78,5 @@ def first_of_objects(scene: Scene) -> int:
     """Return the first column of qvel that is an object's; the number of columns if none is."""
     free = [thing.dof for thing in free_objects(scene).values()]
     return min(
-        [*free, *(at for thing in scene.things.objects.values() for at in thing.joint_dof)], default=scene.model.nv
+        [*free, *(at for thing in scene.elements.objects.values() for at in thing.joint_dof)], default=scene.model.nv
     )

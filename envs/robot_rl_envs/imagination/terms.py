@@ -15,8 +15,8 @@ import warp as wp
 
 from robot_rl_envs.codegen import Numbers
 from robot_rl_envs.codegen.writer import KernelWriter
+from robot_rl_envs.entity.mujoco_fields import STATE
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.entity.watched import STATE
 from robot_rl_envs.imagination.compiling import IMAGINED, compile_kernel
 from robot_rl_envs.imagination.frames import fields_of
 from robot_rl_envs.imagination.kinematics import fill_feet, fill_sites
@@ -57,14 +57,14 @@ def torch_terms(task: Task) -> list[str]:
 
 def derive_values(w: KernelWriter, scene: Scene) -> dict[str, Any]:
     """Return the slots of the quantities that follow from qpos and qvel of a row."""
-    fields = ({"field": name} for name in scene.watched if name in STATE)
+    fields = ({"field": name} for name in scene.mujoco_fields if name in STATE)
     return {
         "engine_state": IMAGINED.fill_each("engine_field", fields),
         "base": bool(scene.base),
         "objects": bool(scene.objects),
-        "object_joints": bool(scene.things.joints),
+        "object_joints": bool(scene.elements.joints),
         "feet": fill_feet(scene),
-        "sites": fill_sites(scene) if scene.things.sites else "",
+        "sites": fill_sites(scene) if scene.elements.sites else "",
         "sensors_derived": w.runs(scene.sensing.derived),
     }
 

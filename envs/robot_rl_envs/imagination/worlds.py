@@ -19,9 +19,9 @@ from robot_rl_envs.entity.scene import Scene, make_scene
 from robot_rl_envs.entity.state import CONSTANTS, FIELDS
 from robot_rl_envs.imagination.context import CONTEXT, Number, drawn_numbers, representatives
 from robot_rl_envs.imagination.frames import DERIVED, PROBE, noted_fields, numbers_of
+from robot_rl_envs.imagination.mujoco_fields import Watched, watched_parts
 from robot_rl_envs.imagination.parts import FIXED_POSE, fixed_objects
 from robot_rl_envs.imagination.terms import torch_terms
-from robot_rl_envs.imagination.watched import Watched, watched_parts
 from robot_rl_envs.task import Observation, ObservationGroup, Task
 from robot_rl_envs.terms import observation
 
@@ -106,19 +106,21 @@ def with_world(task: Task) -> Task:
     kinds = kinds_of(task, scene)
     if line := why_not_imagined(task, kinds):
         raise ValueError(line)
-    columns, watched = carried(kinds, left_fields(task), kept_fields(scene)), watched_parts(scene)
-    terms = {name: Observation(_reader(name, *kinds[name], watched.get(name)), clip=UNBOUNDED) for name in columns}
+    columns, mujoco_fields = carried(kinds, left_fields(task), kept_fields(scene)), watched_parts(scene)
+    terms = {
+        name: Observation(_reader(name, *kinds[name], mujoco_fields.get(name)), clip=UNBOUNDED) for name in columns
+    }
     if numbers := representatives(drawn_numbers(task, scene)):
         terms[CONTEXT] = Observation(_context_reader(numbers), clip=UNBOUNDED)
     group = ObservationGroup(terms=terms, noise=False)
     return dataclasses.replace(task, observations={**task.observations, WORLD: group})
 
 
-def _reader(name: str, dtype: Any, ndim: int, size: int, watched: Watched | None) -> Any:
+def _reader(name: str, dtype: Any, ndim: int, size: int, mujoco_fields: Watched | None) -> Any:
     """Return the observation term that reads a field as it is."""
     is_vector = bool(getattr(dtype, "_shape_", ()))
-    if watched is not None:
-        value = f"s.{name}{watched.element}"
+    if mujoco_fields is not None:
+        value = f"s.{name}{mujoco_fields.element}"
     elif ndim == 1:
         value = f"s.{name}[i][j]" if is_vector else f"s.{name}[i]"
     elif ndim == 2 and not is_vector:

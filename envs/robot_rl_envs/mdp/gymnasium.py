@@ -1,6 +1,6 @@
 """Terms of Gymnasium's MuJoCo tasks, version 5: the whole state as observation, speed as reward, noise at the reset.
 
-They read MuJoCo's own arrays as Gymnasium does (see :mod:`robot_rl_envs.entity.watched`), so that on the CPU engine
+They read MuJoCo's own arrays as Gymnasium does (:mod:`robot_rl_envs.entity.mujoco_fields`), so that on the CPU engine
 a step gives Gymnasium's numbers. Body 0 is the world, body 1 the torso.
 """
 

@@ -90,7 +90,7 @@ def gravity_of(q: wp.vec4) -> wp.vec3:
 
 
 def _needs_motions(param: str, value: float, scene: Any) -> None:
-    if not scene.clips.names:
+    if not scene.reference_motions.names:
         raise ValueError(f"{param}={value:g}: the task lacks a motion; set motions.<name>=<file>")
 
 
@@ -143,7 +143,7 @@ def _check_reset(params: dict[str, float], scene: Any) -> None:
         check_least(params, name, 0.0)
     for name in ("uniform", "spread"):
         check_share(params, name)
-    count = len(scene.clips.names)
+    count = len(scene.reference_motions.names)
     if params["only"] not in range(-1, count):
         raise ValueError(f"only={params['only']:g}: must be the index of a motion, 0 to {count - 1}, or -1 for all")
     if params["phase"] >= 1.0:
@@ -244,7 +244,7 @@ def mirror_frame(scene: Any) -> mirrors.Mirror:
 
 def mirror_tracked(scene: Any) -> mirrors.Mirror:
     """Return the left-right mirror of a vector for each tracked body; sides are told apart by the names."""
-    names = scene.clips.tracked
+    names = scene.reference_motions.tracked
     perm = []
     other = {"left": "right", "right": "left"}
     for name in names:
@@ -275,7 +275,7 @@ def send_frame(s: Any, i: int):
 
 
 def _check_command(params: dict[str, float], scene: Any) -> None:
-    if not scene.clips.names:
+    if not scene.reference_motions.names:
         raise ValueError("draws=motion: the task lacks a motion; set motions.<name>=<file>")
 
 

@@ -29,7 +29,7 @@ from robot_rl_envs.launch import BLOCK_THREADS
 from robot_rl_envs.task import Task
 from robot_rl_envs.team.rows import RowEngine, make_row_engine
 from robot_rl_envs.team.scene import TeamScene
-from robot_rl_envs.team.settle import Worlds, count_crew, make_rows, settle_crew
+from robot_rl_envs.team.termination import WorldCounts, count_agents, end_episodes, make_rows
 from robot_rl_envs.team.views import SHOWN, TEAM, merge_flags, merge_rows, see, seen_width, show, split_rows
 from robot_rl_envs.terms.checks import nearest
 
@@ -108,7 +108,7 @@ class TeamEnv(VecEnv):
             for name in ("restart", "joining")
             if not self.engine.capturable
         ]
-        self._settle = self._record_settling(task)
+        self._end_episodes = self._record_termination(task)
         self._build_views()
         self._graph: Any = None
         self._start()
@@ -148,16 +148,16 @@ class TeamEnv(VecEnv):
             block_dim=BLOCK_THREADS,
         )
 
-    def _record_settling(self, task: Task) -> list[Any]:
-        n, known = self.num_worlds, Worlds()
+    def _record_termination(self, task: Task) -> list[Any]:
+        n, known = self.num_worlds, WorldCounts()
         for name in ("fault", "ends", "left", "count", "age"):
             setattr(known, name, wp.zeros(n, dtype=wp.int32, device=self.device))
         known.reward = wp.zeros(n, dtype=wp.float32, device=self.device)
         floors = int(task.only_positive_rewards)
-        counts = [self._launch(count_crew, n, [rows, k, known], []) for k, rows in enumerate(self._rows)]
+        counts = [self._launch(count_agents, n, [rows, k, known], []) for k, rows in enumerate(self._rows)]
         active = self._shared["team_active"]
         settles = [
-            self._launch(settle_crew, n, [rows, task.team.least, floors, known], [active]) for rows in self._rows
+            self._launch(end_episodes, n, [rows, task.team.least, floors, known], [active]) for rows in self._rows
         ]
         return counts + settles
 
@@ -289,7 +289,7 @@ class TeamEnv(VecEnv):
             crew._sense.launch()
         for crew in crews:
             crew._after.launch()
-        for command in self._settle:
+        for command in self._end_episodes:
             command.launch()
         for crew in crews:
             crew._observe.launch()

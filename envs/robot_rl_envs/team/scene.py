@@ -18,7 +18,7 @@ import mujoco
 import numpy as np
 
 from robot_rl_envs.agents import Crew
-from robot_rl_envs.entity.objects import Things
+from robot_rl_envs.entity.objects import SceneElements
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.objects import CONTACT_SIZE, OTHERS, ROBOT, Contact, add_contact
 
@@ -81,7 +81,7 @@ class TeamScene:
         things: the objects.
     """
 
-    watched: tuple[str, ...] = ()
+    mujoco_fields: tuple[str, ...] = ()
 
     def __init__(self, crews: Sequence[Scene]):
         self.crews = list(crews)
@@ -93,7 +93,7 @@ class TeamScene:
         self.model = self._compile(visual=False)
         self.model.geom_group[self._is_ground()] = first.model.geom_group[first.model.geom("floor").id]
         self.maps = [self._map(scene) for scene in self.crews]
-        self.things = Things(self.model, list(self.objects), {}, [])
+        self.elements = SceneElements(self.model, list(self.objects), {}, [])
 
     @property
     def robot_bodies(self) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from robot_rl_envs.team.settle import Rows
+from robot_rl_envs.team.termination import Rows
 
 TEAM = "team"
 """The observation group that a team's environment adds."""

@@ -167,7 +167,7 @@ def check_reach(params: dict[str, float], scene: Any) -> None:
     """
     if scene.base:
         return
-    (name, (body, pos, _)), robot = list(scene.things.sites.items())[int(params["site"])], scene.robot.name
+    (name, (body, pos, _)), robot = list(scene.elements.sites.items())[int(params["site"])], scene.robot.name
     start, reach = longest_reach(scene.model, body, pos)
     if not reach:
         raise ValueError(f"site={name!r}: no joint of robot {robot!r} moves it; take a site of the arm")

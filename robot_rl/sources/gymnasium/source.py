@@ -10,7 +10,7 @@ from robot_rl.settings import LearnerCfg
 from robot_rl.settings.tree import coerce
 from robot_rl.settings.words import MAX_COUNT
 from robot_rl.sources.external import ExternalSource
-from robot_rl.sources.protocol import NEEDS_OUR_TASK, Defaults, Resolved, Worlds
+from robot_rl.sources.protocol import NEEDS_OUR_TASK, Defaults, EnvOptions, Resolved
 
 if TYPE_CHECKING:
     from robot_rl.sources.gymnasium.task import GymTask
@@ -100,7 +100,7 @@ of an environment of Gymnasium:
             task.settings["max_episode_steps"] = steps or max(0, task.settings["max_episode_steps"] or 0) or most
 
     def film(
-        self, task: "GymTask", worlds: Worlds, policy: Any, cfg: Any, write: Callable[[Iterator[Any]], Path]
+        self, task: "GymTask", worlds: EnvOptions, policy: Any, cfg: Any, write: Callable[[Iterator[Any]], Path]
     ) -> Path:
         """Film an environment that renders itself."""
         from robot_rl.sources.gymnasium.adapter import frames

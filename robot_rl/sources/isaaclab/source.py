@@ -10,7 +10,7 @@ from robot_rl.errors import UserError, as_user_error
 from robot_rl.settings import LearnerCfg
 from robot_rl.settings.tree import coerce, copy_tree, leaves
 from robot_rl.sources.external import ExternalSource
-from robot_rl.sources.protocol import NEEDS_OUR_TASK, Defaults, Resolved, Worlds, require_team_learner
+from robot_rl.sources.protocol import NEEDS_OUR_TASK, Defaults, EnvOptions, Resolved, require_team_learner
 
 if TYPE_CHECKING:
     from robot_rl.sources.isaaclab.task import IsaacTask
@@ -116,7 +116,7 @@ of an environment of Isaac Lab:
     def export(
         self,
         task: "IsaacTask",
-        worlds: Worlds,
+        worlds: EnvOptions,
         actor: Any,
         *,
         groups: tuple[str, ...],
@@ -156,7 +156,7 @@ def _task(tree: Mapping[str, Any]) -> Any:
     return IsaacTask(name=str(tree["task"]), action_clip=None if clip is None else float(clip), **texts)
 
 
-def _make_export_env(task: "IsaacTask", worlds: Worlds, groups: tuple[str, ...]) -> Any:
+def _make_export_env(task: "IsaacTask", worlds: EnvOptions, groups: tuple[str, ...]) -> Any:
     """Make one world of a run's environment as a robot sees it: observations without noise and delay."""
     from robot_rl.sources.isaaclab import settings
 

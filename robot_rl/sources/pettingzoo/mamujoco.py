@@ -18,7 +18,7 @@ from robot_rl.errors import UserError, as_user_error
 from robot_rl.settings import LearnerCfg
 from robot_rl.settings.checks import to_float
 from robot_rl.sources.native import NativeSource
-from robot_rl.sources.protocol import NEEDS_OUR_TASK, Defaults, Resolved, TaskSource, Worlds, require_team_learner
+from robot_rl.sources.protocol import NEEDS_OUR_TASK, Defaults, EnvOptions, Resolved, TaskSource, require_team_learner
 
 PREFIX = "mamujoco:"
 SCENARIOS = {
@@ -105,7 +105,7 @@ of a robot that is divided among agents:
         factorization(name, parts.obsk)
         return Resolved(task=parts, engine=robot.engine, keys=(*robot.keys, "obsk"), recorded=robot.recorded)
 
-    def make_env(self, task: Parts, worlds: Worlds) -> Any:
+    def make_env(self, task: Parts, worlds: EnvOptions) -> Any:
         """Make worlds of the robot, and divide it."""
         from robot_rl.sources.pettingzoo.parts import PartsEnv
 

@@ -30,14 +30,14 @@ class Stage:
 
     def __init__(self, motion: Motion, robot: Robot) -> None:
         """Build the scene."""
-        from robot_rl_envs.entity.scene import Contents, Scene
+        from robot_rl_envs.entity.scene import Scene, SceneCfg
         from robot_rl_envs.task import Actions, Sim
 
         self.motion, sim = motion, Sim()
-        scene = Scene(robot, sim, Actions(), contents=Contents(motions={motion.name: motion}))
-        self._clips, self.model = scene.clips, scene.render_model
-        self.contact = scene.clips.values["reference_foot_contact"]
-        self._fine = scene.clips.motions[motion.name]
+        scene = Scene(robot, sim, Actions(), contents=SceneCfg(motions={motion.name: motion}))
+        self._clips, self.model = scene.reference_motions, scene.render_model
+        self.contact = scene.reference_motions.values["reference_foot_contact"]
+        self._fine = scene.reference_motions.motions[motion.name]
 
     def qpos(self, time_s: float) -> np.ndarray:
         """Return the positions (nq,) at a time [s]; after its end a motion begins again."""

@@ -114,7 +114,7 @@ def seen(doll, go2_states):
 
 
 def reference_rows(env, at):
-    values, m = env.scene.clips.values, np.arange(N) % 2
+    values, m = env.scene.reference_motions.values, np.arange(N) % 2
     period, loops = values["motion_frames"][m], values["motion_loops"][m]
     return values["motion_first"][m] + np.where(loops == 1, at % period, np.minimum(at, period - 1))
 
@@ -122,7 +122,11 @@ def reference_rows(env, at):
 def errors(doll, seen):
     """Everything that rewards, metrics and terminations are functions of, in NumPy."""
     env, k = doll.env, seen.k
-    r = {name.removeprefix("reference_"): value[k] for name, value in env.scene.clips.values.items() if "refer" in name}
+    r = {
+        name.removeprefix("reference_"): value[k]
+        for name, value in env.scene.reference_motions.values.items()
+        if "refer" in name
+    }
     qpos, qvel = (seen.state[name].astype(np.float64) for name in ("qpos", "qvel"))
     quat = rotation.normalize(qpos[:, 3:7])
     turn = rotation.multiply(quat, rotation.conjugate(r["base_quat_wxyz"]))
@@ -241,7 +245,7 @@ def test_termination(termination_term, doll, seen):
 
 def test_observation(observation_term, doll, seen):
     e = errors(doll, seen)
-    clips = doll.env.scene.clips.values
+    clips = doll.env.scene.reference_motions.values
     m = np.arange(N) % 2
     want = {
         "body_errors": (slice(0, 9), e["offset_b"].reshape(N, -1)),
@@ -255,7 +259,7 @@ def test_observation(observation_term, doll, seen):
 def test_command(command_term, doll):
     """The frame is joints, their velocities, gravity, the base's rates in its own frame, and its height."""
     doll.env.reset()
-    s, clips = doll.snapshot(), doll.env.scene.clips.values
+    s, clips = doll.snapshot(), doll.env.scene.reference_motions.values
     k = clips["motion_first"][s.motion_id.astype(int)] + s.motion_start.astype(int)
     quat = clips["reference_base_quat_wxyz"][k]
     back = rotation.conjugate(quat)
@@ -272,7 +276,7 @@ def test_command(command_term, doll):
     )
     assert command_term == "reference_motion"
     np.testing.assert_allclose(s.command, want, atol=1e-5)
-    played = np.concatenate([doll.env.scene.clips.commands(name) for name in ("round", "once")])
+    played = np.concatenate([doll.env.scene.reference_motions.commands(name) for name in ("round", "once")])
     np.testing.assert_allclose(played[k], want, atol=1e-9)
     names = list(doll.env.describe_command()["components"])
     assert names[:2] == ["FL_hip_joint", "FL_thigh_joint"]
@@ -284,7 +288,7 @@ def test_event(event_term, doll):
     """A reset puts the robot into the reference's state, and the reference goes on from there, frame after frame."""
     assert event_term == "reset_to_motion"
     doll.env.reset()
-    s, clips = doll.snapshot(), doll.env.scene.clips.values
+    s, clips = doll.snapshot(), doll.env.scene.reference_motions.values
     m, start = s.motion_id.astype(int), s.motion_start.astype(int)
     k = clips["motion_first"][m] + start
     assert {*m} == {0, 1}

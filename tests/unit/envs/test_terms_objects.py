@@ -357,7 +357,7 @@ def test_a_site_goes_with_an_articulated_object_that_is_moved(scene_task):
     env.step(torch.zeros(3, 2))
     drawer, slide = env.state.object_pos_w[:, 2], env.state.object_joint_pos[:, 0]
     assert float(drawer[:, 0].min()) > 0.9
-    at = list(env.scene.things.sites).index("drawer/handle")
+    at = list(env.scene.elements.sites).index("drawer/handle")
     want = drawer + torch.tensor([-0.02, 0.0, 0.0])
     want[:, 0] -= slide
     torch.testing.assert_close(env.state.site_pos_w[:, at], want)
@@ -366,7 +366,7 @@ def test_a_site_goes_with_an_articulated_object_that_is_moved(scene_task):
 def _draws_friction(scene_task):
     event = Event(objects.object_friction, object="drawer", lo=0.2, hi=0.4)
     env = make_env(scene_task(events={"e": event}), num_envs=50)
-    geoms = env.scene.things.objects["drawer"].geoms
+    geoms = env.scene.elements.objects["drawer"].geoms
     assert len(geoms) == 2  # the sticker touches nothing and is left out
     friction = env.state.geom_friction[:, geoms, 0].numpy()
     assert (friction[:, 0] == friction[:, 1]).all()
@@ -384,7 +384,7 @@ def _scales_the_cube(scene_task):
     )
     for _ in range(60):
         env.step(torch.zeros(6, 2))
-    half = env.state.geom_size[:, env.scene.things.objects["cube"].geoms[0], 2].numpy()
+    half = env.state.geom_size[:, env.scene.elements.objects["cube"].geoms[0], 2].numpy()
     assert np.ptp(half) > 0.01
     np.testing.assert_allclose(env.state.object_pos_w[:, 0, 2].numpy(), half, atol=3e-4)
     weight = 0.1 * (half / 0.025) ** 3 * 9.81
@@ -393,8 +393,8 @@ def _scales_the_cube(scene_task):
 
 def test_the_scene_has_objects_by_name(scene_task):
     env = make_env(scene_task(), num_envs=1)
-    assert list(env.scene.things.objects) == ["cube", "table", "drawer"]
-    cube, table, drawer = env.scene.things.objects.values()
+    assert list(env.scene.elements.objects) == ["cube", "table", "drawer"]
+    cube, table, drawer = env.scene.elements.objects.values()
     assert (cube.fixed, table.fixed, drawer.fixed) == (False, True, True)
     assert drawer.joints == ["drawer/slide"]
     assert env.robot_state()["joint_pos"].shape == (1, 2)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from robot_rl_assets.registry import get_robot
-from robot_rl_envs.entity.scene import Contents, Scene
+from robot_rl_envs.entity.scene import Scene, SceneCfg
 from robot_rl_envs.motions import Motion, rotation
 from robot_rl_envs.task import Actions, Sim
 
@@ -76,13 +76,13 @@ def clips():
     joints = np.tile(DEFAULT, (count, 1))
     joints[:, 0] += 0.05 * np.arange(count)
     lift, stand = make(base_pos=base, joint_pos=joints), make(count=11)
-    contents = Contents(
+    contents = SceneCfg(
         motions={"lift": lift, "stand": stand},
         tracked=("torso_link", "left_ankle_roll_link"),
         sites={"left_foot_foot": "a", "torso_link": "tracked", "left_ankle_roll_link": "tracked"},
     )
     scene = Scene(G1, Sim(timestep=0.005, decimation=4), Actions(), contents=contents)
-    return SimpleNamespace(scene=scene, **scene.clips.values)
+    return SimpleNamespace(scene=scene, **scene.reference_motions.values)
 
 
 def test_frames_of_all_motions_follow_each_other_at_the_control_rate(clips):

@@ -220,8 +220,8 @@ def test_a_played_motion_is_what_the_environment_compares_the_robot_with():
     env.reset()
     env.state.step_count.fill_(7)
     command = player.command(20 * env.step_dt)
-    assert env.scene.clips.names[int(env.state.motion_id[0])] == "wave"
+    assert env.scene.reference_motions.names[int(env.state.motion_id[0])] == "wave"
     assert int(env.state.motion_start[0]) + 7 == 20
     assert command is not None
-    assert command.tolist() == pytest.approx(env.scene.clips.commands("wave")[20].tolist(), abs=1e-6)
+    assert command.tolist() == pytest.approx(env.scene.reference_motions.commands("wave")[20].tolist(), abs=1e-6)
     env.close()

@@ -30,7 +30,7 @@ ABOUT = {
         "envs/robot_rl_envs/entity/entity.py",
         "envs/robot_rl_envs/entity/objects.py",
         "envs/robot_rl_envs/entity/scene.py",
-        "envs/robot_rl_envs/entity/clips.py",
+        "envs/robot_rl_envs/entity/reference_motions.py",
         "envs/robot_rl_envs/motions/kinematics.py",
         "envs/robot_rl_envs/entity/robot_checks.py",
         "envs/robot_rl_envs/engines/mujoco.py",

@@ -85,7 +85,7 @@ def test_a_motion_is_chosen_in_a_browser(visit):
     with contextlib.closing(make_env(get_task("g1_track"), num_envs=1, engine="mujoco", num_threads=1)) as env:
         player = Player(env, None, port=0)
         view = visit(player)
-        names = env.scene.clips.names
+        names = env.scene.reference_motions.names
         name = names[int(env.state.motion_id[0]) - 1]  # another one
         view.page.click(f"[...document.querySelectorAll('input')].find(e => e.value == '{ALL}')")
         option = f"[...document.querySelectorAll('[role=option]')].find(e => e.innerText == '{name}')"

@@ -50,7 +50,7 @@ def drag(player, pose, phase="update"):
 
 
 def cube(player):
-    at = player.env.scene.things.objects["cube"]
+    at = player.env.scene.elements.objects["cube"]
     state = player.env.state
     return state.qpos[0, at.qpos : at.qpos + 7].tolist(), state.qvel[0, at.dof : at.dof + 6].tolist()
 

@@ -19,7 +19,7 @@ CLIP = 100.0
 """Default bound on an observation's magnitude."""
 
 
-def named_kind(param: str) -> str | None:
+def reference_kind(param: str) -> str | None:
     """Return the kind of thing that a parameter of this name may name; None for a plain number."""
     return max((kind for kind in NAMED if param == kind or param.endswith(f"_{kind}")), key=len, default=None)
 
@@ -57,14 +57,14 @@ class _Term:
         self.fn = fn
         self.params = {}
         for name in info.params:
-            named = named_kind(name) is not None and isinstance(params[name], str)
+            named = reference_kind(name) is not None and isinstance(params[name], str)
             self.params[name] = params[name] if named else figure(f"{self.kind} {info.name}: {name}", params[name])
         check_ranges(self.params)
 
     @property
     def named(self) -> tuple[str, ...]:
         """The parameters that may be given as the name of a thing."""
-        return tuple(name for name in self.params if named_kind(name) is not None)
+        return tuple(name for name in self.params if reference_kind(name) is not None)
 
     @property
     def info(self) -> Any:
@@ -179,7 +179,7 @@ class Observation(_Term):
     @property
     def message_param(self) -> str:
         """The parameter that names the message which the term receives; empty for another term."""
-        return next((param for param in self.params if named_kind(param) == "message"), "")
+        return next((param for param in self.params if reference_kind(param) == "message"), "")
 
     def changed(self, names: tuple[str, ...]) -> list[str]:
         """Return those of these options that are not at their defaults."""

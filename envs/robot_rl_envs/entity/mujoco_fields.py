@@ -23,7 +23,7 @@ MOTION = frozenset({"xpos", "xquat", "xipos", "subtree_com", "cinert", "cvel", "
 FIELDS = STATE | FORCES | MOTION
 
 
-def watched_fields(task: Task) -> tuple[str, ...]:
+def used_mujoco_fields(task: Task) -> tuple[str, ...]:
     """Return the fields that the task's terms declare, sorted.
 
     Raises:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import warp as wp
 from torch import Tensor
 
+from robot_rl_envs.entity.mujoco_fields import STATE
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.entity.watched import STATE
 from robot_rl_envs.imagination.compiling import IMAGINED
 
 ENGINE = "engine_"
@@ -66,7 +66,7 @@ def watched_parts(scene: Scene) -> dict[str, Watched]:
     import mujoco
 
     data, found = mujoco.MjData(scene.model), {}
-    for field in scene.watched:
+    for field in scene.mujoco_fields:
         if field not in STATE:
             rows, *inner = getattr(data, field).shape
             first, name = int(field in ZERO), f"{ENGINE}{field}"

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import warp as wp
 from robot_rl_assets.robot import Joint, Robot
-from robot_rl_envs.engine import DIRTY_STATE
 from robot_rl_envs.engines import make_engine
+from robot_rl_envs.engines.base import DIRTY_STATE
 from robot_rl_envs.engines.post_constraint import plugin_fields
 from robot_rl_envs.engines.rows import RowLister
+from robot_rl_envs.entity.mujoco_fields import FIELDS, FORCES, used_mujoco_fields
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.entity.watched import FIELDS, FORCES, watched_fields
 from robot_rl_envs.mdp import rewards
 from robot_rl_envs.task import Actions, Observation, ObservationGroup, Reward, Sim, Task
 from robot_rl_envs.terms import observation, reward
@@ -50,12 +50,12 @@ def ball(tmp_path):
 
 @pytest.fixture
 def engine(ball):
-    scene = Scene(ball, SIM, Actions(kind="direct"), watched=tuple(FIELDS))
+    scene = Scene(ball, SIM, Actions(kind="direct"), mujoco_fields=tuple(FIELDS))
     return make_engine("mujoco", scene, num_envs=N, device="cpu", num_threads=2)
 
 
 def test_after_a_step_they_are_those_of_mj_step_with_contact_forces(engine):
-    watched = {name: engine.watch(name).numpy() for name in FIELDS}
+    mujoco_fields = {name: engine.watch(name).numpy() for name in FIELDS}
     plain = engine.model
     datas = [mujoco.MjData(plain) for _ in range(N)]
     rng, largest = np.random.default_rng(0), 0.0
@@ -67,7 +67,7 @@ def test_after_a_step_they_are_those_of_mj_step_with_contact_forces(engine):
             data.ctrl[:] = ctrl[i]
             mujoco.mj_step(plain, data, 4)
             mujoco.mj_rnePostConstraint(plain, data)
-            for name, values in watched.items():
+            for name, values in mujoco_fields.items():
                 np.testing.assert_array_equal(values[i].ravel(), getattr(data, name).ravel(), err_msg=name)
             largest = max(largest, np.abs(data.cfrc_ext).max())
     assert plain.nplugin == 0
@@ -75,10 +75,10 @@ def test_after_a_step_they_are_those_of_mj_step_with_contact_forces(engine):
 
 
 def test_after_a_reset_they_are_the_new_state_s_and_forces_are_zero(engine):
-    watched = {name: engine.watch(name).numpy() for name in FIELDS}
+    mujoco_fields = {name: engine.watch(name).numpy() for name in FIELDS}
     for _ in range(40):
         engine.step(4)
-    before = {name: values.copy() for name, values in watched.items()}
+    before = {name: values.copy() for name, values in mujoco_fields.items()}
     data = mujoco.MjData(engine.model)
     qpos, qvel = data.qpos.astype(np.float32), np.arange(7, dtype=np.float32)
     qpos[:3] = 1, 2, 3
@@ -87,7 +87,7 @@ def test_after_a_reset_they_are_the_new_state_s_and_forces_are_zero(engine):
     assert engine.look(dirty)
     data.qpos[:], data.qvel[:] = qpos, qvel
     mujoco.mj_forward(engine.model, data)
-    for name, values in watched.items():
+    for name, values in mujoco_fields.items():
         want = np.zeros_like(values[1].ravel()) if name in FORCES else getattr(data, name).ravel()
         np.testing.assert_array_equal(values[1].ravel(), want, err_msg=name)
         np.testing.assert_array_equal(values[[0, 2]], before[name][[0, 2]], err_msg=name)
@@ -142,7 +142,7 @@ def test_what_does_not_go_with_a_model_that_is_a_whole_scene(ball):
 
     refused(lambda: make_scene(task), "terrain", "'ball'")
     task.observations["actor"].terms["one"] = Observation(_unknown)
-    refused(lambda: watched_fields(task), "one", "data='xfrc'", "cfrc_ext")
+    refused(lambda: used_mujoco_fields(task), "one", "data='xfrc'", "cfrc_ext")
 
 
 @observation(size=1, data=("xpos",))

@@ -150,7 +150,7 @@ class Engine(Protocol):
     def watch(self, field: str) -> wp.array:
         """Return one of MuJoCo's own fields, (num_envs, rows, columns), live, in the engine's precision.
 
-        ``field`` is one of the scene's ``watched``; see :mod:`robot_rl_envs.entity.watched`.
+        ``field`` is one of the scene's ``mujoco_fields``; see :mod:`robot_rl_envs.entity.mujoco_fields`.
         """
         ...
 

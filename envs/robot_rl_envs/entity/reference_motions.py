@@ -44,7 +44,7 @@ FIELDS = (*(f"reference_{name}" for name in _FRAMES), *_COUNTS, *_BINS, "tracked
 """What never changes."""
 
 
-class Clips:
+class ReferenceMotions:
     """The motions of a task for one compiled model.
 
     Attributes:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import warp as wp
 
-from robot_rl_envs.engine import FAULT_OTHERS
+from robot_rl_envs.engines.base import FAULT_OTHERS
 
 _OTHERS = wp.constant(FAULT_OTHERS)
 
@@ -43,7 +43,7 @@ def make_rows(arrays: Mapping[str, wp.array]) -> Rows:
 
 
 @wp.struct
-class Worlds:
+class WorldCounts:
     """What is known of each world (N,) after all crews were counted.
 
     Attributes:
@@ -63,7 +63,7 @@ class Worlds:
 
 
 @wp.kernel(enable_backward=False)
-def count_crew(s: Rows, index: int, worlds: Worlds):
+def count_agents(s: Rows, index: int, worlds: WorldCounts):
     """Add a crew's robots to the facts of each world; the first crew begins it."""
     w = wp.tid()
     size = s.agents.shape[0]
@@ -99,11 +99,11 @@ def count_crew(s: Rows, index: int, worlds: Worlds):
 
 
 @wp.kernel(enable_backward=False)
-def settle_crew(
+def end_episodes(
     s: Rows,
     least: int,
     floors: int,
-    worlds: Worlds,
+    worlds: WorldCounts,
     # outputs
     team_active_out: wp.array2d(dtype=wp.int32),
 ):
