@@ -16,7 +16,6 @@ GROUPS = (0, 1, 2)
 
 def primitive(kind: str, size: np.ndarray) -> Trimesh | None:
     """Return a primitive of MuJoCo by the name of its type and its size (3,) [m]; None for a plane."""
-    import trimesh
     from trimesh import creation
 
     radius, half = float(size[0]), float(size[1])
@@ -33,7 +32,7 @@ def primitive(kind: str, size: np.ndarray) -> Trimesh | None:
         return mesh.apply_translation(-mesh.bounds.mean(axis=0))
     if kind == "CYLINDER":
         profiles = [[0, -half], [radius, -half]], [[radius, -half], [radius, half]], [[radius, half], [0, half]]
-        return trimesh.util.concatenate([creation.revolve(profile, sections=28) for profile in profiles])
+        return _join([creation.revolve(profile, sections=28) for profile in profiles])
     return None
 
 
@@ -78,7 +77,7 @@ def body_meshes(model: mujoco.MjModel, body: int) -> list[tuple[tuple[int, int, 
         rgb = tuple(round(255 * float(c)) for c in rgba[:3])
         key = ((rgb[0], rgb[1], rgb[2]), float(rgba[3]))
         shapes.setdefault(key, []).append(mesh.apply_transform(pose))
-    return [(rgb, opacity, trimesh.util.concatenate(meshes)) for (rgb, opacity), meshes in shapes.items()]
+    return [(rgb, opacity, _join(meshes)) for (rgb, opacity), meshes in shapes.items()]
 
 
 def height_above_base(model: mujoco.MjModel) -> float:
@@ -131,3 +130,9 @@ def _mesh(vertices: np.ndarray, faces: np.ndarray) -> Trimesh:
     from trimesh import Trimesh
 
     return Trimesh(vertices, faces, process=False)
+
+
+def _join(meshes: list[Any]) -> Any:
+    from trimesh.util import concatenate
+
+    return concatenate(meshes)
