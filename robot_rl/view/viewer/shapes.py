@@ -136,3 +136,9 @@ def _mesh(vertices: np.ndarray, faces: np.ndarray) -> Trimesh:
     from trimesh import Trimesh
 
     return Trimesh(vertices, faces, process=False)
+
+
+def _join(meshes: list[Any]) -> Any:
+    from trimesh.util import concatenate
+
+    return concatenate(meshes)
