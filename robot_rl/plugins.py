@@ -64,7 +64,7 @@ def load(group: str, name: str, what: str, own: Iterable[str] = ()) -> Any:
 def load_reference(name: str, what: str) -> Any:
     """Return the object of `module:name`, which the setting `what` names; raise UserError for anything else."""
     if ":" not in name:
-        raise UserError(f"{what}={name}: must be written module:name, such as {what}=my_package.{what}:make")
+        raise UserError(what, name, f"must be written module:name, such as {what}=my_package.{what}:make")
     return load("", name, what)
 
 

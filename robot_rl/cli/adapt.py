@@ -93,7 +93,7 @@ def _point(text: str) -> tuple[float, float, float]:
     try:
         x, y, z = (float(part) for part in text.strip("[]()").split(","))
     except ValueError:
-        raise UserError(f"payload_at={text}: must be three numbers, such as 0.15,0,0.05") from None
+        raise UserError("payload_at", text, "must be three numbers, such as 0.15,0,0.05") from None
     return x, y, z
 
 

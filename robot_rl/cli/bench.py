@@ -130,7 +130,7 @@ def numbers(name: str, text: str) -> list[int]:
     value = parse_value(text, name)
     found = value if isinstance(value, list) else [value]
     if not found or not all(type(number) is int and 0 < number <= MAX_ENVS for number in found):
-        raise UserError(f"{name}={text}: must be whole numbers from 1 to {MAX_ENVS}, such as [256,1024]")
+        raise UserError(name, text, f"must be whole numbers from 1 to {MAX_ENVS}, such as [256,1024]")
     return found
 
 

@@ -125,7 +125,7 @@ def missing_task() -> UserError:
 def _device(overrides: Sequence[Any]) -> str:
     found = _all_values(overrides, "device")
     if len({value.partition(":")[0] for value in found}) > 1:
-        raise UserError(f"device={','.join(found)}: a sweep uses the presets of one kind of device; start two")
+        raise UserError("device", ",".join(found), "a sweep uses the presets of one kind of device", "start two")
     return found[0] if found else "auto"
 
 
@@ -137,7 +137,7 @@ def _learner(overrides: Sequence[Any]) -> str:
     found = _all_values(overrides, "learner")
     settings = {frozenset(to_dict(get_learner(name)())) for name in found}
     if len(settings) > 1:
-        raise UserError(f"learner={','.join(found)}: a sweep goes through learners with the same settings; start two")
+        raise UserError("learner", ",".join(found), "a sweep goes through learners with the same settings", "start two")
     return found[0] if found else ""
 
 
@@ -256,7 +256,7 @@ def _check_name(override: Any) -> None:
         return
     if str(value) != text or isinstance(value, bool | list | dict | None):
         right = "must be one name that begins with a letter" + (", or ./ and any name" if key == "root" else "")
-        raise UserError(f"{key}={text}: would be read as {value}; {right}")
+        raise UserError(key, text, f"would be read as {value}", right)
 
 
 def _check_sweep_of_one_run(overrides: Sequence[Any]) -> None:

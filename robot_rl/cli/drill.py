@@ -97,11 +97,11 @@ def _names(fault: str, *, has_worlds: bool) -> list[str]:
     names = list(FAULTS) if fault == "all" else list(dict.fromkeys(fault.split(",")))
     for name in names:
         if name not in FAULTS:
-            raise UserError(f"fault={fault}: no fault '{name}'; {suggest(name, ('all', *FAULTS))}")
+            raise UserError("fault", fault, f"no fault '{name}'", suggest(name, ("all", *FAULTS)))
     if NAN in names and not has_worlds:
         why = "the run's environment does not expose its worlds' state to write NaN into"
         if fault != "all":
-            raise UserError(f"fault={fault}: {why}; leave {NAN} out")
+            raise UserError("fault", fault, why, f"leave {NAN} out")
         print(f"{NAN} is left out: {why}")
         names.remove(NAN)
     return names

@@ -50,9 +50,9 @@ def run(arguments: Sequence[str]) -> int:
 
     options, changes = read(Options, arguments)
     if options.seconds is not None and not 0 < options.seconds <= 3600:
-        raise UserError(f"seconds={options.seconds}: must be in (0, 3600]")
+        raise UserError("seconds", options.seconds, "must be in (0, 3600]")
     if options.form not in FORMS:
-        raise UserError(f"form={options.form}: must be one of {', '.join(FORMS)}")
+        raise UserError("form", options.form, f"must be one of {', '.join(FORMS)}")
     moved = {key: value for key in ("engine", "assets") if (value := getattr(options, key))}
     policy = options.find_policy(changes | moved)
     from robot_rl.evaluate import EVALUATION_SEED, write_evaluation

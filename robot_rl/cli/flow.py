@@ -177,14 +177,14 @@ def _find_writer(target: str) -> "type[Launcher]":
         return writers[target]
     if target in [launcher.name for launcher in list_targets().values()]:
         right = f"run robot-rl flow itself in a job of the cluster, and trainings by launcher={target}"
-        raise UserError(f"target={target}: flows are written for {', '.join(writers)} only; {right}")
-    raise UserError(f"target={target}: {suggest(target, (HERE, *writers))}")
+        raise UserError("target", target, f"flows are written for {', '.join(writers)} only", right)
+    raise UserError("target", target, suggest(target, (HERE, *writers)))
 
 
 def _check_id(flow_id: str) -> str:
     """Refuse an id that the training would read as a number."""
     if not flow_id[0].isalpha():
-        raise UserError(f"id={flow_id}: must begin with a letter")
+        raise UserError("id", flow_id, "must begin with a letter")
     return flow_id
 
 
@@ -222,7 +222,7 @@ def _run_here(flow: "Flow", cfg: "FlowCfg", jobs: int, about: dict[str, Any]) ->
         before = FlowState.load(folder)
         for name, given in (("flow", about["flow"]), ("task", cfg.task)):
             if before.about.get(name) != given:
-                raise UserError(f"id={flow.id}: is there with {name}={before.about.get(name)}; give another id=")
+                raise UserError("id", flow.id, f"is there with {name}={before.about.get(name)}", "give another id=")
         state.steps, state.created = before.steps, before.created
     if code := named_code(about["flow"]):
         state.about["seal"] = seal_code(code)
@@ -246,7 +246,7 @@ def _check_tools(flow: "Flow", cfg: "FlowCfg") -> None:
 
         sign(b"", Path(cfg.key))
         if not Path(f"{cfg.key}.pub").is_file():
-            raise UserError(f"key={cfg.key}: there is no {cfg.key}.pub; robot-rl sign new=<file> makes both")
+            raise UserError("key", cfg.key, f"there is no {cfg.key}.pub", "robot-rl sign new=<file> makes both")
     if any(step.command[0] == "robot-rl-infer" for step in flow.steps):
         from robot_rl.sim2sim.binary import load_runtime
 
@@ -297,7 +297,7 @@ def _resume(words: Sequence[str]) -> int:
     source = state.about["flow"]
     code = named_code(source)
     if code and not options.trust and not is_sealed(code, state.about.get("seal", "")):
-        raise UserError(f"id={options.id}: was not begun here and would run {source}; read it, and give trust=true")
+        raise UserError("id", options.id, f"was not begun here and would run {source}", "read it, and give trust=true")
     new = [word for word in words if not is_own(word)]
     changed = {word.partition("=")[0] for word in new}
     merged = [word for word in map(str, state.about["options"]) if word.partition("=")[0] not in changed]

@@ -52,12 +52,12 @@ def run(arguments: Sequence[str]) -> int:
     try:
         model = read_plain(Path(options.policy), MAX_MODEL)
     except FileNotFoundError:
-        raise UserError(f"policy={options.policy}: there is no such file") from None
+        raise UserError("policy", options.policy, "there is no such file") from None
     try:
         read_metadata(model)
     except ContractError as error:
         what = str(error).removesuffix("; export the bundle again")
-        raise UserError(f"policy={options.policy}: no file that mjlab wrote and a robot could run: {what}") from None
+        raise UserError("policy", options.policy, f"no file that mjlab wrote and a robot could run: {what}") from None
     facts = Path(options.facts)
     try:
         text = read_plain(facts, MAX_FACTS).decode(errors="replace")
@@ -103,12 +103,12 @@ def _limits(path: str) -> dict[str, dict[str, float | None]]:
     import importlib
 
     if Path(path).exists() and not Path(path).is_file():
-        raise UserError(f"model={path}: is a directory, pipe or device; name an MJCF file")
+        raise UserError("model", path, "is a directory, pipe or device", "name an MJCF file")
     mujoco: Any = importlib.import_module("mujoco")  # compiled, without stubs
     try:
         model = mujoco.MjModel.from_xml_path(path)
     except Exception as error:  # MuJoCo's exceptions share no other base
-        raise UserError(f"model={path}: cannot be read ({error}); name an MJCF file") from None
+        raise UserError("model", path, f"cannot be read ({error})", "name an MJCF file") from None
     joints = {}
     for index in range(model.njnt):
         joint = model.joint(index)

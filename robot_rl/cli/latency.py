@@ -55,10 +55,10 @@ def paths(source: Path, out: str) -> tuple[Path, Path]:
     """Return the files of the plot and of the data."""
     base = Path(out) if out else source.with_name(f"{source.stem}.latency.json")
     if base.suffix not in (".png", ".json"):
-        raise UserError(f"out={out}: must end in .png or .json")
+        raise UserError("out", out, "must end in .png or .json")
     plot, file = base.with_suffix(".png"), base.with_suffix(".json")
     if file.resolve() == source.resolve():
-        raise UserError(f"out={out}: {file} is the source; name another")
+        raise UserError("out", out, f"{file} is the source", "name another")
     for path, kind in ((plot, IMAGE), (file, LATENCY)):
         check_output("out", out if out and path == base else str(path), kind, makes_folder=False)
     return plot, file

@@ -78,13 +78,13 @@ def read_sweeper_words(arguments: Sequence[str]) -> tuple[list[str], SearchCfg |
     if not name:
         return words, None
     if name not in ("basic", "optuna"):
-        raise UserError(f"{SWEEPER}={name}: must be basic or optuna; {suggest(name, ['basic', 'optuna'])}")
+        raise UserError(SWEEPER, name, "must be basic or optuna", suggest(name, ["basic", "optuna"]))
     if name == "basic":
         for key, value in settings.items():
             raise UserError(f"{SWEEPER}.{key}={value}: is for {SWEEPER}=optuna; omit it")
         return words, None
     if "-m" not in words and "--multirun" not in words:
-        raise UserError(f"{SWEEPER}={name}: is for a sweep, which needs -m")
+        raise UserError(SWEEPER, name, "is for a sweep, which needs -m")
     from robot_rl.cluster.search import SearchCfg, check_installed
     from robot_rl.settings import from_dict
 

@@ -33,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
 
     options = read_all(Options, arguments, first="what")
     if options.what and options.what not in KINDS:
-        raise UserError(f"what={options.what}: must be one of {', '.join(KINDS)}; {suggest(options.what, KINDS)}")
+        raise UserError("what", options.what, f"must be one of {', '.join(KINDS)}", suggest(options.what, KINDS))
     makers = {
         "tasks": task_rows,
         "robots": lambda: list(robots.REGISTRY.describe().items()),

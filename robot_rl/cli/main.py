@@ -157,7 +157,7 @@ def _check_environment() -> None:
     """Refuse a rendering backend that MuJoCo would reject at its import; move caches that cannot be written."""
     backend = os.environ.get("MUJOCO_GL", "")
     if backend.lower() not in GL_BACKENDS:
-        raise UserError(f"MUJOCO_GL={backend}: no rendering backend; set egl or osmesa, or leave it unset")
+        raise UserError("MUJOCO_GL", backend, "no rendering backend", "set egl or osmesa, or leave it unset")
     os.environ.update(cache_variables(os.environ))
 
 

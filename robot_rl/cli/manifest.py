@@ -78,7 +78,7 @@ def run(arguments: Sequence[str]) -> int:
     options = read_all(Options, arguments, first="run")
     if options.check:
         if len(arguments) > 1:
-            raise UserError(f"check={options.check}: goes without other options")
+            raise UserError("check", options.check, "goes without other options")
         return _check(Path(options.check))
     if not options.target:
         raise UserError(f"target: is missing; known: {', '.join(list_targets())}")
@@ -107,13 +107,13 @@ def _check(path: Path) -> int:
     from robot_rl.files import read_plain
 
     if not can_validate():
-        raise UserError(f"check={path}: needs the extra kubernetes; pip install 'robot-rl[kubernetes]'")
+        raise UserError("check", path, "needs the extra kubernetes", "pip install 'robot-rl[kubernetes]'")
     try:
         text = read_plain(path, MAX_FILE).decode()
     except FileNotFoundError:
-        raise UserError(f"check={path}: does not exist") from None
+        raise UserError("check", path, "does not exist") from None
     except UnicodeDecodeError:
-        raise UserError(f"check={path}: is not UTF-8 text") from None
+        raise UserError("check", path, "is not UTF-8 text") from None
     lines = validate(text)
     for line in lines:
         print(f"robot-rl: {path}: {line}", file=sys.stderr)
@@ -184,7 +184,7 @@ def _refuse_unused(options: Options, used: frozenset[str]) -> None:
         value = getattr(options, name)
         if name not in used and value != getattr(default, name):
             shown = str(value).lower() if isinstance(value, bool) else value
-            raise UserError(f"{name}={shown}: does not affect target={options.target}; omit it")
+            raise UserError(name, shown, f"does not affect target={options.target}", "omit it")
     if options.queues and not options.queue:
         raise UserError("queues=true: needs the name of the queue; give queue=")
 
@@ -192,7 +192,9 @@ def _refuse_unused(options: Options, used: frozenset[str]) -> None:
 def _check_divides(settings: Mapping[str, Any], job: "ClusterJob") -> None:
     num_envs = settings.get("num_envs")
     if isinstance(num_envs, int) and num_envs % job.size:
-        raise UserError(f"num_envs={num_envs}: must be a multiple of the {job.size} processes; change nodes= or ranks=")
+        raise UserError(
+            "num_envs", num_envs, f"must be a multiple of the {job.size} processes", "change nodes= or ranks="
+        )
 
 
 def _notes(settings: Mapping[str, Any], job: "ClusterJob", code: Sequence[str], used: frozenset[str]) -> list[str]:

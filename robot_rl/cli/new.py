@@ -110,7 +110,7 @@ def _refuse_unused(kind: str, options: Options) -> None:
         value = getattr(options, name)
         if name not in (*used, "root") and value != getattr(default, name):
             where = f"new {kind} without from=" if kind == "robot" and name not in ("robot", "kind") else f"new {kind}"
-            raise UserError(f"{name.rstrip('_')}={value}: has no effect on {where}; leave it out")
+            raise UserError(name.rstrip("_"), value, f"has no effect on {where}", "leave it out")
 
 
 def _draft_robot(name: str, options: Options, place: Place) -> int:
@@ -164,7 +164,7 @@ def find_place(root: str) -> Place:
             return Place(root=path, package=package)
     path = Path(root) if root else Path(__file__).resolve().parents[2]
     if not (path / "pyproject.toml").is_file() or not (path / "tasks" / "robot_rl_tasks").is_dir():
-        raise UserError(f"root={path}: no source tree of robot-rl or project; write robot-rl new project <name>")
+        raise UserError("root", path, "no source tree of robot-rl or project", "write robot-rl new project <name>")
     return Place(root=path)
 
 

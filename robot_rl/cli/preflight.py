@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.probe:
         return _probe(root, options.token)
     if options.token:
-        raise UserError(f"token={options.token}: is for probe=true; omit it")
+        raise UserError("token", options.token, "is for probe=true", "omit it")
     from robot_rl.cluster.launchers import read_launcher
     from robot_rl.cluster.preflight.finding import FAIL, WARN
     from robot_rl.cluster.preflight.preflight import preflight
@@ -61,7 +61,7 @@ def _probe(root: Path, token: str) -> int:
     from robot_rl.cluster.preflight.probe import probe, serve
 
     if token and not token.isalnum():
-        raise UserError(f"token={token}: must be of letters and digits")
+        raise UserError("token", token, "must be of letters and digits")
     facts = probe(root, token)
     if token:
         serve(facts)

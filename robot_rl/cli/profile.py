@@ -62,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
         raise missing_task()
     if options.check:
         if trace is not None:
-            raise UserError(f"trace={options.trace}: has no effect on check=; leave it out")
+            raise UserError("trace", options.trace, "has no effect on check=", "leave it out")
         return _check(options.check, {"task": task, **changes}, out)
     tree = default_tree(str(task), str(changes.get("device", "auto")), str(changes.get("learner", "")))
     cfg = resolve_inputs(resolve(change(tree, changes)))
@@ -98,7 +98,7 @@ def _check(what: str, changes: Mapping[str, Any], out: Path | None) -> int:
     from robot_rl.runs.settings import resolve_for_gpu
 
     if what != "capture":
-        raise UserError(f"check={what}: must be capture or gradients")
+        raise UserError("check", what, "must be capture or gradients")
     cfg = resolve_inputs(resolve_for_gpu(changes, "check=capture", num_envs=CHECKED_WORLDS))
     findings = check_run(cfg)
     for finding in findings:

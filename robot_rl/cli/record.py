@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
     """Write the motion."""
     options, changes = read(Options, arguments)
     if not 0 < options.seconds <= 3600:
-        raise UserError(f"seconds={options.seconds}: must be in (0, 3600]")
+        raise UserError("seconds", options.seconds, "must be in (0, 3600]")
     out = check_output("out", options.out or Options().out, MOTION)
     options.refuse_unsupported("record")
     source = _with_group(options.find_policy(changes), options.group)
@@ -62,5 +62,5 @@ def _with_group(source: "PolicySource", group: str) -> "PolicySource":
     task = source.cfg.task
     task = evaluation_task(with_motion(task) if group == MOTION else task)
     if group not in task.vectors:
-        raise UserError(f"group={group}: {task.name} has no such group of terms; {suggest(group, task.vectors)}")
+        raise UserError("group", group, f"{task.name} has no such group of terms", suggest(group, task.vectors))
     return dataclasses.replace(source, cfg=dataclasses.replace(source.cfg, task=task))

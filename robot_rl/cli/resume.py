@@ -46,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError(f"{line}; begin another from its newest policy: robot-rl adapt run={run_dir.words}")
     for key in ("task", "seed", "init_from", "run_id"):
         if key in changes:
-            raise UserError(f"{key}={changes[key]}: cannot be changed in a run; start a new run with init_from=")
+            raise UserError(key, changes[key], "cannot be changed in a run", "start a new run with init_from=")
     from robot_rl.learn.ranks import make_process_group
     from robot_rl.runs.inputs import resolve_inputs
     from robot_rl.runs.run_lock import is_trained
@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
         return _launch(run_dir, changes, options, launcher)
     if "launcher" in run_dir.read_config() and not is_trained(run_dir):
         right = f"robot-rl worker {shlex.quote(str(run_dir.path))} begins it"
-        raise UserError(f"run={run_dir.run_id}: has no checkpoint to go on from; {right}")
+        raise UserError("run", run_dir.run_id, "has no checkpoint to go on from", right)
     cfg = resolve_inputs(load(run_dir, changes, trust=options.trust))
     ranks = make_process_group(cfg.device)
     resume(run_dir, cfg, ranks, allow_resize=options.allow_resize, fresh_worlds=options.fresh_worlds)

@@ -67,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
     options, wanted = read(Options, arguments, every=True)
     states = (RUNNING, DONE, STOPPED, EMPTY, DAMAGED)
     if options.state and options.state not in states:
-        raise UserError(f"state={options.state}: must be one of {', '.join(states)}")
+        raise UserError("state", options.state, f"must be one of {', '.join(states)}")
     if left_out := [word for word in arguments if word.startswith("~")]:
         raise UserError(f"'{left_out[0]}': write <setting>=<value>")
     found = read_runs(options.root, options.task, say=lambda line: print(line, flush=True))
@@ -113,7 +113,7 @@ def _refuse_unknown_task(options: Options) -> None:
 
     folders = sorted({path.parent.parent.name for path in Path(options.root).glob("*/*/run.yaml")})
     if folders:
-        raise UserError(f"task={options.task}: no run in {options.root} is of it; {suggest(options.task, folders)}")
+        raise UserError("task", options.task, f"no run in {options.root} is of it", suggest(options.task, folders))
 
 
 def _show(rows: Sequence["RunRow"], columns: Sequence[str]) -> None:

@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
 
     options = read_all(Options, arguments, first="run")
     if options.every and not options.textfile:
-        raise UserError(f"every={options.every:g}: is for textfile=; a server reads the files at each scrape")
+        raise UserError("every", f"{options.every:g}", "is for textfile=", "a server reads the files at each scrape")
     if options.dashboard or options.alerts:
         _write_packaged("dashboard", options.dashboard, "grafana.json", DASHBOARD)
         _write_packaged("alerts", options.alerts, "alerts.yaml", ALERTS)
@@ -72,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
     registry = make_registry(RunsCollector(source))
     if options.textfile:
         if not Path(options.textfile).absolute().parent.is_dir():
-            raise UserError(f"textfile={options.textfile}: there is no such directory; name one that exists")
+            raise UserError("textfile", options.textfile, "there is no such directory", "name one that exists")
         path = check_output("textfile", options.textfile, TEXTFILE)
         with contextlib.suppress(KeyboardInterrupt):
             repeat(lambda: write_textfile(registry, path), options.every)

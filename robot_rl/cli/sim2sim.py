@@ -102,17 +102,17 @@ def run(arguments: Sequence[str]) -> int:
 
 def _check(options: Options) -> None:
     if options.episodes and not 0 < options.seconds <= 3600:
-        raise UserError(f"seconds={options.seconds}: must be in (0, 3600]")
+        raise UserError("seconds", options.seconds, "must be in (0, 3600]")
     from robot_rl.sim2sim.binary import DAY_S
 
     if not 0 <= options.seconds <= DAY_S:
-        raise UserError(f"seconds={options.seconds}: must be in [0, {DAY_S:g}]")
+        raise UserError("seconds", options.seconds, f"must be in [0, {DAY_S:g}]")
     if options.transport not in ("udp", "shm", "dds"):
-        raise UserError(f"transport={options.transport}: must be udp, shm or dds")
+        raise UserError("transport", options.transport, "must be udp, shm or dds")
     if options.episodes:
         for name, default in (("faults", ""), ("viewer", False), ("command", "task"), ("log", ""), ("kill", "")):
             if getattr(options, name) != default:
-                raise UserError(f"{name}={getattr(options, name)}: is only for a session; leave episodes out")
+                raise UserError(name, getattr(options, name), "is only for a session", "leave episodes out")
     elif options.all_states:
         raise UserError("all_states=True: is only for episodes; a session sends all states")
 
@@ -120,12 +120,14 @@ def _check(options: Options) -> None:
 def _check_team(options: Options, changes: Mapping[str, Any], *, is_team: bool) -> None:
     """Refuse options that are only for one robot, or only for a team."""
     if not is_team and options.kill:
-        raise UserError(f"kill={options.kill}: is for a task with several robots; faults= has what goes wrong for one")
+        raise UserError(
+            "kill", options.kill, "is for a task with several robots", "faults= has what goes wrong for one"
+        )
     lone = (("faults", ""), ("command", "task"), ("recover", True))
     for name, default in lone if is_team else ():
         if getattr(options, name) != default:
             raise UserError(
-                f"{name}={getattr(options, name)}: is for a task of one robot; a team takes kill=robot@seconds"
+                name, getattr(options, name), "is for a task of one robot", "a team takes kill=robot@seconds"
             )
     drawn = [key for key in changes if key.startswith("team.")] if is_team and not options.episodes else []
     if drawn:
@@ -140,9 +142,9 @@ def read_settings(text: str) -> dict[str, float]:
         number = parse_value(value, name) if colon else None
         figure = to_float(number)
         if figure is None or not math.isfinite(figure):
-            raise UserError(f"settings={text}: '{part}' must be name:number, such as limits.tilt_rad:0.8")
+            raise UserError("settings", text, f"'{part}' must be name:number, such as limits.tilt_rad:0.8")
         if name.strip() in found:
-            raise UserError(f"settings={text}: {name.strip()} is given twice; leave one of them out")
+            raise UserError("settings", text, f"{name.strip()} is given twice", "leave one of them out")
         found[name.strip()] = figure
     return found
 

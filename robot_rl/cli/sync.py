@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
     mode = _mode(changes, trained)
     targets = _targets(options.to, wants_wandb="metrics.wandb" in changes or trained != "off")
     if not run_dir.metrics_file.is_file():
-        raise UserError(f"run={run_dir.run_id}: has no {run_dir.metrics_file.name} yet, there is nothing to copy")
+        raise UserError("run", run_dir.run_id, f"has no {run_dir.metrics_file.name} yet, there is nothing to copy")
     with lock(run_dir.metrics_file):
         rows = read_metrics(run_dir.path)
         if not rows:
@@ -78,7 +78,7 @@ def _mode(changes: dict[str, Any], trained: str) -> str:
     mode = changes.get("metrics.wandb", trained if trained in MODES else "offline")
     mode = "off" if mode is False else mode  # As YAML reads the word.
     if mode not in MODES:
-        raise UserError(f"metrics.wandb={mode}: must be offline or online")
+        raise UserError("metrics.wandb", mode, "must be offline or online")
     return mode
 
 
@@ -88,7 +88,7 @@ def _targets(text: str, *, wants_wandb: bool) -> tuple[str, ...]:
     names = tuple(text.split(","))
     for name in names:
         if name not in TARGETS:
-            raise UserError(f"to={text}: {suggest(name, TARGETS)}")
+            raise UserError("to", text, suggest(name, TARGETS))
     return names
 
 

@@ -105,22 +105,24 @@ def find_terrain(options: Options, changes: Mapping[str, Any]) -> "TerrainCfg":
     elif name in registry.list_tasks() or ":" in name:
         ground = _Ground(terrain=find_task(name).terrain)
         if ground.terrain is None:
-            raise UserError(f"name={name}: this task's ground is an endless plane; robot-rl terrain list shows others")
+            raise UserError(
+                "name", name, "this task's ground is an endless plane", "robot-rl terrain list shows others"
+            )
     else:
         known = [*PRESETS, *registry.list_tasks()]
-        raise UserError(f"name={name}: no terrain or task of this name; {suggest(name, known)}")
+        raise UserError("name", name, "no terrain or task of this name", suggest(name, known))
     short = {"terrain.seed": options.seed, "terrain.num_rows": options.rows, "terrain.form": options.form}
     given = {key: value for key, value in short.items() if value not in (None, "")}
     for key, value in given.items():
         if key in changes:
-            raise UserError(f"{key}={changes[key]}: is given twice, the other time as {value}; leave one of them out")
+            raise UserError(key, changes[key], f"is given twice, the other time as {value}", "leave one of them out")
     tree = trees.override(trees.task_tree(ground), {**changes, **given}, trees.named_parts(ground))
     return trees.apply_tree(ground, tree).terrain
 
 
 def _place(name: str, value: int | None, count: int, default: int) -> int:
     if value is not None and value >= count:
-        raise UserError(f"{name}={value}: must be in [0, {count - 1}]")
+        raise UserError(name, value, f"must be in [0, {count - 1}]")
     return default if value is None else value
 
 

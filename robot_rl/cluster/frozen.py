@@ -143,9 +143,9 @@ def check_fits(cfg: TrainCfg, launcher: Launcher) -> None:
     launcher.check_settings(cfg.tree)
     num_envs = cfg.num_envs
     if num_envs % launcher.size:
-        raise UserError(f"num_envs={num_envs}: must be a multiple of the {launcher.size} processes of the run")
+        raise UserError("num_envs", num_envs, f"must be a multiple of the {launcher.size} processes of the run")
     if launcher.simulators and num_envs % launcher.simulators:
-        raise UserError(f"num_envs={num_envs}: must be a multiple of the {launcher.simulators} simulators of the run")
+        raise UserError("num_envs", num_envs, f"must be a multiple of the {launcher.simulators} simulators of the run")
     for engine in dict.fromkeys(launcher.engines):
         if engine == "auto":
             raise UserError("roles.sim.engines: auto is not an engine itself; name one, such as mujoco or mujoco_warp")

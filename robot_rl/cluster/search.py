@@ -75,10 +75,10 @@ class SearchCfg:
         """Raise UserError if a setting is out of its range."""
         check_run_id(self.name, "sweeper.name")
         if len(self.name) > LONGEST_NAME:
-            raise UserError(f"sweeper.name={self.name}: must be of at most {LONGEST_NAME} characters")
+            raise UserError("sweeper.name", self.name, f"must be of at most {LONGEST_NAME} characters")
         check_fields(self, "sweeper.")
         if self.direction not in ("", "maximize", "minimize"):
-            raise UserError(f"sweeper.direction={self.direction}: must be maximize or minimize")
+            raise UserError("sweeper.direction", self.direction, "must be maximize or minimize")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -218,7 +218,7 @@ class Search:
             before = study.user_attrs.get(key, value)
             if before != value:
                 why = f"was begun with the {key} {before}, now {value}"
-                raise UserError(f"sweeper.name={self.cfg.name}: {why}; choose another name")
+                raise UserError("sweeper.name", self.cfg.name, why, "choose another name")
             if key not in study.user_attrs:
                 study.set_user_attr(key, value)
         # Another seed for each time that it resumes: the sampler would propose its first values once more.
@@ -236,7 +236,7 @@ class Search:
         if self.cfg.metric and self.cfg.metric != metric:
             metric, better = self.cfg.metric, self.cfg.direction and "larger"
         if not self.cfg.direction and not better:
-            raise UserError(f"sweeper.metric={metric}: says not which is better; add sweeper.direction=")
+            raise UserError("sweeper.metric", metric, "says not which is better", "add sweeper.direction=")
         return metric, self.cfg.direction or ("maximize" if better == "larger" else "minimize")
 
     def _folder(self) -> Path:
@@ -316,7 +316,7 @@ class Search:
         elif not values and code == 0 and (known := _metrics_of(trial.run_dir)):
             metric = self.study.user_attrs["metric"]
             self.study.tell(trial.trial, state=TrialState.FAIL)
-            raise UserError(f"sweeper.metric={metric}: is not a metric of {name}; {suggest(metric, known)}")
+            raise UserError("sweeper.metric", metric, f"is not a metric of {name}", suggest(metric, known))
         elif tail and (code == 0 or self._is_complete(values)):
             result = math.fsum(tail) / len(tail)
             self.study.tell(trial.trial, result)

@@ -31,6 +31,6 @@ def team_bundles(bundle: Path, task: Any) -> dict[str, Path]:
         policies = [policy for policy in policies_in(bundle) if name in policy.split("+")]
         path = bundle / (policies[0] if policies else agent.group)
         if not is_bundle(path):
-            raise UserError(f"policy={bundle}: has no bundle for robot '{name}'; export the run again")
+            raise UserError("policy", bundle, f"has no bundle for robot '{name}'", "export the run again")
         bundles[name] = path
     return bundles

@@ -319,7 +319,7 @@ def evaluate_episodes(env: Any, policy: Loadable, episodes: int, max_steps: int)
     values = {name: torch.cat(parts).cpu() for name, parts in finished.items()}
     notices = getattr(env, "pop_notices", list)()
     if not len(values["return"]):
-        raise UserError(f"steps={max_steps}: no episode ended within them; {'; '.join(notices) or 'give more'}")
+        raise UserError("steps", max_steps, "no episode ended within them", "; ".join(notices) or "give more")
     for line in notices:
         sys.stderr.write(f"robot-rl: {line}\n")
     result = {"torch": summarize(values), "metrics": dict(WHOLE_EPISODES)}

@@ -35,7 +35,7 @@ def find_maker(cfg: LearnerCfg, name: str) -> Any:
     """
     if hasattr(cfg, "make_algorithm"):
         right = f"make it a function make_algorithm(cfg, context) of {type(cfg).__module__}"
-        raise UserError(f"learner={cfg.name}: make_algorithm is a method; {right}")
+        raise UserError("learner", cfg.name, "make_algorithm is a method", right)
     for cls in type(cfg).__mro__:
         named = vars(cls).get("implementation")
         module = importlib.import_module(named) if named else sys.modules[cls.__module__]
@@ -49,7 +49,7 @@ def make_algorithm(cfg: LearnerCfg, context: Context) -> Algorithm:
     """Build the algorithm for an environment; raise UserError if the two do not fit."""
     make = find_maker(cfg, "make_algorithm")
     if make is None:
-        raise UserError(f"learner={cfg.name}: {type(cfg).__module__} has no make_algorithm(cfg, context); define it")
+        raise UserError("learner", cfg.name, f"{type(cfg).__module__} has no make_algorithm(cfg, context)", "define it")
     return make(cfg, context)
 
 

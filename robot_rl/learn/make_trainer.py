@@ -23,12 +23,14 @@ def make_trainer(env: VecEnv, cfg: LearnerCfg, **options: Any) -> BaseTrainer:
     make, is_remote = find_maker(cfg, "make_session"), hasattr(env, "make_rollouts")
     if cfg.staleness.max and not cfg.overlap and not is_remote:
         raise UserError(
-            f"staleness.max={cfg.staleness.max}: has no effect where the learner simulates; give launcher=ray "
-            "roles.sim.count=<simulators>, or overlap=true"
+            "staleness.max",
+            cfg.staleness.max,
+            "has no effect where the learner simulates",
+            "give launcher=ray roles.sim.count=<simulators>, or overlap=true",
         )
     if make is None or is_remote:
         return Trainer(env, cfg, **options)
     ranks: ProcessGroup = options.pop("ranks", SINGLE_PROCESS)
     if ranks.size > 1:
-        raise UserError(f"learner={cfg.name}: trains in one process, these are {ranks.size}; use learner=ppo")
+        raise UserError("learner", cfg.name, f"trains in one process, these are {ranks.size}", "use learner=ppo")
     return make(env, cfg, **options)

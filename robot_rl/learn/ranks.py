@@ -78,7 +78,7 @@ class ProcessGroup:
     def share(self, total: int, name: str) -> int:
         """Return this process's part of something that is divided evenly, or raise UserError with its name."""
         if total % self.size:
-            raise UserError(f"{name}={total}: must be a multiple of the {self.size} processes that train together")
+            raise UserError(name, total, f"must be a multiple of the {self.size} processes that train together")
         return total // self.size
 
     def pop_exchange_s(self) -> float:
@@ -197,7 +197,7 @@ class DistributedProcessGroup(ProcessGroup):
             raise UserError(f"RANK={self.rank}, WORLD_SIZE={self.size}: {' and '.join(missing)} missing; {right}")
         host, port = os.environ["MASTER_ADDR"], _number("MASTER_PORT", 0, None)
         if not 0 < port < 65536:
-            raise UserError(f"MASTER_PORT={port}: must be at least 1 and at most 65535")
+            raise UserError("MASTER_PORT", port, "must be at least 1 and at most 65535")
         if find_local_rank()[1] == self.size:
             host = LOOPBACK
             for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
@@ -251,4 +251,4 @@ def _number(name: str, default: int, environ: Mapping[str, str] | None) -> int:
     try:
         return int(text or default)
     except ValueError:
-        raise UserError(f"{name}={text}: must be a whole number, as torchrun sets it") from None
+        raise UserError(name, text, "must be a whole number, as torchrun sets it") from None

@@ -180,14 +180,18 @@ def make_replay(setting: str, capacity: int, steps: int, context: Context, sizes
     worlds, needed = context.env.num_envs, Replay.bytes_for(capacity, context.env.num_envs, sizes)
     if steps > capacity // worlds:
         raise UserError(
-            f"{setting}={capacity}: is less than a rollout of {steps} steps of {worlds} worlds; give at least "
-            f"{(steps + 1) * worlds}"
+            setting,
+            capacity,
+            f"is less than a rollout of {steps} steps of {worlds} worlds",
+            f"give at least {(steps + 1) * worlds}",
         )
     there = memory_bytes(str(context.device))
     if there is not None and needed > there:
         raise UserError(
-            f"{setting}={capacity}: needs {needed / 1e9:.1f} GB, {context.device} has {there / 1e9:.1f} GB; "
-            f"give at most {int(capacity * there / needed)}"
+            setting,
+            capacity,
+            f"needs {needed / 1000000000.0:.1f} GB, {context.device} has {there / 1000000000.0:.1f} GB",
+            f"give at most {int(capacity * there / needed)}",
         )
     if context.ranks.is_first:
         to_stderr(f"replay memory: {capacity} transitions, {needed / 1e6:.0f} MB in every checkpoint ({setting})")

@@ -99,8 +99,10 @@ def check_cache(folder: Path, env: Any) -> None:
         name = Variant(kernel.module, BLOCK_THREADS).folder
         if not list((folder / name).glob(f"{name}.{chip}.cubin")):
             raise UserError(
-                f"kernels={folder}: was compiled for other settings of the task ({kernel.key} is not there); compile "
-                "it again with those of this run"
+                "kernels",
+                folder,
+                f"was compiled for other settings of the task ({kernel.key} is not there)",
+                "compile it again with those of this run",
             )
 
 

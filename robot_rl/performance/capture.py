@@ -101,7 +101,7 @@ def check_run(cfg: Any) -> list[Finding]:
     """
     learner = watched_cfg(cfg.learner)
     if find_maker(learner, "make_session"):
-        raise UserError(f"learner={learner.name}: has a loop of its own; check=capture looks at robot-rl's")
+        raise UserError("learner", learner.name, "has a loop of its own", "check=capture looks at robot-rl's")
     return check_capture(cfg.make_env, lambda env: make_trainer(env, learner, seed=cfg.seed))
 
 

@@ -66,7 +66,7 @@ def read_archs(text: str) -> list[Chip]:
     for word in text.split(","):
         name = word.strip().lower()
         if name not in known:
-            raise UserError(f"arch={text}: no chip of the name '{name}'; {suggest(name, known)}")
+            raise UserError("arch", text, f"no chip of the name '{name}'", suggest(name, known))
         if known[name] not in chips:
             chips.append(known[name])
     return chips

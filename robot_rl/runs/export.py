@@ -43,7 +43,7 @@ def export_run(
         if out.resolve() == run_dir.policy.resolve():
             own = cfg.learner.precision.mode
             raise UserError(
-                f"precision={precision}: the run has {own}; give out= for a bundle that differs from its own"
+                "precision", precision, f"the run has {own}", "give out= for a bundle that differs from its own"
             )
         actor = quantized_later(cfg, policy, precision)
     training = TrainingSpec(

@@ -78,7 +78,7 @@ def _with_bundle(cfg: TrainCfg, name: str) -> TrainCfg:
         try:
             task, groups = cfg.source.with_groups(task, _task_of(bundle.contract, cfg), ("actor",), "teacher")
         except UserError as error:
-            raise UserError(f"teacher.policy={name}: {error}") from error
+            raise UserError("teacher.policy", name, error) from error
     found = {"teacher.run": str(checkpoint), "teacher.groups": groups}
     return dataclasses.replace(cfg, task=task, learner=apply_overrides(cfg.learner, found))
 
@@ -117,4 +117,4 @@ def _with_groups(cfg: TrainCfg, checkpoint: Path, field: str) -> tuple[Any, tupl
     try:
         return cfg.source.with_groups(cfg.task, other.task, other.learner.actor_groups, field)
     except UserError as error:
-        raise UserError(f"{field}.run={checkpoint}: {error}") from error
+        raise UserError(f"{field}.run", checkpoint, error) from error

@@ -83,7 +83,7 @@ def one_bundle(bundle: Path) -> Path:
     """Return the directory of a bundle; raise UserError if it has a bundle for each policy of a team."""
     if names := policies_in(bundle):
         raise UserError(
-            f"policy={bundle}: has a bundle for each policy of the team; name one: policy={bundle / names[0]}"
+            "policy", bundle, "has a bundle for each policy of the team", f"name one: policy={bundle / names[0]}"
         )
     return bundle
 
@@ -118,7 +118,7 @@ def find_bundle(name: str) -> Path:
         return known[name]
     if Path(name).is_dir():
         return Path(name)
-    raise UserError(f"policy={name}: no such bundle, and no directory of that name; {suggest(name, known)}")
+    raise UserError("policy", name, "no such bundle, and no directory of that name", suggest(name, known))
 
 
 def find_policy(

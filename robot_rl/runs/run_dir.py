@@ -59,7 +59,9 @@ class RunDir:
                 if run_id is None and path.is_dir():
                     continue
                 reason = (error.strerror or str(error)).lower()
-                raise UserError(f"root={root}: cannot make {path} ({reason}); name a directory to write into") from None
+                raise UserError(
+                    "root", root, f"cannot make {path} ({reason})", "name a directory to write into"
+                ) from None
             return cls(path)
 
     @classmethod
@@ -85,7 +87,7 @@ class RunDir:
             mine = [path for path in named if _real(path, run, key).is_relative_to(inside)]
             if not mine:
                 where = base / task_folder(task) if task else base
-                raise UserError(f"{key}={run}: no run in {where}; robot-rl train makes one")
+                raise UserError(key, run, f"no run in {where}", "robot-rl train makes one")
             return cls(max(mine, key=_age_key))
         return cls(_locate(run, base, known, key))
 
@@ -224,7 +226,7 @@ def check_run_id(run_id: Any, setting: str = "run_id") -> str:
     name = str(run_id)
     if not GIVEN_ID.fullmatch(name) or name == "latest":
         right = "up to 100 of A to Z, a to z, 0 to 9, _ - and . (the last two not as the first), and not 'latest'"
-        raise UserError(f"{setting}={name[:120]}: must be {right}")
+        raise UserError(setting, name[:120], f"must be {right}")
     return name
 
 
@@ -243,7 +245,7 @@ def _real(path: Path, named: object, key: str) -> Path:
     try:
         return Path(os.path.realpath(path))
     except ValueError:
-        raise UserError(f"{key}={named}: is no valid path; name a run by its id") from None
+        raise UserError(key, named, "is no valid path", "name a run by its id") from None
 
 
 def _age_key(path: Path) -> tuple[str, int]:
@@ -262,12 +264,12 @@ def _locate(run: str, base: Path, known: list[Path], key: str) -> Path:
     for path in known:
         if path.name == run or _real(path, run, key) in wanted:
             if not _real(path, run, key).is_relative_to(inside):
-                raise UserError(f"{key}={run}: leads out of {base}; name a run inside of it by its id")
+                raise UserError(key, run, f"leads out of {base}", "name a run inside of it by its id")
             return path
     if Path(run).is_absolute() or ".." in Path(run).parts:
-        raise UserError(f"{key}={run}: not a run in {base}; name a run inside of it by its id, or change root=")
+        raise UserError(key, run, f"not a run in {base}", "name a run inside of it by its id, or change root=")
     if not known:
-        raise UserError(f"{key}={run}: no run in {base} yet; robot-rl train makes one")
+        raise UserError(key, run, f"no run in {base} yet", "robot-rl train makes one")
     newest = sorted(known, key=_age_key)[-20:]
     nearest = suggest(Path(run).name, [path.name for path in newest])
-    raise UserError(f"{key}={run}: no such run in {base}; {nearest}")
+    raise UserError(key, run, f"no such run in {base}", nearest)

@@ -113,7 +113,7 @@ def read_runs(
     """
     base = Path(root)
     if not base.is_dir():
-        raise UserError(f"root={root}: is no directory; robot-rl train makes it")
+        raise UserError("root", root, "is no directory", "robot-rl train makes it")
     index = index_file(base) if index is None else index
     folders = f"{task_folder(task)}/*" if task else "*/*"
     files = [path for path in base.glob(f"{folders}/run.yaml") if path.exists()]
@@ -312,7 +312,7 @@ def require_columns(rows: Sequence[RunRow], names: Iterable[str], option: str) -
         if all(value_of(row, name) is None for row in rows):
             hint = suggest(name, dict.fromkeys((*SORTS, *(key for row in rows for key in (*row.last, *row.settings)))))
             right = hint if hint.startswith("did") else f"give {', '.join(SORTS)}, a metric or a setting"
-            raise UserError(f"{option}={name}: no run here has it; {right}")
+            raise UserError(option, name, "no run here has it", right)
 
 
 def sort_runs(rows: Iterable[RunRow], by: str) -> list[RunRow]:

@@ -135,7 +135,7 @@ def _tree(name: str, device: str, resolved: str, learner: str) -> dict[str, Any]
     twice = (set(front) & set(parts)) | (set(front) & set(own)) | (set(parts) & set(own))
     if twice:
         names = ", ".join(sorted(twice))
-        raise UserError(f"learner={learner}: has settings that every run or task has ({names}); rename them there")
+        raise UserError("learner", learner, f"has settings that every run or task has ({names})", "rename them there")
     return {**front, "metrics": metrics, **own, **parts}
 
 
@@ -213,10 +213,10 @@ def resolve_for_gpu(changes: Mapping[str, Any], why: str, **front: Any) -> Train
     rest = dict(changes)
     task = str(rest.pop("task"))
     if (source := source_of(task)).name != "robot-rl":
-        raise UserError(f"task={task}: {why} is for robot-rl's own tasks, this one is of {source.name}")
+        raise UserError("task", task, f"{why} is for robot-rl's own tasks, this one is of {source.name}")
     fixed = {"device": "cpu", "engine": "mujoco_warp", **front}
     for key in rest.keys() & fixed.keys():
-        raise UserError(f"{key}={rest[key]}: has no effect on {why}; leave it out")
+        raise UserError(key, rest[key], f"has no effect on {why}", "leave it out")
     tree = _tree(task, "cpu", "cuda:0", str(rest.get("learner", "")))
     return resolve(change(tree, {**rest, **fixed}))
 
@@ -263,12 +263,12 @@ def resolve_device(device: Any, gpus: int | None = None) -> str:
     kind, colon, index = name.partition(":")
     if kind != "cuda" or (colon and not (index.isascii() and index.isdecimal())):
         near = suggest(name, ("auto", "cpu", "cuda"))
-        raise UserError(f"device={name}: must be auto, cpu, cuda or cuda:<index>; {near}")
+        raise UserError("device", name, "must be auto, cpu, cuda or cuda:<index>", near)
     if int(index or 0) >= count:
         found = f"{count} GPU{'s' * (count != 1)} found" if count else "torch finds no GPU here"
         if gpus is not None:
             found = f"launcher.gpus={gpus}"
-        raise UserError(f"device={name}: {found}; use device=cpu, or auto")
+        raise UserError("device", name, found, "use device=cpu, or auto")
     return _own_gpu(name, int(index or 0), count)
 
 
@@ -292,7 +292,7 @@ def _own_gpu(name: str, index: int, count: int) -> str:
     if processes == 1:
         return f"cuda:{index}"
     if processes > count:
-        raise UserError(f"device={name}: {processes} processes on this machine, {count} GPUs; start as many as GPUs")
+        raise UserError("device", name, f"{processes} processes on this machine, {count} GPUs", "start as many as GPUs")
     return f"cuda:{local}"
 
 
@@ -305,7 +305,7 @@ def _own_cores() -> int:
 
 def _root(value: Any) -> Path:
     if isinstance(value, bool) or not isinstance(value, str | int | float) or not str(value).strip():
-        raise UserError(f"root={value}: must name the directory of all runs, such as root=runs")
+        raise UserError("root", value, "must name the directory of all runs, such as root=runs")
     return Path(str(value))
 
 
@@ -313,5 +313,5 @@ def _kernels(value: Any, source: TaskSource) -> Path | None:
     if value in ("", None):
         return None
     if source.name != "robot-rl":
-        raise UserError(f"kernels={value}: is for robot-rl's own tasks; leave it out")
+        raise UserError("kernels", value, "is for robot-rl's own tasks", "leave it out")
     return Path(str(value))

@@ -303,7 +303,7 @@ def find_existing_run(cfg: TrainCfg) -> str:
         if not _is_free(key) and not _is_same(key, before.get(key), now.get(key)):
             how = "" if key in FIXED else f", or change it by robot-rl resume {cfg.run_id} {key}={now.get(key)}"
             why = f"run {cfg.run_id} has {before.get(key)}"
-            raise UserError(f"{key}={now.get(key)}: {why}; choose another run_id={how}")
+            raise UserError(key, now.get(key), why, f"choose another run_id={how}")
     return str(run_dir.path) if is_trained(run_dir) else ""
 
 
@@ -404,7 +404,7 @@ def _choose(
         return checkpoint
     if not is_requeued:
         more = f"give more, such as max_iterations={max(1, done * 2)}"
-        raise UserError(f"max_iterations={last}: run {run_dir.run_id} has done {done} iterations; {more}")
+        raise UserError("max_iterations", last, f"run {run_dir.run_id} has done {done} iterations", more)
     if ranks.is_first:
         show_done(run_dir, done, last)
     return None

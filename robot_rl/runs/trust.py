@@ -62,7 +62,7 @@ def require_trust(tree: Mapping[str, Any], sealed: Any, who: str, *, trust: bool
     if trust or not code or is_sealed(code, sealed):
         return
     why = f"{who} was not made here, and would import {', '.join(code)}"
-    raise UserError(f"task={tree.get('task')}: {why}; give trust=true if you know that code")
+    raise UserError("task", tree.get("task"), why, "give trust=true if you know that code")
 
 
 def _seal(key: bytes, code: list[str]) -> str:

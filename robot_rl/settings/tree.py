@@ -96,7 +96,7 @@ def _merged(old: Any, value: Any, path: str) -> Any:
     """Return `old` with the values of `value`; a group keeps what `value` does not name."""
     if not isinstance(old, dict) or not old:
         if isinstance(value, Mapping) and old is not None and not isinstance(old, dict):
-            raise UserError(f"{path}={value}: is no group; give one value, such as {path}={old}")
+            raise UserError(path, value, "is no group", f"give one value, such as {path}={old}")
         return value
     if not isinstance(value, Mapping) or not value:
         raise not_a_value(path, value, old)

@@ -61,7 +61,7 @@ def parse_value(text: str, name: str) -> Any:
     """Return the number, word, flag, list or None of a setting's text; raise UserError for anything else."""
     override = parse_word(f"x={text}", f"{name}={text}")
     if override.is_sweep_override():
-        raise UserError(f"{name}={text}: several values are a sweep, which robot-rl train -m makes; write [1, 2]")
+        raise UserError(name, text, "several values are a sweep, which robot-rl train -m makes", "write [1, 2]")
     return override.value()
 
 

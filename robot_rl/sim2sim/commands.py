@@ -88,7 +88,7 @@ class Joystick(Commands):
         try:
             self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:
-            raise UserError(f"command={path}: cannot be opened ({error.strerror}); name a joystick") from None
+            raise UserError("command", path, f"cannot be opened ({error.strerror})", "name a joystick") from None
         self._rest = b""
 
     def _read(self) -> None:
@@ -139,7 +139,7 @@ class MotionPlayer(Commands):
         clips = env.scene.reference_motions
         if name not in clips.names:
             line = f"the task {env.cfg.name} has no motion of that name"
-            raise UserError(f"command={name}: {line}; {suggest(name, clips.names)}, or add motions.{name}=<file>")
+            raise UserError("command", name, line, f"{suggest(name, clips.names)}, or add motions.{name}=<file>")
         self._frames, self._dt = clips.commands(name).astype(np.float32), env.step_dt
         self._loops = clips.motions[name].loops
         self._state, self._motion = env.state, clips.names.index(name)
@@ -173,17 +173,17 @@ def make_commands(text: str, env: Any, seconds: float) -> Commands:
         return Commands()
     if text == "script" or text.startswith("/"):
         if info is None or not info.is_velocity:
-            raise UserError(f"command={text}: the task {env.cfg.name} has no velocity command; leave it out")
+            raise UserError("command", text, f"the task {env.cfg.name} has no velocity command", "leave it out")
         return Demonstration(info, seconds) if text == "script" else Joystick(text, info)
     if info is None:
-        raise UserError(f"command={text}: the task {env.cfg.name} has no command; leave it out")
+        raise UserError("command", text, f"the task {env.cfg.name} has no command", "leave it out")
     try:
         values = np.array([float(part) for part in text.strip("[]()").split(",")])
     except ValueError:
         values = np.zeros(0)
     if len(values) != len(info.names) or not np.isfinite(values).all():
         others = "script, a joystick such as /dev/input/js0, " if info.is_velocity else ""
-        raise UserError(f"command={text}: must be task, {others}or {','.join(info.names)}")
+        raise UserError("command", text, f"must be task, {others}or {','.join(info.names)}")
     if not info.is_velocity:
         _check_ranges(text, info, values)
         values = info.clip(values)
@@ -194,6 +194,6 @@ def _check_ranges(text: str, info: CommandInfo, values: np.ndarray) -> None:
     """Refuse a component outside of its range, which the binary would clip, and a quaternion of another length."""
     for name, value, low, high in zip(info.names, values, info.lower, info.upper, strict=True):
         if not low <= value <= high:
-            raise UserError(f"command={text}: {name}={value:g} must be in [{low:g}, {high:g}]")
+            raise UserError("command", text, f"{name}={value:g} must be in [{low:g}, {high:g}]")
     if info.draws == POSE and abs(np.linalg.norm(values[3:]) - 1) > QUATERNION_TOLERANCE:
-        raise UserError(f"command={text}: {','.join(info.names[3:])} must be a quaternion of length 1")
+        raise UserError("command", text, f"{','.join(info.names[3:])} must be a quaternion of length 1")

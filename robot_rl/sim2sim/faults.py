@@ -87,7 +87,7 @@ def read_faults(text: str) -> tuple[Fault, ...]:
     try:
         return load_faults(Path(text).read_text())
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"faults={text}: cannot be read ({error})") from None
+        raise UserError("faults", text, f"cannot be read ({error})") from None
 
 
 def check_faults(faults: Iterable[Fault], transport: str, joints: int) -> None:

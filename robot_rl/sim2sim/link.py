@@ -198,7 +198,7 @@ def make_link(body: Body, address: str, bundle: Path) -> Link:
         if name not in signals:
             has = ", ".join(other for other in signals if kind_of(other) == MEASURED) or "none"
             right = f"its policy reads {name}; task={body.env.cfg.name} measures {has}"
-            raise UserError(f"bundle={bundle}: {right}")
+            raise UserError("bundle", bundle, right)
     sizes = {name: signals[name].shape[1] for name in measured}
     return Link(address, robot.name, body.joint_names, feet=len(robot.feet), measured=sizes)
 

@@ -55,11 +55,13 @@ def plant_task(task: Task, tick_s: float = TICK_S) -> tuple[Task, list[str]]:
         period = task.sim.step_dt
         count = max(1, round(period / tick_s))
         if not 0 < tick_s <= period or count > 100:
-            raise UserError(f"tick={tick_s}: must be in [{period / 100:g}, {period:g}] s, or 0 for the task's own step")
+            raise UserError(
+                "tick", tick_s, f"must be in [{period / 100:g}, {period:g}] s, or 0 for the task's own step"
+            )
         changed.sim = dataclasses.replace(task.sim, timestep=period / count, decimation=count)
     if task.actions.kind == "direct":
         raise UserError(
-            f"task={task.name}: its model has actuators of its own, which the robot's commands cannot drive"
+            "task", task.name, "its model has actuators of its own, which the robot's commands cannot drive"
         )
     actuator = task.actions.actuator
     if type(actuator) is not PositionPd:

@@ -65,11 +65,11 @@ def read_kills(text: str, robots: list[str], seconds: float = 0.0) -> tuple[Kill
         except ValueError:
             when = -1.0
         if not 0 <= when < DAY_S:
-            raise UserError(f"kill={text}: '{part}' must be robot@seconds, such as {robots[-1]}@4")
+            raise UserError("kill", text, f"'{part}' must be robot@seconds, such as {robots[-1]}@4")
         if name not in robots:
-            raise UserError(f"kill={text}: there is no robot '{name}'; {suggest(name, robots)}")
+            raise UserError("kill", text, f"there is no robot '{name}'", suggest(name, robots))
         if 0 < seconds <= when:
-            raise UserError(f"kill={text}: the session ends after {seconds:g} s; give seconds= above {when:g}")
+            raise UserError("kill", text, f"the session ends after {seconds:g} s", f"give seconds= above {when:g}")
         kills.append(Kill(name, when))
     return tuple(kills)
 

@@ -56,9 +56,9 @@ class ExternalSource(TaskSource):
         """
         require_keys(tree, self.keys)
         if str(tree["engine"]) not in ("auto", self.engine):
-            raise UserError(f"engine={tree['engine']}: {tree['task']} brings its own physics; {self.instead}")
+            raise UserError("engine", tree["engine"], f"{tree['task']} brings its own physics", self.instead)
         if threads := tree["num_threads"]:
-            raise UserError(f"num_threads={threads}: {tree['task']} has none of ours; leave num_threads= out")
+            raise UserError("num_threads", threads, f"{tree['task']} has none of ours", "leave num_threads= out")
         if not isinstance(tree["env"], Mapping):
             raise UserError(f"env={tree['env']!r}: is a group; set one of its values, {known}")
         return tree["env"]
@@ -68,7 +68,7 @@ def split_name(name: str, prefix: str, example: str) -> tuple[str, str]:
     """Return the module, empty without one, and the id in a task's name."""
     module, colon, env_id = name.removeprefix(prefix).rpartition(":")
     if not env_id or (colon and not all(part.isidentifier() for part in module.split("."))):
-        raise UserError(f"task={name}: write {prefix}<id> such as {prefix}{example}, or {prefix}<module>:<id>")
+        raise UserError("task", name, f"write {prefix}<id> such as {prefix}{example}, or {prefix}<module>:<id>")
     return module, env_id
 
 
@@ -86,7 +86,7 @@ def import_registering(name: str, module: str) -> None:
 
 def missing_module(name: str, error: ModuleNotFoundError) -> UserError:
     """Return the error of a task with a module, or a dependency of it, that cannot be imported."""
-    return UserError(f"task={name}: cannot import {error.name}; install it, or start where its file is")
+    return UserError("task", name, f"cannot import {error.name}", "install it, or start where its file is")
 
 
 def one_line(error: BaseException) -> str:

@@ -103,7 +103,7 @@ class NativeSource(TaskSource):
         if len(task.robots) > 1:
             require_team_learner(learner, task.name, "robot", tuple(task.robots))
         if not task.robots and getattr(learner, "is_team", False):
-            raise UserError(f"learner={learner.name}: is for a team, task={task.name} has 1 robot; use learner=ppo")
+            raise UserError("learner", learner.name, f"is for a team, task={task.name} has 1 robot", "use learner=ppo")
 
     def admit(self, tree: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
         """Return a tree with the motions that are added by name (`motions.<name>`) to a task that follows some."""
@@ -165,7 +165,7 @@ class NativeSource(TaskSource):
 
         seconds = SECONDS if cfg.seconds is None else cfg.seconds
         if cfg.steps:
-            raise UserError(f"steps={cfg.steps}: is for environments of Gymnasium and Isaac Lab; give seconds=")
+            raise UserError("steps", cfg.steps, "is for environments of Gymnasium and Isaac Lab", "give seconds=")
         fresh = dataclasses.replace(worlds, num_envs=cfg.episodes, seed=cfg.seed)
         torch_policy = None if cfg.form == "onnx" else policy.torch_policy()
         exports = task.deployable and (cfg.form != "torch" or not policy.is_run)

@@ -221,9 +221,9 @@ class TaskSource(ABC):
         if cfg.form == "onnx":
             raise UserError(f"form=onnx: in {task.name} the torch policy plays; leave form= out")
         if not policy.is_run:
-            raise UserError(f"policy={policy.name}: in {task.name} a run's policy plays; give run=")
+            raise UserError("policy", policy.name, f"in {task.name} a run's policy plays", "give run=")
         if cfg.seconds is not None:
-            raise UserError(f"seconds={cfg.seconds:g}: {task.name} counts steps; give steps=")
+            raise UserError("seconds", f"{cfg.seconds:g}", f"{task.name} counts steps", "give steps=")
         self.limit_episodes(task, cfg.steps, MAX_STEPS)
         few = EnvOptions(num_envs=min(cfg.episodes, worlds.num_envs), seed=cfg.seed, device=worlds.device)
         with contextlib.closing(self.make_env(task, few)) as env:
@@ -276,7 +276,7 @@ def require_team_learner(learner: LearnerCfg, task: str, what: str, names: Seque
     """Raise UserError for a learner of one robot with a task of several; `what` they are, and their names."""
     if not getattr(learner, "is_team", False):
         line = f"trains 1 {what}, task={task} has {len(names)}: {', '.join(names)}"
-        raise UserError(f"learner={learner.name}: {line}; use learner=mappo")
+        raise UserError("learner", learner.name, line, "use learner=mappo")
 
 
 def require_keys(tree: Mapping[str, Any], keys: Iterable[str]) -> None:

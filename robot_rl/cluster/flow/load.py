@@ -89,10 +89,10 @@ def copy_flow(source: str, to: str) -> Path:
         )
     path = Path(to)
     if path.suffix != ".py":
-        raise UserError(f"copy={to}: must end in .py")
+        raise UserError("copy", to, "must end in .py")
     if path.exists() or path.is_symlink():
-        raise UserError(f"copy={to}: is there already; name a new file")
+        raise UserError("copy", to, "is there already", "name a new file")
     if not path.parent.is_dir():
-        raise UserError(f"copy={to}: the folder {path.parent} does not exist")
+        raise UserError("copy", to, f"the folder {path.parent} does not exist")
     write_atomic(path, REGISTRY.files()[source].read_text())
     return path

@@ -39,9 +39,9 @@ def render(flow: Flow, image: str, platforms: Mapping[str, str], made_by: str = 
     """
     for name, platform in platforms.items():
         if name not in list(Computer):
-            raise UserError(f"platform.{name}={platform}: is not a computer; {suggest(name, list(Computer))}")
+            raise UserError(f"platform.{name}", platform, "is not a computer", suggest(name, list(Computer)))
         if not SAFE.fullmatch(platform):
-            raise UserError(f"platform.{name}={platform}: must be a name of letters, digits and ._/-")
+            raise UserError(f"platform.{name}", platform, "must be a name of letters, digits and ._/-")
     if not image:
         raise UserError("target=osmo: needs image=<container image with robot-rl, and its runtime for the edge>")
     resources, tasks = {}, []

@@ -88,7 +88,7 @@ class FlowState:
         file = folder / "state.json"
         if not file.is_file():
             raise UserError(
-                f"id={folder.name}: no such flow in {folder.parent}; robot-rl flow <flow> task=... begins one"
+                "id", folder.name, f"no such flow in {folder.parent}", "robot-rl flow <flow> task=... begins one"
             )
         content = read_json(file, MAX_STATE)
         try:
@@ -119,7 +119,7 @@ class FlowState:
         try:
             self._lock = lock(self.folder / "lock")
         except UserError:
-            raise UserError(f"id={self.folder.name}: another process runs this flow; wait for its end") from None
+            raise UserError("id", self.folder.name, "another process runs this flow", "wait for its end") from None
 
     def release(self) -> None:
         """Give the lock back."""

@@ -40,13 +40,13 @@ def get_launcher(name: str) -> type[Launcher]:
     """
     launcher = REGISTRY.get(name)
     if not _is_launcher(launcher):
-        raise UserError(f"launcher={name}: is {launcher!r}, must be a subclass of {Launcher.__module__}.Launcher")
+        raise UserError("launcher", name, f"is {launcher!r}, must be a subclass of {Launcher.__module__}.Launcher")
     if "submit" in launcher.__abstractmethods__ and hasattr(launcher, "launch"):
         warnings.warn(f"{launcher.__qualname__}.launch is submit now; call it that", FutureWarning, 2)
         launcher.submit = launcher.launch
         update_abstractmethods(launcher)
     if missing := sorted(launcher.__abstractmethods__):
-        raise UserError(f"launcher={name}: {launcher.__qualname__} has no {', '.join(missing)}; define it")
+        raise UserError("launcher", name, f"{launcher.__qualname__} has no {', '.join(missing)}", "define it")
     return launcher
 
 
@@ -94,5 +94,5 @@ def read_launcher(name: str, settings: Mapping[str, Any]) -> Launcher:
     cls = get_launcher(name)
     for key, value in settings.items():
         if key in cls.unused:
-            raise UserError(f"launcher.{key}={value}: does not affect launcher={name}; omit it")
+            raise UserError(f"launcher.{key}", value, f"does not affect launcher={name}", "omit it")
     return from_dict(cls, settings, prefix="launcher.")

@@ -50,7 +50,7 @@ class Applied(Launcher):
     def check(self) -> None:
         """Raise UserError if the program is not installed."""
         if shutil.which(self.program[0]) is None:
-            raise UserError(f"launcher={self.name}: {self.program[0]} is not on this machine; install it")
+            raise UserError("launcher", self.name, f"{self.program[0]} is not on this machine", "install it")
 
     def submit(self, runs: Sequence[FrozenRun], folder: Path) -> int:
         """Write the manifest of each run into its directory, and submit it."""
@@ -71,10 +71,10 @@ class Applied(Launcher):
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise UserError(f"launcher={self.name}: {self.program[0]} failed, {error}") from None
+            raise UserError("launcher", self.name, f"{self.program[0]} failed, {error}") from None
         if done.returncode:
             line = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
-            raise UserError(f"launcher={self.name}: {self.program[0]} failed, {line}")
+            raise UserError("launcher", self.name, f"{self.program[0]} failed, {line}")
 
     def _render(self, run_id: str, task: str, *, trust: bool = False) -> str:
         """Return the manifest of a run; code that is not ours, which it then trusts, runs in a sandbox."""

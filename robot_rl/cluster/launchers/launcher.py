@@ -110,11 +110,13 @@ class Launcher(ABC):
         check_fields(self, "launcher.")
         read_seconds(self.time, "launcher.time")
         if self.partition and not PARTITION.fullmatch(self.partition):
-            raise UserError(f"launcher.partition={self.partition}: must be of letters, digits and _ . , : @ + / -")
+            raise UserError("launcher.partition", self.partition, "must be of letters, digits and _ . , : @ + / -")
         if self.gpus and self.ranks_a_node > max(1, self.gpus):
             raise UserError(
-                f"launcher.ranks={self.ranks}: more processes than launcher.gpus={self.gpus} on a machine; each has a "
-                "GPU of its own"
+                "launcher.ranks",
+                self.ranks,
+                f"more processes than launcher.gpus={self.gpus} on a machine",
+                "each has a GPU of its own",
             )
 
     def check_settings(self, tree: Mapping[str, Any]) -> None:  # noqa: B027  (most accept all of them)
@@ -210,7 +212,7 @@ class Launcher(ABC):
     @classmethod
     def cancel(cls, job: str) -> None:
         """End a job, whose processes save and exit."""
-        raise UserError(f"launcher={cls.name}: does not have jobs that could be ended")
+        raise UserError("launcher", cls.name, "does not have jobs that could be ended")
 
 
 def launcher_words(record: Any) -> str:

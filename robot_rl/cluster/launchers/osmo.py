@@ -55,7 +55,7 @@ class Osmo(Applied):
         if not job.bucket:
             check_mount(job.mount)
         if job.bucket and job.nodes > 1:
-            raise UserError(f"bucket={job.bucket}: nodes={job.nodes} need a directory that all of them see; omit it")
+            raise UserError("bucket", job.bucket, f"nodes={job.nodes} need a directory that all of them see", "omit it")
         memory = f"{read_mebibytes(job.memory or LEAST_MEMORY) * job.ranks}Mi"
         node = resource((job.cpus or LEAST_CPUS) * job.ranks, job.gpus, memory, STORAGE, job.partition)
         if job.topology:

@@ -117,18 +117,20 @@ class Ray(Launcher):
         """Raise UserError if a setting is out of range."""
         Launcher.__post_init__(self)
         if self.gpus > 1 and self.gpus % 1:
-            raise UserError(f"launcher.gpus={self.gpus}: must be a whole number, or a part of one GPU")
+            raise UserError("launcher.gpus", self.gpus, "must be a whole number, or a part of one GPU")
         if self.gpus == int(self.gpus):
             self.gpus = int(self.gpus)
         if not 0 <= self.min_nodes <= self.nodes:
             raise UserError(
-                f"launcher.min_nodes={self.min_nodes}: must be at least 1 and at most launcher.nodes={self.nodes}"
+                "launcher.min_nodes", self.min_nodes, f"must be at least 1 and at most launcher.nodes={self.nodes}"
             )
         self._check_simulators()
         self._check_services()
         for name, value, default in (("episodes", self.eval_episodes, EPISODES), ("cpus", self.eval_cpus, 0)):
             if value != default and not self.eval_every:
-                raise UserError(f"roles.eval.{name}={value}: nothing is evaluated; give roles.eval.every=<iterations>")
+                raise UserError(
+                    f"roles.eval.{name}", value, "nothing is evaluated", "give roles.eval.every=<iterations>"
+                )
         if not self.address:
             raise UserError("launcher.address=: must be auto, host:port, or http://host:port of a dashboard")
 
@@ -136,23 +138,28 @@ class Ray(Launcher):
         """Raise UserError if the settings of simulators do not fit each other."""
         if self.sim_least and not 1 <= self.sim_least <= self.sims:
             raise UserError(
-                f"roles.sim.least={self.sim_least}: must be at least 1 and at most roles.sim.count={self.sims}"
+                "roles.sim.least", self.sim_least, f"must be at least 1 and at most roles.sim.count={self.sims}"
             )
         if self.sims % self.size:
             raise UserError(
-                f"roles.sim.count={self.sims}: must be a multiple of the {self.size} processes that learn "
-                "(launcher.nodes= times launcher.ranks=)"
+                "roles.sim.count",
+                self.sims,
+                f"must be a multiple of the {self.size} processes that learn (launcher.nodes= times launcher.ranks=)",
             )
         if self.sims and self.is_elastic:
             raise UserError(
-                f"launcher.min_nodes={self.min_nodes}: of launcher.nodes={self.nodes} none may be missing with "
-                "roles.sim.count=; omit it, for roles.sim.least= lets simulators be missing"
+                "launcher.min_nodes",
+                self.min_nodes,
+                f"of launcher.nodes={self.nodes} none may be missing with roles.sim.count=",
+                "omit it, for roles.sim.least= lets simulators be missing",
             )
         engines = len(self.sim_engines)
         if engines and (not self.sims or self.sims % engines):
             raise UserError(
-                f"roles.sim.engines={_listed(self.sim_engines)}: has {engines} engines, which the simulators take in "
-                f"turn; roles.sim.count={self.sims} must be a multiple of them"
+                "roles.sim.engines",
+                _listed(self.sim_engines),
+                f"has {engines} engines, which the simulators take in turn",
+                f"roles.sim.count={self.sims} must be a multiple of them",
             )
 
     def _check_services(self) -> None:
@@ -160,11 +167,13 @@ class Ray(Launcher):
         for name in (*SERVICES, "prior"):
             place = getattr(self, name)
             if place not in PLACES:
-                raise UserError(f"roles.{name}={place}: must be {' or '.join(PLACES)}")
+                raise UserError(f"roles.{name}", place, f"must be {' or '.join(PLACES)}")
         if self.prior != LEARNER:
             raise UserError(
-                f"roles.prior={self.prior}: its discriminator learns from each rollout, with the policy; leave it at "
-                "the learner"
+                "roles.prior",
+                self.prior,
+                "its discriminator learns from each rollout, with the policy",
+                "leave it at the learner",
             )
         for name in SERVICES:
             for kind in ("cpus", "gpus"):
@@ -283,11 +292,13 @@ class Ray(Launcher):
                 value = self.gpus if key == "gpus" else cfg.cpus
                 processes = "a process" if least == 1 else f"each of {least} processes"
                 raise UserError(
-                    f"launcher.{key}={value:g}: {processes} needs {cfg.need[name]:g} {name}, the cluster has {has:g}; "
-                    "give fewer, or launcher.nodes="
+                    f"launcher.{key}",
+                    f"{value:g}",
+                    f"{processes} needs {cfg.need[name]:g} {name}, the cluster has {has:g}",
+                    "give fewer, or launcher.nodes=",
                 )
         raise UserError(
-            f"launcher.nodes={self.nodes}: the cluster does not have room for {least} processes; give fewer"
+            "launcher.nodes", self.nodes, f"the cluster does not have room for {least} processes", "give fewer"
         )
 
     def _check_roles(self, nodes: list[Node], cfg: GroupCfg) -> None:
@@ -301,8 +312,10 @@ class Ray(Launcher):
             has = sum(node.total.get(key, 0.0) for node in nodes)
             if amount and need > has:
                 raise UserError(
-                    f"roles.{name}={amount / (1 if name == 'eval.cpus' else size):g}: with it the run needs {need:g} "
-                    f"{key}, the cluster has {has:g}; give fewer"
+                    f"roles.{name}",
+                    f"{amount / (1 if name == 'eval.cpus' else size):g}",
+                    f"with it the run needs {need:g} {key}, the cluster has {has:g}",
+                    "give fewer",
                 )
         learners = "the learner" if self.size == 1 else f"{self.size} learners"
         learners += ", services and evaluation" if extra and cfg.services else ""
@@ -310,8 +323,10 @@ class Ray(Launcher):
             if self.sims and need > has:
                 sims, name = cfg.sims.fewest, "least" if self.sim_least else "count"
                 raise UserError(
-                    f"roles.sim.{name}={sims}: {learners} and {sims} simulators need {need:g} {key}, the cluster has "
-                    f"{has:g}; give fewer"
+                    f"roles.sim.{name}",
+                    sims,
+                    f"{learners} and {sims} simulators need {need:g} {key}, the cluster has {has:g}",
+                    "give fewer",
                 )
 
     def _submit(self, runs: Sequence[FrozenRun]) -> int:

@@ -86,15 +86,15 @@ class SbatchJob:
         """Raise UserError for values that sbatch would misread: it runs elsewhere, and reads options line by line."""
         if not self.runs.is_absolute() or not str(self.runs).isprintable() or '"' in str(self.runs):
             what = "file" if self.count else "run"
-            raise UserError(f"{what}={self.runs}: must be an absolute path without quotes and control characters")
+            raise UserError(what, self.runs, "must be an absolute path without quotes and control characters")
         if not PARTITION.fullmatch(self.name):
-            raise UserError(f"name={self.name[:80]}: must be of letters, digits and _ . , : @ + / -")
+            raise UserError("name", self.name[:80], "must be of letters, digits and _ . , : @ + / -")
         for option in self.options:
             if not re.fullmatch(r"--[a-z][a-z-]*(=[^\s\"'\\]+)?", option):
-                raise UserError(f"options={option[:80]}: must be written --name=value, without blanks and quotes")
+                raise UserError("options", option[:80], "must be written --name=value, without blanks and quotes")
         limit = read_seconds(self.time)
         if limit and limit <= NOTICE_S:
-            raise UserError(f"time={self.time}: must be longer than the notice of {NOTICE_S} s")
+            raise UserError("time", self.time, f"must be longer than the notice of {NOTICE_S} s")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -137,7 +137,7 @@ class Slurm(Launcher):
         for name in filter(None, self.partition.split(",")):
             if name not in [part.name for part in known]:
                 hint = suggest(name, [part.name for part in known])
-                raise UserError(f"launcher.partition={name}: is not a partition; {hint}")
+                raise UserError("launcher.partition", name, "is not a partition", hint)
         if not self.partition:
             chosen = [part for part in chosen if part.is_default] or chosen
         where = f"in partition {self.partition}" if self.partition else "here"

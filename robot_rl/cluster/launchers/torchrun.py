@@ -62,14 +62,15 @@ class Torchrun(Launcher):
         Launcher.__post_init__(self)
         if self.nodes > 1 and not self.rendezvous:
             raise UserError(
-                f"launcher.nodes={self.nodes}: needs launcher.rendezvous=<host>:<port>, and run_id=, of the same "
-                "command on each machine"
+                "launcher.nodes",
+                self.nodes,
+                "needs launcher.rendezvous=<host>:<port>, and run_id=, of the same command on each machine",
             )
         if self.rendezvous and self.nodes == 1:
-            raise UserError(f"launcher.rendezvous={self.rendezvous}: is for several machines; give launcher.nodes=")
+            raise UserError("launcher.rendezvous", self.rendezvous, "is for several machines", "give launcher.nodes=")
         host, _, port = self.rendezvous.rpartition(":")
         if self.rendezvous and (not host or not port.isdecimal() or not 0 < int(port) < 65536):
-            raise UserError(f"launcher.rendezvous={self.rendezvous}: must be <host>:<port>, such as node1:29400")
+            raise UserError("launcher.rendezvous", self.rendezvous, "must be <host>:<port>, such as node1:29400")
 
     def check(self) -> None:
         """Raise UserError if the port of the rendezvous is taken, or there are too few GPUs or cores."""
@@ -79,10 +80,10 @@ class Torchrun(Launcher):
             raise UserError("launcher=torchrun: this is a process of torchrun already; leave launcher= out")
         devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if self.gpus > devices:
-            raise UserError(f"launcher.gpus={self.gpus}: this machine has {devices}; give at most that")
+            raise UserError("launcher.gpus", self.gpus, f"this machine has {devices}", "give at most that")
         cores = len(os.sched_getaffinity(0))
         if self.cpus > cores:
-            raise UserError(f"launcher.cpus={self.cpus}: this machine has {cores}; give at most that")
+            raise UserError("launcher.cpus", self.cpus, f"this machine has {cores}", "give at most that")
         if self.rendezvous:
             _check_port(self.rendezvous)
 
@@ -181,7 +182,7 @@ def _register() -> str:
             try:
                 store = open_store(host, int(port), is_first=False, wait=STORE_WAIT)
             except RuntimeError:
-                raise UserError(f"launcher.rendezvous={parameters.endpoint}: nobody answers there") from None
+                raise UserError("launcher.rendezvous", parameters.endpoint, "nobody answers there") from None
         return create_handler(store, Backend(store, parameters.run_id), parameters)
 
     with contextlib.suppress(ValueError):  # It is registered already.
@@ -258,7 +259,7 @@ def _check_port(rendezvous: str) -> None:
     try:
         address = socket.gethostbyname(host)
     except OSError as error:
-        raise UserError(f"launcher.rendezvous={rendezvous}: {host} is not known here ({error.strerror})") from None
+        raise UserError("launcher.rendezvous", rendezvous, f"{host} is not known here ({error.strerror})") from None
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -266,4 +267,4 @@ def _check_port(rendezvous: str) -> None:
         except OSError as error:
             if error.errno == 98:
                 right = "choose another, or wait for the training that uses it"
-                raise UserError(f"launcher.rendezvous={rendezvous}: port {port} is in use; {right}") from None
+                raise UserError("launcher.rendezvous", rendezvous, f"port {port} is in use", right) from None

@@ -82,12 +82,12 @@ class ClusterJob:
         for name, (least, most) in bounds.items():
             where = " on a node" if name in ("gpus", "ranks") else ""
             if not least <= getattr(self, name) <= most:
-                raise UserError(f"{name}={getattr(self, name)}: must be at least {least} and at most {most}{where}")
+                raise UserError(name, getattr(self, name), f"must be at least {least} and at most {most}{where}")
         if self.gpus and self.gpus != self.ranks:
             right = f"give ranks={self.gpus}, or gpus={self.ranks}"
-            raise UserError(f"gpus={self.gpus}: each of the ranks={self.ranks} processes of a node uses one; {right}")
+            raise UserError("gpus", self.gpus, f"each of the ranks={self.ranks} processes of a node uses one", right)
         if self.metrics_port and not 1024 <= self.metrics_port <= 65535:
-            raise UserError(f"metrics_port={self.metrics_port}: must be from 1024 to 65535, or 0 for none")
+            raise UserError("metrics_port", self.metrics_port, "must be from 1024 to 65535, or 0 for none")
         read_mebibytes(self.memory)
         read_seconds(self.time)
         for name, form, most in (("namespace", _DNS, 63), ("queue", _SUBDOMAIN, 63), ("claim", _SUBDOMAIN, 253)):
@@ -96,9 +96,9 @@ class ClusterJob:
         _check_word("partition", self.partition, _LABEL, 63, "a name of letters, digits and - _ .")
         _check_image(self.image)
         if not PurePosixPath(self.mount).is_absolute() or ".." in PurePosixPath(self.mount).parts:
-            raise UserError(f"mount={self.mount[:80]}: must be an absolute path such as /runs")
+            raise UserError("mount", self.mount[:80], "must be an absolute path such as /runs")
         if self.bucket and not re.fullmatch(r"[a-z0-9]+://[^\s{}\"'\\]+", self.bucket):
-            raise UserError(f"bucket={self.bucket[:80]}: must be a URL such as s3://bucket/runs")
+            raise UserError("bucket", self.bucket[:80], "must be a URL such as s3://bucket/runs")
 
     @property
     def size(self) -> int:
@@ -128,13 +128,13 @@ class ClusterJob:
 
 def _check_word(name: str, value: str, form: re.Pattern[str], most: int, right: str) -> None:
     if value and (len(value) > most or not form.fullmatch(value)):
-        raise UserError(f"{name}={value[:80]}: must be {right}, at most {most} characters")
+        raise UserError(name, value[:80], f"must be {right}, at most {most} characters")
 
 
 def _check_image(image: str) -> None:
     """Refuse an image that is not pinned: the image pulled tomorrow has to be the one tested today."""
     last = image.rpartition("/")[2]
     if not _IMAGE.fullmatch(image):
-        raise UserError(f"image={image[:120]}: must be an image such as registry.example.org/robot-rl:0.2.0")
+        raise UserError("image", image[:120], "must be an image such as registry.example.org/robot-rl:0.2.0")
     if "@" not in last and (":" not in last or last.endswith((":latest", ":"))):
-        raise UserError(f"image={image[:120]}: is not pinned; name a tag other than latest, or a digest")
+        raise UserError("image", image[:120], "is not pinned", "name a tag other than latest, or a digest")

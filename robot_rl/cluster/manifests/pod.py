@@ -66,7 +66,7 @@ def check_mount(mount: str) -> None:
     taken = ("/dev", "/proc", "/sys", "/tmp", CACHE)
     is_taken = any(mount == path or mount.startswith(f"{path}/") for path in taken)
     if not re.fullmatch(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*){1,20}", mount) or is_taken:
-        raise UserError(f"mount={mount[:80]}: must be a plain path such as /runs, and not below {', '.join(taken)}")
+        raise UserError("mount", mount[:80], f"must be a plain path such as /runs, and not below {', '.join(taken)}")
 
 
 def labels(job: ClusterJob) -> dict[str, str]:

@@ -35,9 +35,9 @@ def read_seconds(time: str, name: str = "time") -> int:
         if len(text) <= 20 and text.isascii() and (match := form.fullmatch(text)):
             seconds = sum(int(part) * factor for part, factor in zip(match.groups(), factors, strict=True))
             if not 0 < seconds <= MAX_SECONDS:
-                raise UserError(f"{name}={text}: must be from a second to 366 days")
+                raise UserError(name, text, "must be from a second to 366 days")
             return seconds
-    raise UserError(f"{name}={text[:80]}: no time; write it as hours:minutes:seconds, days-hours or minutes")
+    raise UserError(name, text[:80], "no time", "write it as hours:minutes:seconds, days-hours or minutes")
 
 
 def read_mebibytes(memory: str, name: str = "memory") -> int:
@@ -54,8 +54,8 @@ def read_mebibytes(memory: str, name: str = "memory") -> int:
         return 0
     match = re.fullmatch(r"([0-9]{1,9})([MGT])i?", memory)
     if match is None:
-        raise UserError(f"{name}={memory[:80]}: no amount of memory; write it as 16G or 512M")
+        raise UserError(name, memory[:80], "no amount of memory", "write it as 16G or 512M")
     amount = int(match[1]) * _UNITS[match[2]]
     if not 0 < amount <= MAX_MEBIBYTES:
-        raise UserError(f"{name}={memory}: must be from 1M to 64T")
+        raise UserError(name, memory, "must be from 1M to 64T")
     return amount

@@ -51,14 +51,14 @@ def start_server(registry: Any, host: str, port: int) -> Any:
     try:
         server, _ = start_http_server(port, addr=host, registry=registry)
     except socket.gaierror as error:
-        raise UserError(f"host={host}: is not an address ({error.strerror}); such as 127.0.0.1") from None
+        raise UserError("host", host, f"is not an address ({error.strerror})", "such as 127.0.0.1") from None
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise UserError(f"port={port}: is in use on {host}; choose another, or port=0 for a free one") from None
+            raise UserError("port", port, f"is in use on {host}", "choose another, or port=0 for a free one") from None
         if error.errno == errno.EACCES:
-            raise UserError(f"port={port}: may not be used by this user; choose one from 1024 on") from None
+            raise UserError("port", port, "may not be used by this user", "choose one from 1024 on") from None
         if error.errno == errno.EADDRNOTAVAIL:
-            raise UserError(f"host={host}: is not an address of this machine; such as 127.0.0.1") from None
+            raise UserError("host", host, "is not an address of this machine", "such as 127.0.0.1") from None
         raise
     return server
 

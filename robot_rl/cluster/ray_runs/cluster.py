@@ -85,7 +85,7 @@ def connect(address: str, store_bytes: int = STORE_BYTES) -> str:
             ray.init(address=running, log_to_driver=False, logging_level="ERROR")
         except Exception as error:
             line = " ".join(str(error).split()) or type(error).__name__
-            raise UserError(f"launcher.address={address}: no Ray cluster can be used there ({line})") from None
+            raise UserError("launcher.address", address, f"no Ray cluster can be used there ({line})") from None
         return running
     os.environ.update(LOCAL)
     ray = import_ray()
@@ -100,7 +100,7 @@ def connect(address: str, store_bytes: int = STORE_BYTES) -> str:
         )
     except Exception as error:  # Ray does not have its own class for a node that does not come up in time.
         line = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(f"launcher.address={address}: no Ray can be started on this machine ({line})") from None
+        raise UserError("launcher.address", address, f"no Ray can be started on this machine ({line})") from None
     return "local"
 
 
@@ -153,7 +153,7 @@ def room(nodes: list[Node], need: Mapping[str, float], *, total: bool = False) -
 def _probe(running: str, address: str) -> None:
     if not answers(running):
         right = "start a cluster (ray start --head), or omit it for one on this machine"
-        raise UserError(f"launcher.address={address}: nothing answers at {running}; {right}")
+        raise UserError("launcher.address", address, f"nothing answers at {running}", right)
 
 
 def answers(address: str) -> bool:

@@ -30,7 +30,7 @@ def client(address: str) -> Any:
     except (ConnectionError, RuntimeError, ValueError) as error:
         line = " ".join(str(error).split())
         right = "give the address of a Ray dashboard, such as http://127.0.0.1:8265"
-        raise UserError(f"launcher.address={address}: no dashboard answers there ({line}); {right}") from None
+        raise UserError("launcher.address", address, f"no dashboard answers there ({line})", right) from None
 
 
 def submit(address: str, run: FrozenRun, settings: Mapping[str, Any]) -> str:
@@ -56,7 +56,7 @@ def submit(address: str, run: FrozenRun, settings: Mapping[str, Any]) -> str:
             # A head that has just started does not have an agent yet that takes jobs.
             if time.monotonic() > end:
                 line = " ".join(str(error).split())
-                raise UserError(f"launcher.address={address}: the cluster accepts no job ({line})") from None
+                raise UserError("launcher.address", address, f"the cluster accepts no job ({line})") from None
         time.sleep(1.0)
 
 

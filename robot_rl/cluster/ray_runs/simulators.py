@@ -238,7 +238,9 @@ class RayPool(Pool):
         try:
             self._lose(error)
         except LostError as last:
-            raise UserError(f"roles.sim.least={self.least}: simulator {self.first + error.index} {last.line}") from None
+            raise UserError(
+                "roles.sim.least", self.least, f"simulator {self.first + error.index} {last.line}"
+            ) from None
 
     def _look(self) -> None:
         """Raise StoppedError if the training shall stop.

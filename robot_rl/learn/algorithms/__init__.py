@@ -29,10 +29,10 @@ def get_learner(name: str) -> type[LearnerCfg]:
     Raises UserError if there is none with that name (the nearest is offered), it was removed, or it cannot be imported.
     """
     if name in REPLACED and name not in REGISTRY.names():
-        raise UserError(f"learner={name}: was removed; use {REPLACED[name]}")
+        raise UserError("learner", name, "was removed", f"use {REPLACED[name]}")
     found = REGISTRY.get(name)
     if not (isinstance(found, type) and issubclass(found, LearnerCfg)):
-        raise UserError(f"learner={name}: is {found!r}, must be a subclass of robot_rl.settings.LearnerCfg")
+        raise UserError("learner", name, f"is {found!r}, must be a subclass of robot_rl.settings.LearnerCfg")
     return found
 
 
@@ -62,7 +62,7 @@ def read_learner(values: Mapping[str, Any]) -> LearnerCfg:
         raise
     except Exception as error:
         line = f"{type(error).__name__}: {error}"
-        raise UserError(f"learner={rest.get('name')}: its settings do not check, {line}") from error
+        raise UserError("learner", rest.get("name"), f"its settings do not check, {line}") from error
 
 
 def owners_of(key: str) -> list[str]:

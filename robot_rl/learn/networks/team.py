@@ -291,8 +291,10 @@ class AttentionCritic(TeamCritic):
         kept = "keep=[critic]"
         if name not in quantizer.cfg.keep:
             raise UserError(
-                f"precision={quantizer.cfg.mode}: the critic's attention has no such form; use another view, or "
-                f"precision.{kept}"
+                "precision",
+                quantizer.cfg.mode,
+                "the critic's attention has no such form",
+                f"use another view, or precision.{kept}",
             )
         quantizer.names.append(name)
 

@@ -31,8 +31,10 @@ def check_precision(path: Path, before: Mapping[str, Any], now: Mapping[str, Any
         if value != old[name]:
             shown = "precision" if name == PrecisionCfg.SHORT else f"precision.{name}"
             raise UserError(
-                f"{shown}={_text(value)}: checkpoint {path.name} was trained with {_text(old[name])}; go on with that, "
-                "or begin another run from its weights by init_from="
+                shown,
+                _text(value),
+                f"checkpoint {path.name} was trained with {_text(old[name])}",
+                "go on with that, or begin another run from its weights by init_from=",
             )
 
 

@@ -214,12 +214,12 @@ def refuse_unsuited(trainer: Host) -> None:
     if cfg.overlap:
         raise UserError("overlap: true, but simulators apart never wait for the learner anyway; leave it out")
     if not all(hook.is_separable for hook in spec.hooks):
-        raise UserError(f"learner={cfg.name}: an auxiliary objective acts in rollouts, which simulators cannot do")
+        raise UserError("learner", cfg.name, "an auxiliary objective acts in rollouts, which simulators cannot do")
     if find_maker(cfg, "make_session") is not None or getattr(cfg, "is_team", False):
-        raise UserError(f"learner={cfg.name}: cannot learn from simulators apart; use learner=ppo")
+        raise UserError("learner", cfg.name, "cannot learn from simulators apart", "use learner=ppo")
     if trainer.algorithm.worlds() and not trainer.algorithm.indexed_by_world:
         raise UserError(
-            f"learner={cfg.name}: an auxiliary objective remembers each world, whose segments may come late"
+            "learner", cfg.name, "an auxiliary objective remembers each world, whose segments may come late"
         )
     if spec.critic_memory:
         raise UserError("critic.memory.kind: segments of a world may come in another order; use a critic without one")

@@ -316,10 +316,10 @@ def prepare(
 
     task, before = source.cfg.task, source.cfg.tree
     if task.robots:
-        raise UserError(f"task={task.name}: a team does not adapt; name a policy of one robot")
+        raise UserError("task", task.name, "a team does not adapt", "name a policy of one robot")
     if "velocity" not in task.commands:
         raise UserError(
-            f"task={task.name}: has no velocity command, by which policies are compared; name another policy"
+            "task", task.name, "has no velocity command, by which policies are compared", "name another policy"
         )
     check_plant(task, cfg.plant)
     defaults = source.cfg.source.defaults(source.cfg.reference, "cpu")

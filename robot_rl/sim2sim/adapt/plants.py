@@ -52,15 +52,15 @@ class PlantCfg:
     def __post_init__(self) -> None:
         """Check the name, and that the rest belongs to it."""
         if self.name not in KINDS:
-            raise UserError(f"plant={self.name}: no such plant; {suggest(self.name, KINDS)}")
+            raise UserError("plant", self.name, "no such plant", suggest(self.name, KINDS))
         if self.payload and self.name != "heavier":
-            raise UserError(f"payload={self.payload:g}: is for plant=heavier; leave one of them out")
+            raise UserError("payload", f"{self.payload:g}", "is for plant=heavier", "leave one of them out")
         if not 0.0 <= self.payload <= 1000.0:
-            raise UserError(f"payload={self.payload:g}: must be in [0, 1000] kg")
+            raise UserError("payload", f"{self.payload:g}", "must be in [0, 1000] kg")
         if not all(abs(value) <= 2.0 for value in self.payload_at):
-            raise UserError(f"payload_at={self.payload_at}: must be within 2 m of the base")
+            raise UserError("payload_at", self.payload_at, "must be within 2 m of the base")
         if not 0.0 < self.speed <= 1.0:
-            raise UserError(f"speed={self.speed:g}: must be above 0 and at most 1")
+            raise UserError("speed", f"{self.speed:g}", "must be above 0 and at most 1")
 
 
 def check_plant(task: Task, cfg: PlantCfg) -> None:

@@ -61,7 +61,7 @@ def measure(source: Path, extra_s: float = 0.0) -> dict[str, Any]:
         UserError: The file is neither, or contains no step of a policy.
     """
     if not 0.0 <= extra_s <= 0.5:
-        raise UserError(f"extra_s={extra_s:g}: must be in [0, 0.5] s")
+        raise UserError("extra_s", f"{extra_s:g}", "must be in [0, 0.5] s")
     if source.exists() and not source.is_file():
         raise UserError(f"{source}: is a directory, pipe or device; name a log or a report")
     if source.suffix == ".mcap":

@@ -209,7 +209,7 @@ def _autoreset(env: VectorEnv, wanted: str | None) -> AutoresetMode:
     """Return how an environment resets worlds, from its metadata or its user."""
     if wanted is not None:
         if wanted not in MODES:
-            raise UserError(f"autoreset={wanted}: must be one of {', '.join(MODES)}")
+            raise UserError("autoreset", wanted, f"must be one of {', '.join(MODES)}")
         return MODES[wanted]
     mode = env.metadata.get("autoreset_mode")
     try:

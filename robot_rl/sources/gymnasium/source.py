@@ -80,12 +80,12 @@ of an environment of Gymnasium:
             usual = default_settings(GymTask(name=task.name))
             for key in strange:
                 if given[key] != usual.get(key):
-                    raise UserError(f"env.{key}={given[key]}: vectorization={task.vectorization} has no such setting")
+                    raise UserError(f"env.{key}", given[key], f"vectorization={task.vectorization} has no such setting")
         task.settings = {key: _coerce(known[key], given[key], f"env.{key}") for key in known if key in given}
         limit = task.settings.get("max_episode_steps")
         if limit is not None and not (isinstance(limit, int) and (limit == -1 or 1 <= limit <= MAX_COUNT)):
             right = f"a whole number of at least 1 and at most {MAX_COUNT}, or -1 for no limit"
-            raise UserError(f"env.max_episode_steps={limit}: must be {right}")
+            raise UserError("env.max_episode_steps", limit, f"must be {right}")
         return Resolved(task=task, engine=self.engine, keys=self.keys)
 
     def check_learner(self, env: Any, task: "GymTask", learner: LearnerCfg) -> None:
@@ -108,7 +108,7 @@ of an environment of Gymnasium:
 
         for key, field in (("robots", "num_robots"), ("width", "width"), ("height", "height")):
             if getattr(cfg, field) != getattr(type(cfg)(), field):
-                raise UserError(f"{key}={getattr(cfg, field)}: {task.name} renders itself; leave {key}= out")
+                raise UserError(key, getattr(cfg, field), f"{task.name} renders itself", f"leave {key}= out")
         if task.vectorization == "async":
             task.vectorization = "sync"
         with gymnasium_errors(task.name), contextlib.ExitStack() as stack:

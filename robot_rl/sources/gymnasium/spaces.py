@@ -146,7 +146,7 @@ def _leaf_shape(space: spaces.Space) -> tuple[int, ...]:
     if isinstance(space, spaces.Box | spaces.MultiBinary):
         shape = tuple(int(n) for n in space.shape or ())
         return _image_shape(shape) if is_image(space) else shape or (1,)
-    raise UserError(f"observation_space={_short(space)}: cannot be learned from; it must be {READABLE}")
+    raise UserError("observation_space", _short(space), "cannot be learned from", f"it must be {READABLE}")
 
 
 def _image_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -186,7 +186,7 @@ class ActionMap:
 
     def __init__(self, space: spaces.Space, mapping: str = "clip") -> None:
         if mapping not in MAPPINGS:
-            raise UserError(f"actions={mapping}: must be one of {', '.join(MAPPINGS)}")
+            raise UserError("actions", mapping, f"must be one of {', '.join(MAPPINGS)}")
         self.choices: tuple[int, ...] | None = None
         self._shape: tuple[int, ...] = tuple(space.shape or ())
         self._start: np.ndarray | int = 0
@@ -201,7 +201,7 @@ class ActionMap:
             self.choices = (2,) * math.prod(self._shape)
         else:
             right = "it must be Box, Discrete, MultiDiscrete or MultiBinary"
-            raise UserError(f"action_space={_short(space)}: no policy can act in it; {right}")
+            raise UserError("action_space", _short(space), "no policy can act in it", right)
         self.num_actions = math.prod(self._shape)
         self._dtype = np.dtype(np.int64 if space.dtype is None else space.dtype)
 

@@ -54,7 +54,7 @@ class GymTask:
             ("actions", self.actions, MAPPINGS),
         ):
             if value not in right:
-                raise UserError(f"{key}={value}: must be one of {', '.join(right)}")
+                raise UserError(key, value, f"must be one of {', '.join(right)}")
 
     @property
     def id(self) -> str:
@@ -122,11 +122,11 @@ def gymnasium_errors(name: str) -> Iterator[Any]:
         import gymnasium
         from gymnasium import error
     except ModuleNotFoundError:
-        raise UserError(f"task={name}: Gymnasium is not installed; pip install 'robot-rl[gymnasium]'") from None
+        raise UserError("task", name, "Gymnasium is not installed", "pip install 'robot-rl[gymnasium]'") from None
     try:
         yield gymnasium
     except (error.Error, error.DeprecatedWrapper) as problem:
-        raise UserError(f"task={name}: {one_line(problem)}") from problem
+        raise UserError("task", name, one_line(problem)) from problem
     except ModuleNotFoundError as problem:
         raise missing_module(name, problem) from problem
 
@@ -150,7 +150,7 @@ def default_settings(task: GymTask) -> dict[str, Any]:
     entry = spec.vector_entry_point if task.vectorization == "own" else spec.entry_point
     if entry is None:
         kind = "vector environment of its own" if task.vectorization == "own" else "environment of one world"
-        raise UserError(f"vectorization={task.vectorization}: {task.name} has no {kind}")
+        raise UserError("vectorization", task.vectorization, f"{task.name} has no {kind}")
     with gymnasium_errors(task.name) as gymnasium:
         creator = gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
     given: dict[str, Any] = dict(spec.kwargs)

@@ -272,7 +272,7 @@ def read_actions(space: Any, name: str) -> tuple[int, tuple[int, ...] | None]:
         return 1, (int(space.n),)
     if kind == "MultiDiscrete" and len(space.shape) == 1:
         return len(space.nvec), tuple(int(n) for n in space.nvec)
-    raise UserError(f"task={name}: its actions are a {kind}; numbers (Box) or choices can be learned")
+    raise UserError("task", name, f"its actions are a {kind}", "numbers (Box) or choices can be learned")
 
 
 def _finite(value: Tensor) -> Tensor:

@@ -34,11 +34,14 @@ def require_lab(name: str) -> None:
         version = metadata.version("isaaclab")
     except metadata.PackageNotFoundError:
         raise UserError(
-            f"task={name}: Isaac Lab is not installed for {sys.executable}; make isaac puts isaaclab=={VERSION} in an "
-            "environment of its own (Python 3.12), and .venv-isaac/bin/robot-rl is this program there (docs/isaac.md)"
+            "task",
+            name,
+            f"Isaac Lab is not installed for {sys.executable}",
+            f"make isaac puts isaaclab=={VERSION} in an environment of its own (Python 3.12), and .venv-isaac/bin/robot-rl "
+            "is this program there (docs/isaac.md)",
         ) from None
     if version.split(".")[:2] != VERSION.split(".")[:2]:
-        raise UserError(f"task={name}: this is isaaclab {version}, {VERSION} is needed; make isaac installs it")
+        raise UserError("task", name, f"this is isaaclab {version}, {VERSION} is needed", "make isaac installs it")
 
 
 def find_spec(name: str) -> EnvSpec:
@@ -52,7 +55,7 @@ def find_spec(name: str) -> EnvSpec:
     with hushed():
         known = _register(name, module)
     if env_id not in known:
-        raise UserError(f"task={name}: Isaac Lab {VERSION} registers no '{env_id}'; {_nearest(env_id, known)}")
+        raise UserError("task", name, f"Isaac Lab {VERSION} registers no '{env_id}'", _nearest(env_id, known))
     return known[env_id]
 
 

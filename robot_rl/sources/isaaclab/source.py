@@ -73,7 +73,7 @@ of an environment of Isaac Lab:
             if path in ELSEWHERE:
                 raise UserError(f"env.{path}: is set by {ELSEWHERE[path]}")
             if path in POSITIVE and not (task.settings[path] or 0) > 0:
-                raise UserError(f"env.{path}={value}: must be above 0")
+                raise UserError(f"env.{path}", value, "must be above 0")
             settings.put(cfg, path, task.settings[path])
         return Resolved(task=task, engine=self.engine, keys=self.keys, recorded={"assets": task.assets})
 
@@ -152,7 +152,7 @@ def _task(tree: Mapping[str, Any]) -> Any:
         texts["assets"] = str(Path(texts["assets"]).expanduser().absolute())
     clip = tree["action_clip"]
     if clip is not None and (isinstance(clip, bool) or not isinstance(clip, int | float) or not clip > 0):
-        raise UserError(f"action_clip={clip}: must be a number above 0, or null for no bound")
+        raise UserError("action_clip", clip, "must be a number above 0, or null for no bound")
     return IsaacTask(name=str(tree["task"]), action_clip=None if clip is None else float(clip), **texts)
 
 

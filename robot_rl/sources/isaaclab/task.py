@@ -59,7 +59,9 @@ class IsaacTask:
             return None
         folder = settings.OWN_ASSETS if self.assets == "own" else Path(self.assets).expanduser()
         if not folder.is_dir():
-            raise UserError(f"assets={self.assets}: is no folder; own stands for the files that come with the project")
+            raise UserError(
+                "assets", self.assets, "is no folder", "own stands for the files that come with the project"
+            )
         return folder
 
     def load_cfg(self, num_envs: int | None = None, device: str = "cpu") -> Any:
@@ -95,7 +97,7 @@ class IsaacTask:
             with hushed():
                 return parse_env_cfg(self.id, device=device, num_envs=num_envs, overrides=overrides)
         except ValueError as problem:
-            raise UserError(f"task={self.name}: {one_line(problem)} (requested: {' '.join(overrides)})") from problem
+            raise UserError("task", self.name, f"{one_line(problem)} (requested: {' '.join(overrides)})") from problem
 
     def load_agent(self) -> Any:
         """Return the settings of the environment's rsl_rl agent; None if it has none."""
@@ -150,7 +152,7 @@ class IsaacTask:
 
         if not _can_run(cfg):
             needs = f"{self.name} needs Isaac Sim or OvPhysX then, which is not installed here"
-            raise UserError(f"physics={self.physics}: {needs}; physics={NEWTON} needs neither")
+            raise UserError("physics", self.physics, needs, f"physics={NEWTON} needs neither")
         after.enter_context(launch_simulation(cfg, {"headless": True, "device": cfg.sim.device}))
 
     def make_env(self, num_envs: int, *, seed: int | None = None, device: str = "cpu", cfg: Any = None) -> LabEnv:
@@ -182,7 +184,7 @@ class IsaacTask:
             if not changed:
                 raise
             what = f"{type(problem).__name__}: {one_line(problem)}"
-            raise UserError(f"task={self.name}: Isaac Lab fails with {' '.join(changed)}: {what}") from problem
+            raise UserError("task", self.name, f"Isaac Lab fails with {' '.join(changed)}: {what}") from problem
 
     def observation_groups(self, cfg: Any) -> dict[str, Any]:
         """Return the observation groups of a configuration by name."""

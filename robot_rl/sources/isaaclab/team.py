@@ -166,8 +166,8 @@ def _sizes(env: Any, agent: str, name: str) -> tuple[int, int]:
     """Return the components of an agent's observation and action."""
     seen = env.observation_spaces[agent]
     if type(seen).__name__ != "Box":
-        raise UserError(f"task={name}: agent {agent} observes a {type(seen).__name__}; numbers (Box) can be learned")
+        raise UserError("task", name, f"agent {agent} observes a {type(seen).__name__}", "numbers (Box) can be learned")
     size, choices = read_actions(env.action_spaces[agent], name)
     if choices is not None:
-        raise UserError(f"task={name}: the actions of agent {agent} are choices; those of a team are numbers (Box)")
+        raise UserError("task", name, f"the actions of agent {agent} are choices", "those of a team are numbers (Box)")
     return int(torch.Size(seen.shape).numel()), size

@@ -98,7 +98,7 @@ of a robot that is divided among agents:
         scenario, _ = split_name(name)
         obsk = to_float(tree.get("obsk"))
         if obsk is None or obsk < 0 or not float(obsk).is_integer():
-            raise UserError(f"obsk={tree.get('obsk')}: must be a whole number of at least 0")
+            raise UserError("obsk", tree.get("obsk"), "must be a whole number of at least 0")
         robot_tree = {key: value for key, value in tree.items() if key != "obsk"}
         robot = self._native.resolve({**robot_tree, "task": SCENARIOS[scenario]}, device)
         parts = Parts(name=name, task=robot.task, obsk=int(obsk))
@@ -128,7 +128,9 @@ def split_name(name: str) -> tuple[str, str]:
     match = re.fullmatch(rf"{PREFIX}(\w+)-(\w+)", name)
     if match is None or match[1] not in SCENARIOS:
         known = ", ".join(SCENARIOS)
-        raise UserError(f"task={name}: write {PREFIX}<scenario>-<division> such as {PREFIX}Ant-4x2; there are {known}")
+        raise UserError(
+            "task", name, f"write {PREFIX}<scenario>-<division> such as {PREFIX}Ant-4x2", f"there are {known}"
+        )
     return match[1], match[2]
 
 
@@ -144,12 +146,12 @@ def factorization(name: str, obsk: int) -> tuple[dict[str, list[int]], dict[str,
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             from gymnasium_robotics import mamujoco_v1
     except ImportError as error:
-        raise UserError(f"task={name}: {error}; pip install 'robot-rl[teams]'") from None
+        raise UserError("task", name, error, "pip install 'robot-rl[teams]'") from None
     try:
         env = mamujoco_v1.parallel_env(scenario, division, agent_obsk=obsk)
     except Exception as error:  # It has its own classes, and plain exceptions.
         line = " ".join(str(error).split())
-        raise UserError(f"task={name}: MaMuJoCo has no such division of {scenario} ({line})") from None
+        raise UserError("task", name, f"MaMuJoCo has no such division of {scenario} ({line})") from None
     with contextlib.closing(env):
         known: Any = env
         seen = {agent: [int(k) for k in known.observation_factorization[agent]] for agent in env.possible_agents}

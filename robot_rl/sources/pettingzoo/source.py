@@ -46,7 +46,7 @@ class ZooTask:
         """Return the function; raise UserError if there is none."""
         module, name = split_name(self.name, PREFIX, "parallel_env")
         if not module:
-            raise UserError(f"task={self.name}: write {PREFIX}<module>:<function> that returns a ParallelEnv")
+            raise UserError("task", self.name, f"write {PREFIX}<module>:<function> that returns a ParallelEnv")
         if os.getcwd() not in sys.path:
             sys.path.append(os.getcwd())
         try:
@@ -57,11 +57,11 @@ class ZooTask:
         except ModuleNotFoundError as error:
             raise missing_module(self.name, error) from error
         except ImportError as error:
-            raise UserError(f"task={self.name}: {module} cannot be imported: {one_line(error)}") from error
+            raise UserError("task", self.name, f"{module} cannot be imported: {one_line(error)}") from error
         except AttributeError:
             function = None
         if not callable(function):
-            raise UserError(f"task={self.name}: {module} has no function {name}")
+            raise UserError("task", self.name, f"{module} has no function {name}")
         return function
 
     def defaults(self) -> dict[str, Any]:
@@ -80,9 +80,9 @@ class ZooTask:
         try:
             return ZooEnv(lambda: make(**changed), num_worlds, seed=seed, device=device)
         except UserError as error:
-            raise UserError(f"task={self.name}: {error}") from error
+            raise UserError("task", self.name, error) from error
         except Exception as error:  # Whatever somebody's environment raises.
-            raise UserError(f"task={self.name}: {type(error).__name__}: {one_line(error)}") from error
+            raise UserError("task", self.name, f"{type(error).__name__}: {one_line(error)}") from error
 
 
 class ZooSource(ExternalSource):

@@ -75,7 +75,7 @@ class Board:
         metrics = [_metric(name) for name in _list(asked.get("metrics"), "metrics", MOST_METRICS)]
         axis = asked.get("axis")
         if axis not in X_KEYS:
-            raise UserError(f"axis={axis}: must be one of {', '.join(X_KEYS)}")
+            raise UserError("axis", axis, f"must be one of {', '.join(X_KEYS)}")
         runs = [[self.table.get(name) for name in names] for names in groups]
         return {
             "curves": [
@@ -181,7 +181,7 @@ def _names_of(asked: Any, key: str, most: int) -> list[list[str]]:
 
 def _metric(name: Any) -> str:
     if not isinstance(name, str) or not name:
-        raise UserError(f"metric={name}: must be a metric's name in metrics.jsonl, or {GOAL}")
+        raise UserError("metric", name, f"must be a metric's name in metrics.jsonl, or {GOAL}")
     return name
 
 

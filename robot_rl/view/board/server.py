@@ -79,7 +79,7 @@ class Server(ThreadingHTTPServer):
         except OSError as error:
             is_taken = error.errno == errno.EADDRINUSE
             reason = "another program listens on it" if is_taken else (error.strerror or str(error)).lower()
-            raise UserError(f"port={port}: {reason}; give another one, or port=0 for a free one") from None
+            raise UserError("port", port, reason, "give another one, or port=0 for a free one") from None
         threading.Thread(target=self._read_settings, daemon=True).start()
 
     @property

@@ -81,7 +81,7 @@ class RunTable:
     def __init__(self, root: str | Path, index: Path | None = None) -> None:
         self.root = Path(root)
         if not self.root.is_dir():
-            raise UserError(f"root={root}: is no directory; robot-rl train makes it")
+            raise UserError("root", root, "is no directory", "robot-rl train makes it")
         self._index = index_file(self.root) if index is None else index
         self._known = read_index(self._index)
         self._real = os.path.realpath(self.root)
@@ -144,7 +144,7 @@ class RunTable:
         """Return a run by "<folder of the task>/<run id>"; raise UserError if there is none."""
         run = self.runs.get(name)
         if run is None:
-            raise UserError(f"run={name[:200]}: no such run in {self.root}")
+            raise UserError("run", name[:200], f"no such run in {self.root}")
         return run
 
     def since(self, version: int) -> tuple[int, list[tuple[str, ListedRun]], list[str]]:

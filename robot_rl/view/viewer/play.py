@@ -235,7 +235,7 @@ def checked_port(host: str, port: int) -> int:
         UserError: the port or address does not exist, or another program listens there.
     """
     if not isinstance(port, int) or not 0 <= port <= 65535:
-        raise UserError(f"port={port}: must be a TCP port from 0 (any free one) to 65535")
+        raise UserError("port", port, "must be a TCP port from 0 (any free one) to 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -76,11 +76,11 @@ class VideoCfg:
     def __post_init__(self) -> None:
         """Check the ranges."""
         if not 0 < self.seconds <= 600:
-            raise UserError(f"seconds={self.seconds}: must be in (0, 600]")
+            raise UserError("seconds", self.seconds, "must be in (0, 600]")
         if not 1 <= self.fps <= 120:
-            raise UserError(f"fps={self.fps}: must be in [1, 120]")
+            raise UserError("fps", self.fps, "must be in [1, 120]")
         if self.num_robots not in (1, 4):
-            raise UserError(f"robots={self.num_robots}: must be 1, or 4 for a grid")
+            raise UserError("robots", self.num_robots, "must be 1, or 4 for a grid")
         if self.width % 4 or self.height % 4 or not (160 <= self.width <= 4096 and 96 <= self.height <= 4096):
             raise UserError(
                 f"width x height={self.width} x {self.height}: must be multiples of 4, 160 x 96 to 4096 x 4096"
@@ -94,7 +94,7 @@ class VideoCfg:
         """
         if num_worlds(env) < self.num_robots:
             have = f"the environment has {num_worlds(env)} world(s)"
-            raise UserError(f"num_robots={self.num_robots}: {have}; make it larger")
+            raise UserError("num_robots", self.num_robots, have, "make it larger")
         return _frames(env, policy, self)
 
 
@@ -126,7 +126,7 @@ def _frames(env: Any, policy: Loadable, cfg: VideoCfg) -> Generator[np.ndarray]:
     if motions is not None:
         motions.choose(cfg.motion)
     elif cfg.motion:
-        raise UserError(f"motion={cfg.motion}: task {env.cfg.name} follows no motion; omit it")
+        raise UserError("motion", cfg.motion, f"task {env.cfg.name} follows no motion", "omit it")
     env.reset()
     driver, shown = Driver(env, policy), cfg.num_robots
     info = driver.info

@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 TABLE = Path(__file__).with_name("lines.toml")
-ENDINGS = {".py", ".cpp", ".h", ".pyi"}
+ENDINGS = (".py", ".py.txt", ".cpp", ".h", ".pyi")
 SPLIT = ("robot_rl", "envs/robot_rl_envs", "deploy_jetson", "tests")
 """Folders of which each folder inside has a row of its own."""
 WHOLE = ("tasks", "sim_assets", "benchmarks", "examples")
@@ -18,7 +18,7 @@ SLACK = 100
 
 def count(files):
     """Lines of those files that are code."""
-    ours = (path for path in files if path.suffix in ENDINGS and "build" not in path.parts)
+    ours = (path for path in files if path.name.endswith(ENDINGS) and "build" not in path.parts)
     return sum(len(path.read_text().splitlines()) for path in ours)
 
 

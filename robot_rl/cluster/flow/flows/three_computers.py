@@ -55,9 +55,11 @@ def make_flow(cfg: FlowCfg) -> Flow:
     tree = change(default_tree(cfg.task, device, learner), settings)
     task = resolve({**tree, "root": cfg.root, "run_id": cfg.id})
     if not task.task.deployable:
-        raise UserError(f"task={cfg.task}: no robot can measure what its actor sees; name a task that can be deployed")
+        raise UserError(
+            "task", cfg.task, "no robot can measure what its actor sees", "name a task that can be deployed"
+        )
     if task.task.robots:
-        raise UserError(f"task={cfg.task}: is for several robots; three_computers deploys one")
+        raise UserError("task", cfg.task, "is for several robots", "three_computers deploys one")
     trained_in = "mujoco_warp" if cfg.gpus and tree["engine"] == "auto" else task.engine
     other = "mujoco" if trained_in == "mujoco_warp" else "mujoco_warp"
     goal = goal_gates(cfg.task, task.task)
@@ -109,13 +111,15 @@ def read_settings(words: tuple[str, ...]) -> dict[str, Any]:
     changes = read_changes([word for word in words if word not in launcher_words])
     for key in ("task", "run_id", "root"):
         if key in changes:
-            raise UserError(f"train.{key}={changes[key]}: is set by the flow; give {'id' if key == 'run_id' else key}=")
+            raise UserError(
+                f"train.{key}", changes[key], "is set by the flow", f"give {('id' if key == 'run_id' else key)}="
+            )
     named = [word.partition("=")[2] for word in launcher_words if word.startswith("launcher=")]
     if launcher_words and not named:
         raise UserError(f"train.{launcher_words[0]}: says not which launcher; add train.launcher=<name>")
     settings = read_changes([word for word in launcher_words if not word.startswith("launcher=")])
     if named and read_launcher(named[0], {key.partition(".")[2]: each for key, each in settings.items()}).is_elsewhere:
-        raise UserError(f"train.launcher={named[0]}: ends before the training does; run the flow in a job there")
+        raise UserError("train.launcher", named[0], "ends before the training does", "run the flow in a job there")
     return changes
 
 

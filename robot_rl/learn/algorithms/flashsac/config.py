@@ -98,12 +98,12 @@ class FlashSACLearnerCfg(LearnerCfg):
         for name, cfg in (("actor", self.actor), ("critic", self.critic)):
             if cfg.memory.kind != "none":
                 raise UserError(
-                    f"{name}.memory.kind={cfg.memory.kind}: learner=flashsac has no memory; use learner=ppo"
+                    f"{name}.memory.kind", cfg.memory.kind, "learner=flashsac has no memory", "use learner=ppo"
                 )
             if cfg.conv.groups:
                 raise UserError(f"{name}.conv.groups: learner=flashsac has no encoders; use learner=ppo")
         if self.converter:
-            raise UserError(f"converter={self.converter}: learner=flashsac takes none; leave it out")
+            raise UserError("converter", self.converter, "learner=flashsac takes none", "leave it out")
 
     def acting(self, worlds: int) -> FlashSACLearnerCfg:
         """Return the settings without a replay memory, but for the least one."""

@@ -379,7 +379,7 @@ class FlashSAC(Algorithm):
         low, high = (bound.cpu() for bound in env.action_bounds)
         if bool((low >= limit).any() or (high <= -limit).any()):
             least = float(torch.maximum(low, -high).max())
-            raise UserError(f"flashsac.max_action={limit}: leaves an action no range; give more than {least:.3g}")
+            raise UserError("flashsac.max_action", limit, "leaves an action no range", f"give more than {least:.3g}")
         self.actor.distribution.set_range(low.clamp(min=-limit), high.clamp(max=limit))
 
     @property

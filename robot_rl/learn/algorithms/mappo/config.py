@@ -56,7 +56,7 @@ class MAPPOLearnerCfg(PPOLearnerCfg):
         """
         agents, roles = list(dims.agents), list(dims.roles)
         if not agents:
-            raise UserError(f"learner={self.name}: is for a team, the environment has 1 robot; use learner=ppo")
+            raise UserError("learner", self.name, "is for a team, the environment has 1 robot", "use learner=ppo")
         if self.groups:
             found = {"+".join(group): _places(group, agents) for group in self.groups}
             _check_cover(self.groups, agents)
