@@ -37,8 +37,8 @@ def require_lab(name: str) -> None:
             "task",
             name,
             f"Isaac Lab is not installed for {sys.executable}",
-            f"make isaac puts isaaclab=={VERSION} in an environment of its own (Python 3.12), and .venv-isaac/bin/robot-rl "
-            "is this program there (docs/isaac.md)",
+            f"make isaac puts isaaclab=={VERSION} in an environment of its own (Python 3.12), and "
+            ".venv-isaac/bin/robot-rl is this program there (docs/isaac.md)",
         ) from None
     if version.split(".")[:2] != VERSION.split(".")[:2]:
         raise UserError("task", name, f"this is isaaclab {version}, {VERSION} is needed", "make isaac installs it")
