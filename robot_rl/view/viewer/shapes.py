@@ -126,12 +126,6 @@ def geom_mesh(model: mujoco.MjModel, geom: int) -> Trimesh | None:
     return primitive(kind, model.geom_size[geom])
 
 
-def _join(meshes: list[Any]) -> Any:
-    import trimesh
-
-    return trimesh.util.concatenate(meshes)
-
-
 def _mesh(vertices: np.ndarray, faces: np.ndarray) -> Trimesh:
     from trimesh import Trimesh
 
