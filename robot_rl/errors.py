@@ -17,7 +17,7 @@ _NO_VALUE = object()
 
 
 class ExitCode(IntEnum):
-    """The exit codes of `robot-rl`, so that a scheduler knows what to do next; docs/recovery.md is the same table."""
+    """The exit codes of `robot-rl`, so that a scheduler knows the next step; docs/recovery.md is the same table."""
 
     DONE = 0
     FAULT = 1

@@ -73,7 +73,7 @@ def read_json(path: Path, most: int | None = None) -> Any:
     except RecursionError:
         raise UserError(f"{path}: damaged, its JSON is nested too deeply") from None
     except json.JSONDecodeError as error:
-        raise UserError(f"{path}: damaged, line {error.lineno} is no JSON") from None
+        raise UserError(f"{path}: damaged, line {error.lineno} is not JSON") from None
     except ValueError as error:  # no UTF-8, or a number of too many digits
         raise UserError(f"{path}: damaged, {error}") from None
 

@@ -105,7 +105,7 @@ def _values(override: Any) -> list[Any]:
     try:
         texts = list(itertools.islice(override.sweep_string_iterator(), MAX_SWEEP + 1))
     except HydraException as error:
-        raise UserError(f"'{override.input_line}': is no valid sweep ({error}); write key=a,b,c") from None
+        raise UserError(f"'{override.input_line}': is not a valid sweep ({error}); write key=a,b,c") from None
     if len(texts) > MAX_SWEEP:
         raise UserError(f"'{override.input_line}': is a sweep of more than {MAX_SWEEP} values; split it")
     if twice := next((text for text, count in Counter(texts).items() if count > 1), None):

@@ -62,7 +62,7 @@ def _existing(name: str, text: str, *, is_file: bool = False) -> Path | None:
     if not text:
         return None
     if not Path(text).exists():
-        raise UserError(name, text, "there is no such file or folder")
+        raise UserError(name, text, "the file or folder does not exist")
     if is_file and not Path(text).is_file():
         raise UserError(name, text, "is not a plain file")
     return Path(text)

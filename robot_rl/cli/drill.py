@@ -13,7 +13,7 @@ faults:
   corrupt_metrics  metrics.jsonl with zeros in place of a row, and its end missing
 
 The run itself is only read. Its copies continue from its newest checkpoint, each in its own process; one of them is
-undisturbed, for comparison. For each fault: what was injected, how it was noticed, the time until a new process began
+undisturbed, for comparison. For each fault: its kind, how it was noticed, the time until a new process began
 to step and until its first iteration was done, the iterations that were repeated, and whether the run then became the
 undisturbed one (bit for bit, on a CPU). Exits with 0 if every fault was survived, with 1 otherwise.
 """
@@ -101,8 +101,8 @@ def _names(fault: str, *, has_worlds: bool) -> list[str]:
     if NAN in names and not has_worlds:
         why = "the run's environment does not expose its worlds' state to write NaN into"
         if fault != "all":
-            raise UserError("fault", fault, why, f"leave {NAN} out")
-        print(f"{NAN} is left out: {why}")
+            raise UserError("fault", fault, why, f"omit {NAN}")
+        print(f"{NAN} is omitted: {why}")
         names.remove(NAN)
     return names
 
@@ -110,7 +110,7 @@ def _names(fault: str, *, has_worlds: bool) -> list[str]:
 def announce(copies: "RunCopies") -> None:
     """Print which run it is, and how far its copies are trained."""
     seconds = copies.iteration_s * (copies.total - copies.start)
-    text = f"copies of it go on from iteration {copies.start} to {copies.total} (about {seconds:.0f} s each)"
+    text = f"copies of it continue from iteration {copies.start} to {copies.total} (about {seconds:.0f} s each)"
     print(f"{copies.origin.task}/{copies.origin.run_id}: {text}, saved every {copies.save_interval}", flush=True)
 
 

@@ -102,7 +102,7 @@ def show(name: str, result: Mapping[str, Any], episodes: int = 0) -> None:
     for key, unit in (("return", ""), ("length", " steps")):
         print(f"  {key:<6}  {_cell(result['torch'][key])}{unit}")
     if result["episodes"] < episodes:
-        print(f"  {episodes - result['episodes']} more did not end in {result['max_steps']} steps and are left out")
+        print(f"  {episodes - result['episodes']} more did not end in {result['max_steps']} steps and are omitted")
 
 
 def _show_table(name: str, result: Mapping[str, Any]) -> None:
@@ -137,7 +137,7 @@ def _show_team(team: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
     columns |= {} if late is None else {"messages late": late}
     heads, rows = ("metric", *columns), [(name, *(_cell(row.get(name)) for row in columns.values())) for name in names]
     also = "" if late is None else ", and all with late messages"
-    print(f"each robot, the others where one drops out after a third of the time{also}:")
+    print(f"each robot, the others if one drops out after a third of the time{also}:")
     print_table(heads, rows, right=range(1, len(heads)), least=TABLE_WIDTH)
 
 

@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         model = read_plain(Path(options.policy), MAX_MODEL)
     except FileNotFoundError:
-        raise UserError("policy", options.policy, "there is no such file") from None
+        raise UserError("policy", options.policy, "does not exist") from None
     try:
         read_metadata(model)
     except ContractError as error:

@@ -1,10 +1,10 @@
-"""Show what happened to a quarantined world: replay, curves, images.
+"""Show the last steps of a quarantined world: replay, curves, images.
 
 usage: robot-rl inspect <file.npz> [key=value ...]
 
 {Options}
 
-A run keeps such files in runs/<task>/<run id>/quarantine/, 20 at most. The table shows what was wrong, when and where;
+A run keeps such files in runs/<task>/<run id>/quarantine/, 20 at most. The table shows fault, time and place;
 the world is stepped again by plain MuJoCo with the recorded controls; the page plots all of it.
 """
 
@@ -58,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def show(record: "Record", result: "Replay", growths: "list[Growth]") -> None:
-    """Print what happened, when and why, the replay's verdict, and the last steps of the fastest growing values."""
+    """Print fault, time and cause, the replay's verdict, and the last steps of the fastest growing values."""
     from robot_rl.view.chart import short
 
     about = record.about

@@ -71,7 +71,7 @@ def engine_rows() -> Rows:
     for name, package, purpose in (
         ("mujoco", "mujoco", "the CPU, all cores"),
         ("mujoco_warp", "mujoco_warp", "the GPU; on a CPU slow, for comparison"),
-        ("isaac", "isaaclab", "Isaac Lab's scene and Newton; in an environment of its own (make isaac)"),
+        ("isaac", "isaaclab", "Isaac Lab's scene and Newton; in its own environment (make isaac)"),
     ):
         missing = importlib.util.find_spec(package) is None
         found.append((name, f"not available: the package {package} is not installed" if missing else purpose))

@@ -145,7 +145,7 @@ def dispatch(command: str, arguments: Sequence[str]) -> int:
     _check_environment()
     for word in arguments:
         if any(unicodedata.category(sign) in ("Cc", "Cs") for sign in word):
-            raise UserError(f"{word}: contains a control character or bytes that are no UTF-8; write it without them")
+            raise UserError(f"{word}: contains a control character or bytes that are not UTF-8; write it without them")
     if any(word in ("-h", "--help") for word in arguments):
         details = getattr(_module(command), "details", None)
         print((details and details(arguments)) or help_text(command), end="")
@@ -205,7 +205,7 @@ def _interrupted(stop: Interrupted) -> int:
     run, launcher = RunDir(stop.checkpoint.parent.parent), ""
     with contextlib.suppress(UserError, OSError):
         launcher = launcher_words(run.read_config().get("launcher"))
-    return _say(f"{stop}; {kept}, go on with: robot-rl resume {run.words}{launcher}", stop.exit_code)
+    return _say(f"{stop}; {kept}, continue with: robot-rl resume {run.words}{launcher}", stop.exit_code)
 
 
 def _disk_full(error: BaseException) -> bool:

@@ -110,7 +110,7 @@ def _refuse_unused(kind: str, options: Options) -> None:
         value = getattr(options, name)
         if name not in (*used, "root") and value != getattr(default, name):
             where = f"new {kind} without from=" if kind == "robot" and name not in ("robot", "kind") else f"new {kind}"
-            raise UserError(name.rstrip("_"), value, f"has no effect on {where}", "leave it out")
+            raise UserError(name.rstrip("_"), value, f"does not affect {where}", "omit it")
 
 
 def _draft_robot(name: str, options: Options, place: Place) -> int:
@@ -213,7 +213,7 @@ def add_entry(text: str, kind: str, name: str, place: Place) -> str:
     """Return a pyproject.toml with the entry point of a task or a robot; raise UserError if it lacks the table."""
     head = f'[project.entry-points."robot_rl.{kind}s"]\n'
     if head not in text:
-        raise UserError(f"{place.root / 'pyproject.toml'}: has no line {head.strip()}; add it")
+        raise UserError(f"{place.root / 'pyproject.toml'}: is without the line {head.strip()}; add it")
     target = f"{place.package}.{name}:make_task" if kind == "task" else f"{place.package}.{name}.robot:ROBOT"
     return text.replace(head, f'{head}{name} = "{target}"\n')
 

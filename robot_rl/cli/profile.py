@@ -62,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
         raise missing_task()
     if options.check:
         if trace is not None:
-            raise UserError("trace", options.trace, "has no effect on check=", "leave it out")
+            raise UserError("trace", options.trace, "does not affect check=", "omit it")
         return _check(options.check, {"task": task, **changes}, out)
     tree = default_tree(str(task), str(changes.get("device", "auto")), str(changes.get("learner", "")))
     cfg = resolve_inputs(resolve(change(tree, changes)))
@@ -124,7 +124,7 @@ def _check_gradients(changes: Mapping[str, Any], out: Path | None) -> int:
     env = cfg.make_env()
     try:
         if not hasattr(env, "operands"):
-            raise UserError(f"check=gradients: {cfg.reference} has no terms of one robot; take another task")
+            raise UserError(f"check=gradients: {cfg.reference} is without terms of one robot; take another task")
         with as_user_error():
             found = check_gradients(env, seed=cfg.seed)
     finally:

@@ -62,5 +62,5 @@ def _with_group(source: "PolicySource", group: str) -> "PolicySource":
     task = source.cfg.task
     task = evaluation_task(with_motion(task) if group == MOTION else task)
     if group not in task.vectors:
-        raise UserError("group", group, f"{task.name} has no such group of terms", suggest(group, task.vectors))
+        raise UserError("group", group, f"{task.name} lacks such a group of terms", suggest(group, task.vectors))
     return dataclasses.replace(source, cfg=dataclasses.replace(source.cfg, task=task))

@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
         return _launch(run_dir, changes, options, launcher)
     if "launcher" in run_dir.read_config() and not is_trained(run_dir):
         right = f"robot-rl worker {shlex.quote(str(run_dir.path))} begins it"
-        raise UserError("run", run_dir.run_id, "has no checkpoint to go on from", right)
+        raise UserError("run", run_dir.run_id, "has no checkpoint to continue from", right)
     cfg = resolve_inputs(load(run_dir, changes, trust=options.trust))
     ranks = make_process_group(cfg.device)
     resume(run_dir, cfg, ranks, allow_resize=options.allow_resize, fresh_worlds=options.fresh_worlds)

@@ -72,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
     registry = make_registry(RunsCollector(source))
     if options.textfile:
         if not Path(options.textfile).absolute().parent.is_dir():
-            raise UserError("textfile", options.textfile, "there is no such directory", "name one that exists")
+            raise UserError("textfile", options.textfile, "the directory does not exist", "name one that exists")
         path = check_output("textfile", options.textfile, TEXTFILE)
         with contextlib.suppress(KeyboardInterrupt):
             repeat(lambda: write_textfile(registry, path), options.every)

@@ -112,7 +112,7 @@ def _check(options: Options) -> None:
     if options.episodes:
         for name, default in (("faults", ""), ("viewer", False), ("command", "task"), ("log", ""), ("kill", "")):
             if getattr(options, name) != default:
-                raise UserError(name, getattr(options, name), "is only for a session", "leave episodes out")
+                raise UserError(name, getattr(options, name), "is only for a session", "omit episodes")
     elif options.all_states:
         raise UserError("all_states=True: is only for episodes; a session sends all states")
 
@@ -120,9 +120,7 @@ def _check(options: Options) -> None:
 def _check_team(options: Options, changes: Mapping[str, Any], *, is_team: bool) -> None:
     """Refuse options that are only for one robot, or only for a team."""
     if not is_team and options.kill:
-        raise UserError(
-            "kill", options.kill, "is for a task with several robots", "faults= has what goes wrong for one"
-        )
+        raise UserError("kill", options.kill, "is for a task with several robots", "faults= has the faults of one")
     lone = (("faults", ""), ("command", "task"), ("recover", True))
     for name, default in lone if is_team else ():
         if getattr(options, name) != default:

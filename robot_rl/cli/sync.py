@@ -95,4 +95,4 @@ def _targets(text: str, *, wants_wandb: bool) -> tuple[str, ...]:
 def _report_damaged(path: Path, rows: int) -> None:
     lines = sum(1 for line in path.read_bytes().split(b"\n") if line.strip())
     if lines > rows:
-        print(f"{path}: {lines - rows} of {lines} lines are damaged or were replaced by later ones, and are left out")
+        print(f"{path}: {lines - rows} of {lines} lines are damaged or were replaced by later ones, and are omitted")

@@ -149,7 +149,7 @@ def _search(cfg: "SearchCfg", arguments: Sequence[str]) -> int:
     gpus = launcher.gpus if launcher is not None and launcher.is_elsewhere else None
     for word in words:
         if word.startswith("run_id="):
-            raise UserError(f"'{word}': has no effect on sweeper=optuna, which names its runs itself")
+            raise UserError(f"'{word}': does not affect sweeper=optuna, which names its runs itself")
     _, overrides, nodes = check_words(words, gpus)
     swept = [override for override in overrides if override.is_sweep_override()]
     if not swept:

@@ -54,5 +54,5 @@ def run(arguments: Sequence[str]) -> int:
     elif not done:
         print(f"not begun yet; robot-rl worker {shlex.quote(str(run_dir.path))} begins it where nobody trains it")
     else:
-        print(f"after {done} of {last} iterations; robot-rl resume {run_dir.words} goes on where nobody trains it")
+        print(f"after {done} of {last} iterations; robot-rl resume {run_dir.words} continues it if nobody trains it")
     return 0

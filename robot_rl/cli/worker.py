@@ -36,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError("run: is missing; name the directory of a run, such as robot-rl worker runs/cartpole/mine")
     path = Path(options.run)
     if not (path / "run.yaml").exists():
-        raise UserError("run", options.run, "has no run.yaml", "robot-rl train ... launcher= makes a run")
+        raise UserError("run", options.run, "lacks run.yaml", "robot-rl train ... launcher= makes a run")
     from robot_rl.cluster.launchers import exit_codes
     from robot_rl.metrics.rows import to_stderr
     from robot_rl.runs.run_dir import RunDir

@@ -49,7 +49,7 @@ def make_algorithm(cfg: LearnerCfg, context: Context) -> Algorithm:
     """Build the algorithm for an environment; raise UserError if the two do not fit."""
     make = find_maker(cfg, "make_algorithm")
     if make is None:
-        raise UserError("learner", cfg.name, f"{type(cfg).__module__} has no make_algorithm(cfg, context)", "define it")
+        raise UserError("learner", cfg.name, f"{type(cfg).__module__} lacks make_algorithm(cfg, context)", "define it")
     return make(cfg, context)
 
 

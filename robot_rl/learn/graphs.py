@@ -149,7 +149,7 @@ def why_not_recorded(env: Any, hooks: Sequence[RolloutHook], *, is_tracked: bool
     if not all(hasattr(env, name) for name in ("recording", "rewind", "skip")):
         return "the environment cannot be recorded"
     if is_tracked:
-        return "the environment has no pop_metrics() of its own"
+        return "the environment lacks its own pop_metrics()"
     if not all(hook.capturable for hook in hooks):
         return "an auxiliary objective acts in rollouts"
     return str(getattr(env, "why_not_recorded", ""))

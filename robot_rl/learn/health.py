@@ -54,8 +54,8 @@ class QuarantineLimit:
         why = f", most for '{reasons[0][0]}'" if reasons else ""
         return (
             f"max_quarantined={self._most:g}: {self._bad:.0f} of {self._samples} samples of {when} were "
-            f"quarantined{why}; change what breaks the worlds (robot-rl inspect shows one that quarantine/ holds, "
-            "where the run has that folder), or give max_quarantined=1 to continue with the samples that are left"
+            f"quarantined{why}; correct the fault of the worlds (robot-rl inspect shows one that quarantine/ holds, "
+            "if the run has that folder), or give max_quarantined=1 to continue with the samples that are left"
         )
 
 

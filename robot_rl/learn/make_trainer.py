@@ -25,7 +25,7 @@ def make_trainer(env: VecEnv, cfg: LearnerCfg, **options: Any) -> BaseTrainer:
         raise UserError(
             "staleness.max",
             cfg.staleness.max,
-            "has no effect where the learner simulates",
+            "does not take effect if the learner simulates",
             "give launcher=ray roles.sim.count=<simulators>, or overlap=true",
         )
     if make is None or is_remote:

@@ -56,7 +56,7 @@ def make_policy(
 ) -> TrainedPolicy:
     """Load the policy of a run, by default of its newest checkpoint that is whole.
 
-    Raises UserError if there is no checkpoint, it is damaged, or its learner's settings would import a "module:name"
+    Raises UserError if the checkpoint is missing or damaged, or its learner's settings would import a "module:name"
     that is not in `code`.
     """
     path = Path(checkpoint) if checkpoint is not None else good_checkpoint(run_dir)

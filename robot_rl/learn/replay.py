@@ -49,7 +49,7 @@ class Replay:
 
     @property
     def size(self) -> int:
-        """Steps of each world that can be drawn from: all but the newest, which has no next step yet.
+        """Steps of each world that can be drawn from: all but the newest, which is without a next step yet.
 
         If some worlds have fewer, it is as many of each.
         """

@@ -45,7 +45,7 @@ def draft_robot(name: str, path: Path, *, base: str, collision: str, gains: Gain
             if len(fewer) < len(wrong):
                 draft, files = other, other_files
                 why = re.sub("; check its mirror and mirror_sign$|, or leave the mirror out$", "", wrong[0])
-                draft.notes.append(f"mirror: none; names of two sides are no mirror images of each other: {why}")
+                draft.notes.append(f"mirror: none; names of two sides are not mirror images of each other: {why}")
     draft.notes += [f"MuJoCo: {line}" for line in heard[:3]]
     if len(heard) > 3:
         draft.notes.append(f"MuJoCo: {len(heard) - 3} lines more of this kind")
@@ -153,7 +153,7 @@ def _mount_imu(draft: Draft, model: Any) -> None:
     draft.imu = "imu"
     _free(draft.spec.sites, "imu")
     body.add_site(draft.spec.default, name="imu")
-    draft.notes.append(f"IMU: at the origin of {draft.base}; move the site to where it sits")
+    draft.notes.append(f"IMU: at the origin of {draft.base}; move the site to its real place")
 
 
 def write_model(draft: Draft, name: str) -> dict[str, bytes]:

@@ -111,7 +111,7 @@ def _parse(path: Path, file: Path) -> ET.Element:
 def _check_element(path: Path, element: ET.Element, inside: str, *, is_urdf: bool) -> None:
     tag = str(element.tag)
     if "xacro" in tag:
-        raise UserError("from", path, "has elements of xacro; write what it expands to: xacro FILE > robot.urdf")
+        raise UserError("from", path, "has elements of xacro; write its expansion: xacro FILE > robot.urdf")
     own = _called(element)
     where = f"from={path}: <{tag}{own}>{f' of{inside}' if inside and not own else ''}"
     bad = [c for c in element.get("name", "") if not c.isprintable() or (tag in NAMED and c in FORBIDDEN)]
@@ -125,7 +125,7 @@ def _check_element(path: Path, element: ET.Element, inside: str, *, is_urdf: boo
             numbers = None
         if key in required and (numbers is None or len(numbers) != 1):
             if "${" in text:
-                raise UserError(f"{where}: {key}={text[:80]}: is of xacro; write what it expands to")
+                raise UserError(f"{where}: {key}={text[:80]}: is of xacro; write its expansion")
             raise UserError(f"{where}: {key}='{_shown(text)}': must be a number")
         if numbers is None or (key in WORDS and key not in required):
             continue

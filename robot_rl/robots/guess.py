@@ -147,7 +147,7 @@ def guess_pose(source: Source, model: Any, ranges: dict[str, tuple[float, float]
         turned.append(hip)
     if not middle:
         return default, []
-    reason = f"default pose: {', '.join(middle)} in the middle of their ranges, which have no 0"
+    reason = f"default pose: {', '.join(middle)} in the middle of their ranges, which lack 0"
     return default, [reason + (f"; {', '.join(turned)} turned so that the limbs end below them" if turned else "")]
 
 
@@ -313,5 +313,5 @@ def guess_hands(source: Source, pose: Pose) -> tuple[list[tuple[str, str, np.nda
         owner = model.body(palm).name
         hands.append((f"{owner}_tcp", owner, pose.place(palm, np.mean(points, axis=0))))
         line = f"{', '.join(joints)} on {owner}, driven by {leader}; site '{owner}_tcp' is in the middle of its fingers"
-        reasons.append(f"gripper: {line}; move it to where it holds things")
+        reasons.append(f"gripper: {line}; move it to the place of things it holds")
     return hands, reasons

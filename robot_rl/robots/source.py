@@ -146,11 +146,11 @@ def _remove_others(source: Source, driven: list[str]) -> Any:
         spec.delete(body)
     roots = list(spec.worldbody.bodies)
     if not roots:
-        raise UserError("from", path, "has no joint; a robot has some")
+        raise UserError("from", path, "is without a joint; a robot has some")
     found = {body.name: [one.name for one in joints[body.name] if int(one.type) != FREE] for body in roots}
     kept = [name for name, names in found.items() if {*names} & {*driven}] or [name for name in found if found[name]]
     if not kept:
-        raise UserError("from", path, "has no hinge or slide, only bodies that move freely; a robot has joints")
+        raise UserError("from", path, "has only bodies that move freely, without a hinge or slide; a robot has joints")
     if len(kept) > 1:
         line = f"has {len(kept)} things that could be the robot ({listed(kept)}); leave one in a copy"
         raise UserError("from", path, line)
@@ -261,7 +261,7 @@ def _set_base(source: Source, root: Any, base: str) -> None:
         source.base = free[0].parent.name
     elif base == "floating":
         if root.joints:
-            line = f"body '{root.name}' of {source.path} has joints of its own; write base=fixed"
+            line = f"body '{root.name}' of {source.path} has its own joints; write base=fixed"
             raise UserError("base", "floating", line)
         root.add_freejoint(name=base_joint_name(spec))
         source.base = root.name

@@ -83,7 +83,7 @@ def settle(draft: Draft, source: Source) -> None:
         tilt = 0.0
     if abs(sunk) > draft.height:
         way = f"sinks by {100 * sunk:.1f} cm" if sunk > 0 else f"rises by {-100 * sunk:.1f} cm"
-        way = way if math.isfinite(sunk) else "has no finite place"
+        way = way if math.isfinite(sunk) else "does not stay at a finite place"
         line = (
             f"base '{draft.base}' {way} in a second in its default pose, with a height of {100 * draft.height:.1f} cm"
         )

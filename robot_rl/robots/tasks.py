@@ -36,10 +36,10 @@ def choose_kind(kind: str, robot: Robot) -> str:
         raise UserError(f"kind=drive: robot '{robot.name}' {line}; write kind=pose")
     if kind == "velocity" and not walks:
         other = "drive" if drives else "reach" if reaches else "pose"
-        raise UserError(f"kind=velocity: robot '{robot.name}' has no feet to walk on; write kind={other}")
+        raise UserError(f"kind=velocity: robot '{robot.name}' is without feet to walk on; write kind={other}")
     if kind == "reach" and not reaches:
         raise UserError(
-            f"kind=reach: robot '{robot.name}' is no arm: it needs a fixed base and 3 driven joints; write kind=pose"
+            f"kind=reach: robot '{robot.name}' is not an arm: needs a fixed base and 3 driven joints; write kind=pose"
         )
     if kind != "auto":
         return kind

@@ -90,7 +90,7 @@ def read_urdf(path: Path, root: ET.Element, base: str) -> Source:
     passive = find_unmotored(root, tree)
     notes += [*repair_inertias(tree), *remove_flat_shapes(tree)]
     if is_floating and (above := free_base(root)):
-        notes.append(f"base: the link below {above}, which has no mass")
+        notes.append(f"base: the link below {above}, which is without mass")
     spec = _parse(root, path)
     for geom in spec.geoms:  # A link without an inertia weighs nothing, even if it has a shape.
         if geom.parent.name != "world" and not geom.parent.explicitinertial:

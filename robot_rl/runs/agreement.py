@@ -14,7 +14,7 @@ from robot_rl.runs.run_dir import RECORD_HASH, RunDir, config_hash, record_hash
 from robot_rl.settings.tree import leaves
 
 ELSEWHERE = ("root", "run_id", "init_from")
-"""Settings that do not change what is learned: the run's place, its id, and its initial weights."""
+"""Settings that do not affect the result: the run's place, its id, and its initial weights."""
 FIXED = ("task", "seed", "precision.mode")
 """Settings that `robot-rl resume` does not change."""
 

@@ -126,7 +126,7 @@ def _read_network(bundle: "Bundle", where: str) -> tuple[dict[str, "Tensor"], li
     between = set(kinds[3:last:2])
     is_plain = kinds[:2] == ["Sub", "Mul"] and last >= 2 and not last % 2 and set(kinds[2 : last + 1 : 2]) == {"Gemm"}
     if not is_plain or len(between) > 1 or not between <= ACTIVATIONS.keys():
-        raise UserError(f"{where}: its network is no plain perceptron ({', '.join(kinds[:8])}, ...); name a run")
+        raise UserError(f"{where}: its network is not a plain perceptron ({', '.join(kinds[:8])}, ...); name a run")
     gemms = graph.node[2 : last + 1 : 2]
     layers = [[_operand(arrays, name, where) for name in gemm.input[1:]] for gemm in gemms]
     parts: dict[str, Any] = {}
@@ -142,5 +142,5 @@ def _read_network(bundle: "Bundle", where: str) -> tuple[dict[str, "Tensor"], li
 
 def _operand(arrays: Mapping[str, "np.ndarray"], name: str, where: str) -> "np.ndarray":
     if name not in arrays:
-        raise UserError(f"{where}: '{name}' of its network is no weight; name a run")
+        raise UserError(f"{where}: '{name}' of its network is not a weight; name a run")
     return arrays[name]

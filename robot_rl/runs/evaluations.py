@@ -94,7 +94,7 @@ class Evaluations:
         self._skipped, self._failures, self._has_begun = 0, 0, False
 
     def on_iteration_end(self, session: Any) -> dict[str, float]:
-        """Look for a result and begin what is due, after an iteration; return the entries for the iteration's row.
+        """Look for a result and begin an evaluation if due; return the entries for the iteration's row.
 
         That is nothing, or of a result "eval/<metric>", "eval/iteration", that of the policy, and "eval/skipped", the
         evaluations that were skipped since the result before.
@@ -160,7 +160,7 @@ class Evaluations:
     def _fail(self, line: str) -> None:
         self._failures += 1
         is_over = self._failures > MOST_FAILURES
-        to_stderr(f"{line}; {'nothing is evaluated any more' if is_over else 'the training goes on'}")
+        to_stderr(f"{line}; {'nothing is evaluated any more' if is_over else 'the training continues'}")
         if is_over:
             self._waiting = None
 

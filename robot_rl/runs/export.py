@@ -21,7 +21,7 @@ def export_run(
     """Write the bundle of a run's newest checkpoint, and return the report of its check.
 
     Several policies of a team have a bundle each, and the reports are those of each by name. In another `precision`
-    than the run's the layers are quantized after training, to what the policy sees in a few worlds; such a bundle
+    than the run's the layers are quantized after training, to the observations in a few worlds; such a bundle
     cannot be in the place of the run's own. `opset` is the version of the ONNX operators, None that of the precision.
 
     Raises:
@@ -58,7 +58,7 @@ def export_run(
 
 
 def quantized_later(cfg: Any, policy: Any, precision: str) -> Any:
-    """Return a run's policy in another precision, its grids fitted to what it sees in a few worlds.
+    """Return a run's policy in another precision, its grids fitted to its observations in a few worlds.
 
     Raises:
         UserError: The precision does not exist, or the policy has none.
@@ -82,10 +82,10 @@ def no_precision(cfg: Any) -> str:
     """Return why the policy of a run with these settings lacks other precisions; empty if it has them."""
     learner = cfg.learner
     if cfg.source.name != "robot-rl":
-        return f"task={cfg.reference}: precisions are compared of robot-rl's own tasks; leave that out"
+        return f"task={cfg.reference}: precisions are compared of robot-rl's own tasks; omit that"
     if not learner.supports_precision or getattr(cfg.task, "robots", None):
         which = f"learner={learner.name}" if not learner.supports_precision else f"task={cfg.reference}: a team"
-        return f"{which}: its policy has no other precision; leave that out"
+        return f"{which}: its policy is without other precisions; omit that"
     return ""
 
 

@@ -88,7 +88,7 @@ def _task_of(contract: Any, cfg: TrainCfg) -> Any:
     reference = contract.training.task
     require_trust({"task": reference}, None, f"task {reference}", trust=False)
     if source_of(reference) is not cfg.source:
-        raise UserError(f"its task {reference} is no task of {cfg.source.name}; give teacher.groups")
+        raise UserError(f"its task {reference} is not a task of {cfg.source.name}; give teacher.groups")
     task = resolve(default_tree(reference, "cpu")).task
     terms = {name: (term.scale, term.history) for name, term in task.observations["actor"].terms.items()}
     seen = {term.name: (term.scale, term.history) for term in contract.observations}

@@ -213,7 +213,7 @@ def check_bundle(key: str, text: str) -> Path:
 
     word, path = f"{key}={text}", Path(text)
     if found := foreign_content(path):
-        raise UserError(f"{word}: {found}; name a new folder, such as {key}=policy, or remove what is there")
+        raise UserError(f"{word}: {found}; name a new folder, such as {key}=policy, or remove the content")
     _check_folder(word, path.parent)
     return path
 

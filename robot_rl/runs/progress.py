@@ -21,7 +21,7 @@ class Progress:
     """Shows the rows of metrics as they come; an observer for the runner, and a context manager.
 
     In a terminal it is a bar (iterations, time left) over a line: steps/s, return, episode length, the task's first
-    metric. At the end a line reports where the time went and what limits the speed.
+    metric. At the end a line reports the time of each part and the limit of the speed.
 
     Args:
         last: Iterations in all.

@@ -193,9 +193,9 @@ class RunDir:
             raise UserError(f"{self.config_file}: damaged, it has no 'config'")
         resumed = record.get("resumed", [])
         if not isinstance(resumed, list) or not all(_is_event(event) for event in resumed):
-            raise UserError(f"{self.config_file}: damaged, its 'resumed' is no list of records")
+            raise UserError(f"{self.config_file}: damaged, its 'resumed' is not a list of records")
         if not isinstance(record.get("command", []), list):
-            raise UserError(f"{self.config_file}: damaged, its 'command' is no list of words")
+            raise UserError(f"{self.config_file}: damaged, its 'command' is not a list of words")
         return record
 
 
@@ -245,7 +245,7 @@ def _real(path: Path, named: object, key: str) -> Path:
     try:
         return Path(os.path.realpath(path))
     except ValueError:
-        raise UserError(key, named, "is no valid path", "name a run by its id") from None
+        raise UserError(key, named, "is not a valid path", "name a run by its id") from None
 
 
 def _age_key(path: Path) -> tuple[str, int]:

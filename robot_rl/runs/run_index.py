@@ -113,7 +113,7 @@ def read_runs(
     """
     base = Path(root)
     if not base.is_dir():
-        raise UserError("root", root, "is no directory", "robot-rl train makes it")
+        raise UserError("root", root, "is not a directory", "robot-rl train makes it")
     index = index_file(base) if index is None else index
     folders = f"{task_folder(task)}/*" if task else "*/*"
     files = [path for path in base.glob(f"{folders}/run.yaml") if path.exists()]
@@ -268,7 +268,7 @@ def is_running(metrics: Path) -> bool:
 def differences(one: RunRow, other: RunRow) -> dict[str, list[tuple[str, Any, Any]]]:
     """Return the differences between two runs, by part, each as (name, first, second).
 
-    The parts are "command" (words of each command line), "settings" (what ran), "launcher", "versions", "machine" and
+    The parts are "command" (words of each command line), "settings" (of the run), "launcher", "versions", "machine" and
     "git".
 
     A setting that a run does not have is None there. Where a run is, and its id, are not compared.

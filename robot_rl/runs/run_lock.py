@@ -162,8 +162,8 @@ class RunLock:
             if content:
                 self._file.truncate(0)
             names = ", ".join(sorted([path.name for path in found] + [rows.name] * bool(content)))
-            why = f"{self.run_dir.path}: has no checkpoint to go on from, so the training begins again"
-            self._note = f"{why}; what was there ({names}) is in {self._aside.name}"
+            why = f"{self.run_dir.path}: has no checkpoint to continue from, so the training begins again"
+            self._note = f"{why}; the earlier content ({names}) is in {self._aside.name}"
         self._is_new = True
 
     def _put_back(self) -> None:
@@ -182,7 +182,7 @@ class RunLock:
             self._aside.rmdir()
         if self._is_reported:
             to_stderr(
-                f"{self.run_dir.path}: nothing was learned, so what was in {self._aside.name} is back in its place"
+                f"{self.run_dir.path}: nothing was learned, so the content of {self._aside.name} is back in its place"
             )
 
 
@@ -217,8 +217,8 @@ def refuse_trained(run_dir: RunDir) -> None:
         return
     why = f"{run_dir.path}: has checkpoints"
     if run_dir.config_file.is_file():
-        raise UserError(f"{why} that another process wrote meanwhile; give the same command again to go on from them")
-    raise UserError(f"{why} but no run.yaml, so it cannot go on; put run.yaml back, or choose another run_id=")
+        raise UserError(f"{why} that another process wrote meanwhile; repeat the command to continue from them")
+    raise UserError(f"{why} but no run.yaml, so it cannot continue; put run.yaml back, or choose another run_id=")
 
 
 def _belongings(run_dir: RunDir) -> Iterator[Path]:

@@ -200,7 +200,7 @@ def resolve(tree: Mapping[str, Any], gpus: int | None = None) -> TrainCfg:
 
 
 def resolve_for_gpu(changes: Mapping[str, Any], why: str, **front: Any) -> TrainCfg:
-    """Return a run of our own tasks with the presets and the engine of GPUs, but on the CPU, to look at what they do.
+    """Return a run of our own tasks with the presets and the engine of GPUs, but on the CPU, to look at their work.
 
     Args:
         changes: Changed settings, by dotted name, the task among them.
@@ -216,7 +216,7 @@ def resolve_for_gpu(changes: Mapping[str, Any], why: str, **front: Any) -> Train
         raise UserError("task", task, f"{why} is for robot-rl's own tasks, this one is of {source.name}")
     fixed = {"device": "cpu", "engine": "mujoco_warp", **front}
     for key in rest.keys() & fixed.keys():
-        raise UserError(key, rest[key], f"has no effect on {why}", "leave it out")
+        raise UserError(key, rest[key], f"does not affect {why}", "omit it")
     tree = _tree(task, "cpu", "cuda:0", str(rest.get("learner", "")))
     return resolve(change(tree, {**rest, **fixed}))
 
@@ -313,5 +313,5 @@ def _kernels(value: Any, source: TaskSource) -> Path | None:
     if value in ("", None):
         return None
     if source.name != "robot-rl":
-        raise UserError("kernels", value, "is for robot-rl's own tasks", "leave it out")
+        raise UserError("kernels", value, "is for robot-rl's own tasks", "omit it")
     return Path(str(value))

@@ -81,7 +81,7 @@ class EndingSignals:
         from robot_rl.errors import Interrupted
 
         self.signal = number
-        sys.unraisablehook = lambda _: None  # An exception that could not be raised where the signal came.
+        sys.unraisablehook = lambda _: None  # An exception that could not be raised at the signal.
         raise Interrupted(None, 0, number)
 
 

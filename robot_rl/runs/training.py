@@ -26,7 +26,7 @@ FREE = (
     *("root", "run_id", "num_threads", "kernels", "max_iterations"),
     *("save_interval", "save_interval_s", "keep_checkpoints", "notice_s", "max_quarantined"),
 )
-"""Settings that may change when `train` continues a run by its id, and `metrics.*`: none affects what is learned."""
+"""Settings that may change when `train` continues a run by its id, and `metrics.*`: none affects the result."""
 MakeEnv = Callable[[TrainCfg, ProcessGroup], Any]
 """Makes the worlds of a process."""
 
@@ -240,7 +240,7 @@ def _is_launched_wide(run_dir: RunDir) -> bool:
 
 
 def _described(env: Any, task: Any) -> dict[str, Any]:
-    """Return what run.yaml has about a task for reports: its metrics, and when it counts as solved."""
+    """Return run.yaml's part about a task for reports: its metrics, and when it counts as solved."""
     solved = getattr(task, "solved", None)
     found = {"metrics": getattr(env, "describe_metrics", dict)(), "solved": solved and list(solved)}
     return {name: value for name, value in found.items() if value}

@@ -2,9 +2,9 @@
 
 A run's settings can name modules: of tasks, learners, auxiliary objectives and converters (`<module>:<name>`), of
 environments (`gym:<module>:<id>`) and, in Isaac Lab, of the functions of its terms. Importing a module runs it, so the
-settings of somebody else's run would choose what runs here. A run trained here has a seal in run.yaml, made with a key
-that only this user has on this machine. If no key can be stored, such as without a home directory, runs are not
-sealed.
+settings of somebody else's run would choose the code that runs here. A run trained here has a seal in run.yaml, made
+with a key that only this user has on this machine. If no key can be stored, such as without a home directory, runs are
+not sealed.
 """
 
 import contextlib

@@ -11,7 +11,7 @@ from robot_rl.errors import UserError, suggest
 def check_range(
     name: str, value: float, low: float | None, high: float | None = None, *, open_low: bool = False
 ) -> None:
-    """Raise UserError unless low <= value <= high (low < value if `open_low`); None means that there is no bound."""
+    """Raise UserError unless low <= value <= high (low < value if `open_low`); None means unbounded."""
     least, most = -math.inf if low is None else low, math.inf if high is None else high
     if math.isnan(value) or value > most or value < least or (open_low and value == least):
         first, last = (f"{bound:g}" if isinstance(bound, float) else str(bound) for bound in (least, most))

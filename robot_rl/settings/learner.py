@@ -129,7 +129,7 @@ class LearnerCfg:
         if not self.supports_precision:
             raise UserError(f"{shown}: learner={self.name} has networks without such a form; use learner=ppo, or fp32")
         if self.converter:
-            raise UserError(f"{shown} and converter={self.converter}: both replace how layers compute; leave one out")
+            raise UserError(f"{shown} and converter={self.converter}: both replace how layers compute; omit one")
 
     def _check_memory(self) -> None:
         """Check the sequences of the memories."""

@@ -27,7 +27,7 @@ class PrecisionCfg:
     """
 
     SHORT: ClassVar[str] = "mode"
-    """The setting that is meant where the group itself is given a value."""
+    """The setting that is meant if the group itself is given a value."""
 
     mode: str = setting("fp32", choices=PRECISIONS)
     first: bool = True

@@ -22,7 +22,7 @@ class RunCfg:
         learner: ppo, mappo (teams), distill (imitate teacher.run), flashsac, world_model (through imagined steps),
             rsl_rl (its runner on the same environment), or your own, <module>:<Class> (docs/algorithms.md)
         init_from: a run to copy the initial weights from (fine-tuning)
-        root: where runs are written
+        root: folder of the runs
         num_threads: threads of the CPU engine; 0 takes all cores
         run_id: a name for the run; an existing run of that name is continued (for clusters that requeue)
         learner_threads: threads of the learner on a CPU; 0 takes OMP_NUM_THREADS, or half of the cores

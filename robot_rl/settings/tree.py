@@ -86,17 +86,15 @@ def require_removable(name: str, optional: Collection[str]) -> None:
     """Raise UserError if `~name` would remove something not in `optional`: a whole group, or a single value."""
     if name not in optional:
         inside = [part for part in sorted(optional) if part.rpartition(".")[0] == name]
-        right = (
-            f"leave out its parts, such as ~{' ~'.join(inside[:3])}" if inside else "leave out the ~ and give a value"
-        )
-        raise UserError(f"~{name}: can be changed but not left out; {right}")
+        right = f"omit its parts, such as ~{' ~'.join(inside[:3])}" if inside else "omit the ~ and give a value"
+        raise UserError(f"~{name}: can be changed but not omitted; {right}")
 
 
 def _merged(old: Any, value: Any, path: str) -> Any:
     """Return `old` with the values of `value`; a group keeps what `value` does not name."""
     if not isinstance(old, dict) or not old:
         if isinstance(value, Mapping) and old is not None and not isinstance(old, dict):
-            raise UserError(path, value, "is no group", f"give one value, such as {path}={old}")
+            raise UserError(path, value, "is not a group", f"give one value, such as {path}={old}")
         return value
     if not isinstance(value, Mapping) or not value:
         raise not_a_value(path, value, old)

@@ -25,7 +25,7 @@ class _LeftOut:
 
 
 REMOVED = _LeftOut()
-"""Stands in changes for the value of a setting that is left out (`~key`)."""
+"""Stands in changes for the value of an omitted setting (`~key`)."""
 
 
 SHORT = {"precision": f"precision.{PrecisionCfg.SHORT}"}
@@ -49,11 +49,11 @@ def parse_word(word: str, shown: str = "") -> Any:
         override = _parser().parse_overrides([_quoted(word)])[0]
     except (HydraException, ValueError, RecursionError) as error:  # ValueError: a number with thousands of digits
         why = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition("\n")[0]
-        why = re.sub(r"^\w*Exception: .*", "a character that has a meaning of its own", why)
-        right = "write a number, a word, true, false or [1, 2], and anything else as '...' in quotes of its own"
+        why = re.sub(r"^\w*Exception: .*", "a character that has its own meaning", why)
+        right = "write a number, a word, true, false or [1, 2], and anything else as '...' in its own quotes"
         raise UserError(f"{shown or word}: cannot be read, {why}; {right}") from None
     if override.package is not None:
-        raise UserError(f"'{override.input_line}': has a package (@), which no setting here has; leave it out")
+        raise UserError(f"'{override.input_line}': has a package (@), which no setting here has; omit it")
     return override
 
 
@@ -90,7 +90,7 @@ def read_changes(words: Sequence[str]) -> dict[str, Any]:
 def refuse_addition(override: Any) -> None:
     """Raise UserError for a parsed override that adds a setting (`+key=value`)."""
     if override.is_add() and not override.is_force_add():
-        raise UserError(f"'{override.input_line}': settings can be changed, not added; leave out the +")
+        raise UserError(f"'{override.input_line}': settings can be changed, not added; omit the +")
 
 
 def refuse_twice(given: Iterable[tuple[str, str]]) -> None:

@@ -22,7 +22,7 @@ PENDULUM = "task=isaac/Isaac-Pendulum-MARL-Direct"
         ),
         (
             (PENDULUM, "assets=own", "num_envs=2", "groups=[[cart,pole]]"),
-            "groups: there is no robot 'pole' among the 2 robots cart, pendulum",
+            "groups: 'pole' is not one of the 2 robots cart, pendulum",
         ),
         (("task=Isaac-Cartpole",), "an environment of Isaac Lab is task=isaac/Isaac-Cartpole"),
         ((CARTPOLE, "physics=isaacsim_physx", "assets=own"), "needs Isaac Sim or OvPhysX then, which is not installed"),

@@ -1,4 +1,4 @@
-"""Sensors: one file each, what they have in common, and the faults of a value."""
+"""Sensors: one file each, their common parts, and the faults of a value."""
 
 from robot_rl_envs.sensing.camera import Camera, ImageGroup
 from robot_rl_envs.sensing.foot_force import FootForce

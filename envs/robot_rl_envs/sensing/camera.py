@@ -144,10 +144,10 @@ class Camera:
             return
         bodies, sites = ({thing.name: thing for thing in found if thing.name} for found in (spec.bodies, spec.sites))
         if self.body not in bodies and self.body not in sites:
-            line = f"{owner} has no body or site of that name; {nearest(self.body, {**bodies, **sites})}"
+            line = f"{owner} lacks a body or site of that name; {nearest(self.body, {**bodies, **sites})}"
             raise ValueError(f"camera {self.name!r}: body={self.body!r}: {line}")
         if any(camera.name == self.name for camera in spec.cameras):
-            raise ValueError(f"camera {self.name!r}: {owner} has one of that name; choose another, or leave body out")
+            raise ValueError(f"camera {self.name!r}: {owner} has one of that name; choose another, or omit body")
         place, rotation = np.array(self.pos, dtype=float), self.rotation()
         body = bodies.get(self.body)
         if body is None:
@@ -162,14 +162,14 @@ class Camera:
 
         own = {camera.name: camera for camera in spec.cameras if camera.name}
         if self.name not in own:
-            line = f"{owner} has no camera of that name; {nearest(self.name, own)}; name the body it is on"
+            line = f"{owner} lacks a camera of that name; {nearest(self.name, own)}; name the body it is on"
             raise ValueError(f"camera {self.name!r}: body=None: {line}")
         camera = own[self.name]
         if int(camera.mode) != int(mujoco.mjtCamLight.mjCAMLIGHT_FIXED):
             raise ValueError(f"camera {self.name!r}: {owner}'s camera of that name is not fixed to its body; give body")
         perspective = int(mujoco.mjtProjection.mjPROJ_PERSPECTIVE)
         if int(camera.proj) != perspective or np.any(np.asarray(camera.sensor_size) != 0):
-            line = "has a projection or a sensor size of its own; give body and fovy"
+            line = "has its own projection or sensor size; give body and fovy"
             raise ValueError(f"camera {self.name!r}: {owner}'s camera of that name {line}")
 
 

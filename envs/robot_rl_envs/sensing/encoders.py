@@ -43,7 +43,7 @@ class Encoders(Sensor):
 
 @wp.func
 def quantized(value: float, resolution: float) -> float:
-    """The nearest multiple of resolution; value itself where that is 0."""
+    """The nearest multiple of resolution; value itself if that is 0."""
     if resolution <= 0.0:
         return value
     return wp.floor(value / resolution + 0.5) * resolution

@@ -22,7 +22,7 @@ ABOVE = 0.5
 
 @wp.func
 def heading_of(q: wp.vec4) -> wp.vec2:
-    """Cosine and sine of the heading of a body with orientation q (w, x, y, z); (1, 0) where it points straight up."""
+    """Cosine and sine of the heading of a body with orientation q (w, x, y, z); (1, 0) if it points straight up."""
     x = 1.0 - 2.0 * (q[2] * q[2] + q[3] * q[3])
     y = 2.0 * (q[0] * q[3] + q[1] * q[2])
     length = wp.sqrt(x * x + y * y)
@@ -52,7 +52,7 @@ def aim_scan(
     # outputs
     origins_out: wp.array2d(dtype=wp.vec3),
 ):
-    """Set where the ray of world i's point j starts: above the point [m], at height top."""
+    """Set the start of the ray of world i's point j: above the point [m], at height top."""
     i, j = wp.tid()
     turn = heading_of(wp.normalize(wp.vec4(qpos[i, base + 3], qpos[i, base + 4], qpos[i, base + 5], qpos[i, base + 6])))
     point = points[j]
@@ -74,7 +74,7 @@ def measure_scan(
     # outputs
     scan_out: wp.array2d(dtype=wp.float32),
 ):
-    """Set the height of world i's base above what the ray of point j hit [m]; reach if it hit nothing."""
+    """Set the height of world i's base above the hit of point j's ray [m]; reach if it hit nothing."""
     i, j = wp.tid()
     height = reach
     if distances[i, j] >= 0.0:
@@ -164,7 +164,7 @@ class HeightScan(Sensor):
         return () if self.is_launched else (scan_heights,)
 
     def reset(self, at: SensorContext) -> Sequence[wp.Function]:
-        """Read the terrain's map where the episode starts; rays are cast afterwards."""
+        """Read the terrain's map at the start of the episode; rays are cast afterwards."""
         return self.update(at)
 
     @property
@@ -189,7 +189,7 @@ class HeightScan(Sensor):
         if rule != "height_scan":
             return None
         if self.offset[1] != 0:
-            line = "a grid to one side has no mirror; set mirror to False"
+            line = "a grid to one side cannot be mirrored; set mirror to False"
             raise ValueError(f"sensors.height_scan.offset={self.offset!r}: {line}")
         order = np.arange(self.count).reshape(self.shape)[::-1]
         return order.ravel().tolist(), [1.0] * self.count
@@ -215,7 +215,7 @@ class RayScan:
         self._measure: Any = wp.launch(measure_scan, inputs=inputs, **options)
 
     def look(self) -> None:
-        """Scan the ground around every world's base at its current position; capturable where the engine is."""
+        """Scan the ground around every world's base at its current position; capturable if the engine is."""
         self._aim.launch()
         self._rays.cast()
         self._measure.launch()

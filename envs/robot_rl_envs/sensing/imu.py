@@ -91,7 +91,7 @@ class Imu(Sensor):
             abs(length - 1.0) < 1e-3, "sensors.imu.quat_wxyz", self.quat_wxyz, f"its length is {length:g}, must be 1"
         )
         moved = any(self.pos) or tuple(self.quat_wxyz) != (1.0, 0.0, 0.0, 0.0)
-        right = "imu.pos and imu.quat_wxyz place the unit on a body; name it (a site has a pose of its own)"
+        right = "imu.pos and imu.quat_wxyz place the unit on a body; name it (a site has its own pose)"
         require(bool(self.body) or not moved, "sensors.imu.body", self.body, right)
         fits = are_numbers(self.delay_s, 2) and 0.0 <= self.delay_s[0] <= self.delay_s[1] <= 0.5
         require(fits, "sensors.imu.delay_s", self.delay_s, "must be (lo, hi) with 0 <= lo <= hi <= 0.5 s")
@@ -129,7 +129,7 @@ class Imu(Sensor):
                 field = f"body={self.body!r}" if self.body else f"site={mount!r}"
                 raise ValueError(
                     f"sensors.imu.{field}: sits on body {name!r}, which moves against the base "
-                    f"{robot.base_body!r}; mount it on the base or on what is fixed to it"
+                    f"{robot.base_body!r}; mount it on the base or on a body fixed to it"
                 )
             outer = quat.copy()
             mujoco.mju_mulQuat(quat, model.body_quat[body], outer)
@@ -140,7 +140,7 @@ class Imu(Sensor):
         """Add the unit's site and its accelerometer.
 
         Raises:
-            ValueError: the site or body is missing, or the robot has no base.
+            ValueError: the site or body is missing, or the robot is without a base.
         """
         import mujoco
 
@@ -165,14 +165,14 @@ class Imu(Sensor):
     def _check_place(self, spec: Any, robot: Robot) -> None:
         if robot.base_body is None:
             field = f"site={self.site!r}" if self.site else f"body={self.body!r}"
-            line = f"robot {robot.name!r} is bolted down and has no IMU; leave its terms out"
+            line = f"robot {robot.name!r} is bolted down, without an IMU; omit its terms"
             raise ValueError(f"sensors.imu.{field}: {line}")
         if self.site and spec.site(self.site) is None:
             hint = nearest(self.site, [site.name for site in spec.sites if site.name])
-            raise ValueError(f"sensors.imu.site={self.site!r}: robot {robot.name!r} has no such site; {hint}")
+            raise ValueError(f"sensors.imu.site={self.site!r}: robot {robot.name!r} does not have such a site; {hint}")
         if self.body and spec.body(self.body) is None:
             hint = nearest(self.body, [body.name for body in spec.bodies if body.name not in ("", "world")])
-            raise ValueError(f"sensors.imu.body={self.body!r}: robot {robot.name!r} has no such body; {hint}")
+            raise ValueError(f"sensors.imu.body={self.body!r}: robot {robot.name!r} does not have such a body; {hint}")
 
     def bind(self, at: SensorContext) -> None:
         """Raise ValueError if the unit's body moves against the base, or its values are read in two frames."""
@@ -213,7 +213,7 @@ class Imu(Sensor):
         return found
 
     def constants(self, at: SensorContext) -> dict[str, Any]:
-        """Return the mount, no misalignment, and where the accelerometer is in MuJoCo's arrays."""
+        """Return the mount, no misalignment, and the accelerometer's place in MuJoCo's arrays."""
         found = {"imu_mount_wxyz": self.mount_quat(at)[None], "imu_tilt_wxyz": [1.0, 0.0, 0.0, 0.0]}
         if "imu_acc" in at.used:
             sensor = at.model.sensor(ACCELEROMETER).id
@@ -269,7 +269,7 @@ class Imu(Sensor):
         order = np.abs(side).argmax(axis=1)
         if np.abs(np.abs(side).max(axis=1) - 1.0).max() > 1e-5:
             raise ValueError(
-                f"sensors.imu: turned by {quat.round(4).tolist()} against the base it has no mirror; "
+                f"sensors.imu: turned by {quat.round(4).tolist()} against the base it cannot be mirrored; "
                 "mount it turned about y only, or set mirror to False"
             )
         return order.tolist(), [float(np.sign(side[k, order[k]])) for k in range(3)]

@@ -41,14 +41,14 @@ def check_options(options: dict[str, Any]) -> dict[str, Any]:
     pair, right = made["delay_s"], "must be (lo, hi) with 0 <= lo <= hi [s]"
     require(are_numbers(pair, 2) and 0 <= pair[0] <= pair[1], "delay_s", pair, right)
     made["delay_s"] = (float(pair[0]), float(pair[1]))
-    steps, right = made["delay_steps"], f"must be an int in [0, {MAX_DELAY_STEPS}]; 0 keeps what delay_s needs"
+    steps, right = made["delay_steps"], f"must be an int in [0, {MAX_DELAY_STEPS}]; 0 keeps as many as delay_s needs"
     require(is_whole(steps, 0, MAX_DELAY_STEPS), "delay_steps", steps, right)
     return made
 
 
 @dataclass(slots=True)
 class Pipe:
-    """The columns of its group's array in which a term's sensor remembers; -1 where it has no such part.
+    """The columns of its group's array in which a term's sensor remembers; -1 if the sensor lacks such a part.
 
     Attributes:
         bias: ``size`` columns, the bias of each element.
@@ -76,7 +76,7 @@ def make_pipe(path: str, term: Any, size: int, start: int, step_dt: float) -> Pi
     """Reserve the columns that a term needs from column ``start`` on; None if it remembers nothing.
 
     Raises:
-        ValueError: the longest delay is longer than what is kept; the line begins with ``path``.
+        ValueError: the longest delay is longer than the values kept; the line begins with ``path``.
     """
     reach = int(term.delay_s[1] / step_dt + 0.5)
     kept = term.delay_steps or reach

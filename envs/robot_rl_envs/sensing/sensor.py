@@ -23,10 +23,10 @@ Fields = dict[str, tuple[Any, int, tuple[int, ...]]]
 
 @dataclass(kw_only=True, slots=True)
 class SensorContext:
-    """The robot and the task for which a sensor computes what it adds.
+    """The robot and the task for which a sensor computes its additions.
 
     Attributes:
-        used: what the task's terms read: names of sensors and of their parts.
+        used: names of sensors and of their parts that the task's terms read.
         decimation: physics steps in a control step.
         in_base: paths of terms that read the inertial measurement unit in the base's frame.
         timestep: of the physics [s].
@@ -46,7 +46,7 @@ class SensorContext:
 
 @dataclass(kw_only=True, slots=True)
 class Sensor:
-    """A sensor's settings, and what it adds to a scene, a kernel and a contract; a sensor overrides what it has.
+    """A sensor's settings, and its additions to a scene, a kernel and a contract; a sensor overrides those it has.
 
     Methods are called only if a term reads the sensor, apart from :meth:`add_to`, :meth:`bind` and :meth:`sizes`.
 
@@ -84,7 +84,7 @@ class Sensor:
         return {}
 
     def constants(self, at: SensorContext) -> dict[str, Any]:
-        """Return the values of its fields that are no zeros, of one row or of all."""
+        """Return the values of its fields that are not zeros, of one row or of all."""
         return {}
 
     def before(self, at: SensorContext) -> Sequence[wp.Function]:
@@ -105,27 +105,27 @@ class Sensor:
 
     @property
     def is_launched(self) -> bool:
-        """Whether the sensor is read by launches of its own."""
+        """Whether the sensor is read by its own launches."""
         return False
 
     def make_launches(self, scene: Any, engine: Any, arrays: dict[str, wp.array]) -> Any:
-        """Return an object whose ``look()`` reads every world by launches of its own; ``arrays`` are those of ``s``."""
+        """Return an object whose ``look()`` reads every world by its own launches; ``arrays`` are those of ``s``."""
         raise NotImplementedError
 
     # -- the robot ---------------------------------------------------------------------------------------------------
 
     def signals(self, state: Any, at: SensorContext) -> dict[str, torch.Tensor]:
-        """Return what a real robot delivers, without noise, from ``Env.state``: (N, n) by the name of the signal."""
+        """Return the signals of a real robot, without noise, from ``Env.state``: (N, n) by name."""
         return {}
 
     def describe(self) -> dict[str, Any]:
-        """Return what the contract says of the signal, in addition to the term's parameters."""
+        """Return the contract's entries of the signal, in addition to the term's parameters."""
         return {}
 
     def mirror(self, rule: str, at: SensorContext) -> tuple[list[int], list[float]] | None:
         """Return permutation and sign of values under the left-right mirror ``rule``; None if it is not the sensor's.
 
         Raises:
-            ValueError: the sensor has no mirror as it is mounted.
+            ValueError: the sensor cannot be mirrored as it is mounted.
         """
         return None

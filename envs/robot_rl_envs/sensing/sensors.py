@@ -54,7 +54,7 @@ def check_sensors(sensors: Mapping[str, Sensor], terms: Mapping[str, Any]) -> No
 
 
 def used_sensors(task: Any) -> frozenset[str]:
-    """Return what a task's terms read: names of sensors and of their parts, such as "imu_acc"."""
+    """Return the names of sensors and of their parts that a task's terms read, such as "imu_acc"."""
     groups = [
         group.terms for group in (*task.observations.values(), *task.messages.values()) if hasattr(group, "terms")
     ]
@@ -78,7 +78,7 @@ class Sensing:
 
     @property
     def is_launched(self) -> bool:
-        """Whether a sensor is read by launches of its own."""
+        """Whether a sensor is read by its own launches."""
         return any(sensor.is_launched for sensor in self.read.values())
 
     def add_to(self, spec: Any, robot: Robot, timestep: float) -> None:
@@ -95,7 +95,7 @@ class Sensing:
         """Check every sensor in the compiled model; return the widths that terms name.
 
         Raises:
-            ValueError: a sensor cannot be where it is.
+            ValueError: a sensor cannot be in its place.
         """
         self.at.robot, self.at.model, self.at.base_body = robot, model, base_body
         for sensor in self.sensors.values():
@@ -153,7 +153,7 @@ class Sensing:
         Returns:
             joint_pos, joint_vel (N, nj), imu_gyro (N, 3) [rad/s], imu_quat_wxyz (N, 4), command (N, 3), foot_contact
             and foot_force (N, nf) [N]; and those of the sensors that a term reads, such as imu_acc (N, 3) [m/s^2] and
-            height_scan (N, n) [m]. The IMU's are in its own frame where a term reads it there, else in the base's.
+            height_scan (N, n) [m]. The IMU's are in its own frame if a term reads it there, else in the base's.
         """
         fields = {"imu_gyro": "base_ang_vel_b", "imu_quat_wxyz": "base_quat_wxyz"}
         found: dict[str, torch.Tensor] = {name: getattr(state, fields.get(name, name)).clone() for name in OWN_SIGNALS}
@@ -162,7 +162,7 @@ class Sensing:
         return found
 
     def describe(self, uses: Sequence[str]) -> dict[str, Any]:
-        """Return what the contract says of the sensors that a term reads."""
+        """Return the contract's entries of the sensors that a term reads."""
         read = (self.sensors[name] for name in uses if name in self.sensors)
         return {key: value for sensor in read for key, value in sensor.describe().items()}
 
@@ -170,7 +170,7 @@ class Sensing:
         """Return permutation and sign of a sensor's values under the left-right mirror; None for any other rule.
 
         Raises:
-            ValueError: the sensor's mount has no mirror.
+            ValueError: the sensor's mount cannot be mirrored.
         """
         return next((found for one in self.sensors.values() if (found := one.mirror(rule, self.at)) is not None), None)
 

@@ -71,7 +71,7 @@ class Amp(Auxiliary):
     """The style reward max(0, 1 - (d - 1)^2 / 4) of a pair of score d (equation 7), mixed with the task's.
 
     A step that ends an episode counts with its final pose; without final observations, and for quarantined worlds,
-    there is no pair and no reward.
+    neither a pair nor a reward exists.
 
     Attributes:
         normalizer: of single poses; frozen while a rollout is rewarded and learned from.

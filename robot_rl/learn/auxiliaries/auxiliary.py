@@ -57,7 +57,7 @@ class Auxiliary(nn.Module):
     """An objective that takes part in the algorithm. Each method does nothing unless it is overridden.
 
     Checkpoints keep `state_dict()` under "auxiliary.<name>.": it must contain all that a resumed run needs to continue
-    to the bit, such as the state of its own optimizer and random streams.
+    to the bit, such as its optimizer's state and its random streams.
 
     Attributes:
         name: prefix of its statistics and of its tensors in a checkpoint.

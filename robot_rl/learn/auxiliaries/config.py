@@ -72,7 +72,7 @@ class AmpCfg:
         """Check the ranges."""
         check_fields(self)
         if self.weight > 0 and not self.motions:
-            raise UserError("motions: '' is no file, must name recorded motion (robot-rl record writes some)")
+            raise UserError("motions: '' is not a file, must name recorded motion (robot-rl record writes some)")
 
 
 @dataclass(kw_only=True, slots=True)

@@ -218,7 +218,7 @@ class FrozenCfg(Protocol):
 def make_frozen(cfg: FrozenCfg, env: VecEnv, dims: EnvSpec, device: torch.device | str, field: str) -> FrozenPolicy:
     """Load a policy for an environment; `field` is the name of its settings.
 
-    Raises UserError if there is no such policy, it is damaged, or it does not fit (with both shapes).
+    Raises UserError if the policy is missing or damaged, or does not fit (with both shapes).
     """
     policy = make_policy(Path(cfg.run), find_checkpoint(cfg.run, field), device)
     trained = EnvSpec(**policy.meta["dims"])

@@ -1,6 +1,6 @@
 """Files of recorded motion: frames of an observation group, one control step apart, from which pairs are learned.
 
-The file is safetensors: either "pairs" (P, 2, D), or "frames" (F, D) and "episode_starts" (F,), 1 if a frame has no
+The file is safetensors: either "pairs" (P, 2, D), or "frames" (F, D) and "episode_starts" (F,), 1 if a frame is without
 predecessor. Its metadata contain "components", the names of the D components as a JSON list, and "step_dt" [s].
 """
 
@@ -83,7 +83,7 @@ def write_motion(path: Path, frames: Tensor, starts: Tensor, components: Sequenc
 
 
 def read_motion(path: Path) -> Motion:
-    """Read a file of recorded motion; raise UserError if it is missing or damaged, or has no pair of finite frames."""
+    """Read a file of recorded motion; raise UserError if it is missing, damaged or without a pair of finite frames."""
     path = Path(path)
     tensors, meta = _read(path)
     pairs = tensors.get("pairs")

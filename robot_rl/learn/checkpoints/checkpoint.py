@@ -162,7 +162,7 @@ def latest_checkpoint(run_dir: Path) -> Path:
 
 
 def good_checkpoint(run_dir: Path, tell: Callable[[str], None] = to_stderr) -> Path:
-    """Return the newest checkpoint of a run that is whole. Damaged ones stay where they are.
+    """Return the newest checkpoint of a run that is whole. Damaged ones stay in their place.
 
     `tell` gets a line for each newer one that is damaged. Raises UserError with the newest one's damage if none is
     whole.
@@ -317,7 +317,7 @@ def _read_meta(directory: Path) -> dict[str, Any]:
     if found != sums.get(META):
         raise UserError(f"{path}: damaged, sha256 of its content is {found[:12]}..., must be {sums.get(META)}")
     if strange := [name for name in sums if name != META and not FILES.fullmatch(name)]:
-        raise UserError(f"{path}: damaged, '{strange[0][:40]}' is no file of a checkpoint")
+        raise UserError(f"{path}: damaged, '{strange[0][:40]}' is not a file of a checkpoint")
     return meta
 
 

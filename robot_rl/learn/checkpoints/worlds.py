@@ -53,7 +53,7 @@ def check_size(meta: Mapping[str, Any], num_envs: int, processes: int) -> None:
     before, now = (meta.get("worlds", 0), meta.get("processes", 1)), (num_envs, processes)
     if before[0] and before != now:
         raise UserError(
-            f"num_envs={now[0]} in {_processes(now[1])}: the run has {before[0]} in {_processes(before[1])}; go on "
+            f"num_envs={now[0]} in {_processes(now[1])}: the run has {before[0]} in {_processes(before[1])}; continue "
             "with as many, or give allow_resize=true to divide its worlds again"
         )
 
@@ -102,7 +102,7 @@ def read_worlds(
         goes_on = min(before[0], now[0])
         tell(
             f"{before[0]} worlds in {_processes(before[1])} become {now[0]} in {_processes(now[1])}: "
-            f"the first {goes_on} go on, {now[0] - goes_on} begin again"
+            f"the first {goes_on} continue, {now[0] - goes_on} begin again"
         )
     _check_fit(path, saved, own)
     return saved

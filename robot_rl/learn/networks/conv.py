@@ -311,7 +311,7 @@ def _check_kernels(name: str, shape: Image, cfg: ConvCfg, field: str) -> None:
         ):
             if configured and window > max(size[1:]):
                 raise UserError(
-                    f"{field}.{setting}: {window} is larger than what convolution {k + 1} gets of '{name}', "
+                    f"{field}.{setting}: {window} is larger than the input of convolution {k + 1} of '{name}', "
                     f"{size[1]} x {size[2]}; take smaller kernels or strides, or fewer of them"
                 )
 

@@ -313,7 +313,7 @@ class Categorical(Distribution):
 
     def mirror_out(self, action: Mirror) -> Mirror:
         """Raise UserError: a choice does not have a sign to mirror."""
-        raise UserError("symmetry: the actions are choices, which have no mirror; use symmetry=none")
+        raise UserError("symmetry: the actions are choices, without a mirror; use symmetry=none")
 
     def mode_of_out(self) -> nn.Module:
         """Raise UserError: a robot's joints take targets."""
@@ -330,7 +330,7 @@ def make_distribution(
     if choices:
         if cfg.distribution != "gaussian" or cfg.state_std:
             setting = f"distribution: '{cfg.distribution}'" if cfg.distribution != "gaussian" else "state_std: True"
-            raise UserError(f"actor.{setting} is for actions that are numbers, these are choices; leave it out")
+            raise UserError(f"actor.{setting} is for actions that are numbers, these are choices; omit it")
         return Categorical(choices)
     inner = StateGaussian(action_dim, cfg) if cfg.state_std else Gaussian(action_dim, cfg, partner)
     return Squashed(inner, cfg.bound) if cfg.distribution == "squashed" else inner

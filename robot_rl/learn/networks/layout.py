@@ -96,7 +96,7 @@ def make_layout(
 ) -> ObservationLayout:
     """Return the layout of some observation groups, which the setting `field` names; `terms` as of `ObservationLayout`.
 
-    Raises UserError for a group that does not exist, is named twice or has no components.
+    Raises UserError for a group that does not exist, is named twice or is empty.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     names = list(map(str, obs.keys()))

@@ -81,7 +81,7 @@ class SymmetricMlp(Perceptron):
 
     Attributes:
         even: linear maps of the even parts.
-        odd: weights of the odd parts; they have no bias, which a mirror would negate.
+        odd: weights of the odd parts; they are without bias, which a mirror would negate.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Several policies behind the interface of one: rows are the robots of a team, world after world.
 
-A batch consists of whole worlds, T rows each, in the order of the team's robots. Each policy sees the rows of its own
-robots, all at once.
+A batch consists of whole worlds, T rows each, in the order of the team's robots. Each policy sees all rows of its
+robots at once.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class TeamDistribution(Distribution):
 
 
 class TeamNormalizer(nn.Module):
-    """The normalizers of several policies, each with the statistics of its own robots."""
+    """The normalizers of several policies, each with the statistics of its robots."""
 
     def __init__(self, actors: Sequence[Actor], members: Members) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ class TeamActor(Actor):
     def __init__(self, names: Sequence[str], actors: Sequence[Actor], members: Members, layout: Any) -> None:
         nn.Module.__init__(self)
         if any(actor.memory is not None for actor in actors):
-            raise UserError("actor.memory.kind: several policies have no memory; use sharing=role with one role")
+            raise UserError("actor.memory.kind: several policies cannot have memory; use sharing=role with one role")
         self.names, self.members, self.layout, self.memory = tuple(names), members, layout, None
         self.actors = nn.ModuleList(actors)
         self.group_size, self.obs_dim = members.size, layout.size
@@ -268,7 +268,7 @@ class TeamCritic(Critic):
 class AttentionCritic(TeamCritic):
     """The values of all robots of a world, each by attention to those that take part.
 
-    A robot's observations become a vector; the robot's value is that of its own vector and of the mean of all vectors
+    A robot's observations become a vector; the robot's value is that of this vector and of the mean of all vectors
     of its world, weighted by attention (Vaswani et al. 2017, equation 1). No weight depends on the number of robots.
     """
 
@@ -293,7 +293,7 @@ class AttentionCritic(TeamCritic):
             raise UserError(
                 "precision",
                 quantizer.cfg.mode,
-                "the critic's attention has no such form",
+                "the critic's attention cannot be rounded",
                 f"use another view, or precision.{kept}",
             )
         quantizer.names.append(name)

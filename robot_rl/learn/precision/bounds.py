@@ -3,7 +3,7 @@
 Sums of float32 numbers are rounded in an order that no two libraries share, and so are exponentials. Such a difference
 is about 1e-7; but if a value is that close to the middle between two levels of a grid, one computation takes the
 upper level and the other one the lower. So the error is propagated with the value itself (running error analysis,
-Higham 2002, section 3.3): a rounding passes an error on only where the value plus or minus its error has another level.
+Higham 2002, section 3.3): a rounding passes an error on only if the value plus or minus its error has another level.
 The sum of n products is off by at most 6 sqrt(n) u times the sum of their magnitudes, with u = 2**-24, in all but a few
 of 1e8 cases, which is the probabilistic bound of Higham & Mary (2019), theorem 2.4, with lambda = 6.
 """

@@ -63,7 +63,7 @@ class Quantizer:
         for kept in self.cfg.keep:
             is_here = any(name == kept or name.startswith(f"{kept}.") for name in self.names)
             if kept.partition(".")[0] == network and not is_here:
-                raise UserError(f"precision.keep: '{kept}' is no layer of this network; {suggest(kept, self.names)}")
+                raise UserError(f"precision.keep: '{kept}' is not a layer of this network; {suggest(kept, self.names)}")
 
 
 def quantize(network: Any, cfg: PrecisionCfg, name: str) -> None:

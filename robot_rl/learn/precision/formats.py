@@ -69,7 +69,7 @@ FORMATS = {format.name: format for format in (FP32, BF16, FP8, INT8)}
 def get_format(name: str) -> Format:
     """Return a format; raise UserError for fp8 if this PyTorch lacks that type."""
     if name == "fp8" and not hasattr(torch, "float8_e4m3fn"):
-        raise UserError("precision=fp8: this PyTorch has no float8_e4m3fn; use precision=int8 or bf16, or torch >= 2.1")
+        raise UserError("precision=fp8: this PyTorch lacks float8_e4m3fn; use precision=int8 or bf16, or torch >= 2.1")
     return FORMATS[name]
 
 

@@ -34,7 +34,7 @@ def check_precision(path: Path, before: Mapping[str, Any], now: Mapping[str, Any
                 shown,
                 _text(value),
                 f"checkpoint {path.name} was trained with {_text(old[name])}",
-                "go on with that, or begin another run from its weights by init_from=",
+                "continue with that, or begin another run from its weights by init_from=",
             )
 
 

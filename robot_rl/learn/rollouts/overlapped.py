@@ -37,7 +37,7 @@ MEASURED, MEASURED_EVERY = (1, 2), 64
 
 
 class RolloutCancelled(RuntimeError):
-    """The rollout is no longer needed."""
+    """The rollout is not needed any more."""
 
 
 class StreamExecutor:

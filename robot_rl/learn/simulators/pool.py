@@ -72,11 +72,11 @@ class Source(ABC):
             is_first: Nothing was learned yet.
         """
 
-    def load(self, states: Sequence[State], new: Iterable[int] = ()) -> None:  # noqa: B027  (a robot has no state)
+    def load(self, states: Sequence[State], new: Iterable[int] = ()) -> None:  # noqa: B027  (a robot keeps none)
         """Let them continue from states; segments that are under way are thrown away.
 
         Args:
-            states: A state for each; empty ones for those that begin where they are.
+            states: A state for each; empty ones for those that begin in their present state.
             new: Those with worlds that were never stepped; these begin at random times of their episodes.
         """
 
@@ -92,7 +92,7 @@ class Pool(Source):
 
     A rollout is `count` segments, of any of the simulators that are there, in the order in which they arrive: none
     waits for a slower one, and those that are missing leave their part to the others. Segment n is for the update from
-    version n / count, rounded down, and a simulator begins it as soon as the published weights are no more than
+    version n / count, rounded down, and a simulator begins it as soon as the published weights are at most
     `staleness` versions before that.
 
     Attributes:
@@ -233,10 +233,10 @@ class Pool(Source):
         self.missing.discard(index)
 
     def leave_out(self, index: int, error: Exception) -> None:
-        """Go on without a simulator, after a line; raise the error where too few are left."""
+        """Continue without a simulator, after a line; raise the error if too few are left."""
         if len(self.present) < self.least:
             raise error
-        to_stderr(f"simulator {self.first + index}: {error}; {len(self.present)} of {self.count} go on without it")
+        to_stderr(f"simulator {self.first + index}: {error}; {len(self.present)} of {self.count} continue without it")
 
     def _fill(self) -> None:
         """Let each simulator that is idle begin a segment, unless the newest weights are too old for it."""
@@ -272,7 +272,7 @@ class Pool(Source):
             line = f"simulator {number} is not there ({error.line}); it is started again"
         else:
             self.lost += 1
-            line = f"simulator {number} was lost ({error.line}); its worlds go on from their last snapshot"
+            line = f"simulator {number} was lost ({error.line}); its worlds continue from their last snapshot"
         self.missing.add(index)
         self._failures[index] += 1
         if self._failures[index] > MOST_FAILURES:

@@ -212,7 +212,7 @@ def refuse_unsuited(trainer: Host) -> None:
     """Raise UserError for a learner that cannot learn from segments."""
     cfg, spec = trainer.cfg, trainer.algorithm.spec()
     if cfg.overlap:
-        raise UserError("overlap: true, but simulators apart never wait for the learner anyway; leave it out")
+        raise UserError("overlap: true, but simulators apart never wait for the learner anyway; omit it")
     if not all(hook.is_separable for hook in spec.hooks):
         raise UserError("learner", cfg.name, "an auxiliary objective acts in rollouts, which simulators cannot do")
     if find_maker(cfg, "make_session") is not None or getattr(cfg, "is_team", False):

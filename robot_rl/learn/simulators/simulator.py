@@ -21,7 +21,7 @@ from robot_rl.settings import LearnerCfg
 
 
 class SegmentCancelled(RuntimeError):
-    """The segment is no longer needed."""
+    """The segment is not needed any more."""
 
 
 class Share(ProcessGroup):

@@ -146,7 +146,7 @@ class Handler(BaseHTTPRequestHandler):
             if path.startswith("/api/") and path[5:] in answers:
                 self._send(HTTPStatus.OK, to_json(answers[path[5:]]()), "application/json")
             elif self.command == "POST" or not (self._send_static(path) or self._send_run_file(path)):
-                self._send(HTTPStatus.NOT_FOUND, b"there is no such page\n", "text/plain")
+                self._send(HTTPStatus.NOT_FOUND, b"this page does not exist\n", "text/plain")
         except UserError as error:
             self._send(HTTPStatus.BAD_REQUEST, to_json({"error": str(error)}), "application/json")
 
@@ -169,7 +169,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             return json.loads(data)
         except (ValueError, RecursionError):
-            raise UserError("the request is no JSON") from None
+            raise UserError("the request is not JSON") from None
 
     def _runs(self) -> Any:
         query = self._query()

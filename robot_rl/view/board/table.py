@@ -81,7 +81,7 @@ class RunTable:
     def __init__(self, root: str | Path, index: Path | None = None) -> None:
         self.root = Path(root)
         if not self.root.is_dir():
-            raise UserError("root", root, "is no directory", "robot-rl train makes it")
+            raise UserError("root", root, "is not a directory", "robot-rl train makes it")
         self._index = index_file(self.root) if index is None else index
         self._known = read_index(self._index)
         self._real = os.path.realpath(self.root)

@@ -154,7 +154,7 @@ def trailing_mean(values: np.ndarray, window: int = 5) -> np.ndarray:
 
 def _read_metrics(path: Path, data: RunData) -> None:
     if not path.is_file():
-        data.notes.append("There is no metrics.jsonl: the run has not finished its first iteration.")
+        data.notes.append("metrics.jsonl is missing: the run has not finished its first iteration.")
         return
     rows: list[dict[str, Any]] = []
     damaged, replaced = 0, 0
@@ -166,11 +166,11 @@ def _read_metrics(path: Path, data: RunData) -> None:
                 replaced += 1
             rows.append(row)
         elif line.strip() and number == len(lines) - 1:
-            data.notes.append("The last line of metrics.jsonl is cut off and was left out.")
+            data.notes.append("The last line of metrics.jsonl is cut off and was omitted.")
         else:
             damaged += bool(line.strip())
     if damaged:
-        data.notes.append(f"{_count(damaged, 'line')} of metrics.jsonl could not be read and were left out.")
+        data.notes.append(f"{_count(damaged, 'line')} of metrics.jsonl could not be read and were omitted.")
     if replaced:
         data.notes.append(
             f"The run was resumed from an earlier checkpoint; of {_count(replaced, 'iteration')} done twice "
@@ -219,7 +219,7 @@ def continued(values: np.ndarray) -> np.ndarray:
 
 def _read_config(path: Path, data: RunData) -> None:
     if not path.is_file():
-        data.notes.append("There is no run.yaml: the run's settings are unknown.")
+        data.notes.append("run.yaml is missing: the run's settings are unknown.")
         return
     data.config_text = path.read_text(encoding="utf-8", errors="replace")
     try:

@@ -117,7 +117,7 @@ def _model(columns: dict[str, np.ndarray], config: dict[str, Any]) -> Section:
         "model/gap": {"title": "Model gap", "unit": "of the real reward", "zero": True, "target": target},
         "model/bias": {"title": "Model bias", "unit": "of the real reward", "note": "above 0 it promises too much"},
         "model/horizon": {"title": "Horizon", "unit": "steps", "zero": True},
-        "model/left": {"title": "Imagined rows that left what is known", "unit": "share", "zero": True},
+        "model/left": {"title": "Imagined rows outside the known range", "unit": "share", "zero": True},
         "model/loss": {"title": "Model loss", "unit": "deviations of the changes", "zero": True},
     }
     text = "Imagined steps against real ones with the same actions: their sums of rewards over the horizon."

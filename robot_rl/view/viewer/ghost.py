@@ -39,7 +39,7 @@ class Motions:
             UserError: the motion does not exist.
         """
         if name and name not in self.names:
-            raise UserError("motion", name, "the task has no motion of that name", suggest(name, self.names))
+            raise UserError("motion", name, "the task lacks a motion of that name", suggest(name, self.names))
         for path in self._env.params():
             if path.startswith("events.") and path.endswith(".only"):
                 event = path.rpartition(".")[0]

@@ -116,7 +116,7 @@ def test_an_evaluation_says_how_often_the_safety_layer_stopped_it_and_why(capsys
         (["transport=tcp"], "transport=tcp: must be udp, shm or dds"),
         (["faults=relabel", "transport=shm"], "faults: relabel works over udp only; write transport=udp"),
         (["all_states=true"], "all_states=True: is only for episodes"),
-        (["episodes=2", "viewer=true"], "viewer=True: is only for a session; leave episodes out"),
+        (["episodes=2", "viewer=true"], "viewer=True: is only for a session; omit episodes"),
         (["episodes=-1"], "episodes=-1: must be at least 0"),
         (["seconds=-1"], "seconds=-1.0: must be in"),
         (["settings=stand_s"], "'stand_s' must be name:number"),

@@ -131,7 +131,7 @@ def test_a_question_is_json_from_the_page(make_run, serve):
     assert raw(board, "/api/groups", method="POST", Content_Type="application/json")[0] == 400
     assert raw(board, "/api/groups", method="POST", Content_Type="application/json", Content_Length="9" * 9)[0] == 400
     done = raw(board, "/api/groups", method="POST", body=b"{", Content_Type="application/json", Content_Length="1")
-    assert done == (400, b'{"error":"the request is no JSON"}')
+    assert done == (400, b'{"error":"the request is not JSON"}')
 
 
 def test_only_this_machine_is_answered(make_run, serve):
@@ -261,7 +261,7 @@ def test_a_port_that_is_taken(run, root):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["root=nowhere"], "root=nowhere: is no directory; robot-rl train makes it"),
+        (["root=nowhere"], "root=nowhere: is not a directory; robot-rl train makes it"),
         (["port=70000"], "port=70000: must be in [0, 65535]"),
         (["ports=1"], "unknown key 'ports': did you mean 'port'?"),
     ],

@@ -124,7 +124,7 @@ def test_links_are_not_followed(make_run, root, tmp_path, table):
 
 
 def test_a_root_that_is_none(tmp_path):
-    with pytest.raises(UserError, match="is no directory"):
+    with pytest.raises(UserError, match="is not a directory"):
         RunTable(tmp_path / "nowhere")
 
 

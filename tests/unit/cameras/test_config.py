@@ -67,14 +67,14 @@ def test_an_unknown_body_is_named_with_near_ones():
     robot = get_robot("unitree_go2")
     for name, near in (("bse_link", "'base_link'"), ("FL_knee", "'FL_")):
         with pytest.raises(
-            ValueError, match=f"camera 'eye': body='{name}': robot 'unitree_go2' has no body or site.*{near}"
+            ValueError, match=f"camera 'eye': body='{name}': robot 'unitree_go2' lacks a body or site.*{near}"
         ):
             Camera(name="eye", body=name).add_to(spec_of(robot), robot)
 
 
 def test_an_unknown_camera_of_the_model_is_named():
     robot = get_robot("unitree_go2")
-    with pytest.raises(ValueError, match="camera 'eye': body=None: robot 'unitree_go2' has no camera.*name the body"):
+    with pytest.raises(ValueError, match="camera 'eye': body=None: robot 'unitree_go2' lacks a camera.*name the body"):
         Camera(name="eye").add_to(spec_of(robot), robot)
 
 

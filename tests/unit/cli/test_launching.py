@@ -60,7 +60,7 @@ def settings(**changes):
         (["-m", "seed=1,2", "launcher=local", "launcher.at_once=1,2"], "one launcher starts all runs of a sweep"),
         (["-m", "seed=1,1"], "'seed=1,1': 1 is given twice; the two runs would be the same"),
         (["-m", "seed=1,2", "--cfg", "job"], "--cfg: prints the settings of one run; leave -m out"),
-        (["-m", "seed=1,2", "sweeper=optuna", "run_id=x"], "'run_id=x': has no effect on sweeper=optuna"),
+        (["-m", "seed=1,2", "sweeper=optuna", "run_id=x"], "'run_id=x': does not affect sweeper=optuna"),
         (["-m", "seed=1,2", "sweeper=optuna", "sweeper.name=a/b"], "sweeper.name=a/b: must be up to 100 of"),
         (["roles.sim.count=2"], "roles.sim.count=2: is for launcher=ray; add it"),
         (["launcher=torchrun", "roles.sim.count=2"], "roles.sim.count=2: is for launcher=ray; add it"),
@@ -104,7 +104,7 @@ def settings(**changes):
         (["launcher=ray", "roles.teacher=elsewhere"], "roles.teacher=elsewhere: must be learner or apart"),
         (["launcher=ray", "roles.teacher.cpus=2"], "roles.teacher.cpus=2: is for roles.teacher=apart; add it"),
         (["launcher=ray", "roles.prior=apart"], "roles.prior=apart: its discriminator learns from each rollout"),
-        (["staleness.max=1"], "staleness.max=1: has no effect where the learner simulates"),
+        (["staleness.max=1"], "staleness.max=1: does not take effect if the learner simulates"),
         (["overlap=true", "learner=rsl_rl"], "overlap: true, but learner=rsl_rl cannot learn from an older"),
         (["~launcher"], "'~launcher': write launcher=<name>"),
     ],
@@ -213,13 +213,13 @@ def test_an_attempt_without_a_checkpoint_is_set_aside_and_the_settings_stay(run,
     (in_tmp / "runs/cartpole/mine/metrics.jsonl").write_text('{"iteration": 1}\n')
     code, _, errors = run("worker", "runs/cartpole/mine")
     assert code == 0
-    assert "what was there (metrics.jsonl) is in earlier-1" in errors
+    assert "the earlier content (metrics.jsonl) is in earlier-1" in errors
     assert not (in_tmp / "runs/cartpole/mine/earlier-1/run.yaml").exists()
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
-    [([], "run: is missing"), (["nowhere"], "run=nowhere: has no run.yaml"), (["nowhere", "x=1"], "unknown key 'x'")],
+    [([], "run: is missing"), (["nowhere"], "run=nowhere: lacks run.yaml"), (["nowhere", "x=1"], "unknown key 'x'")],
 )
 def test_a_worker_without_a_run_is_one_line(words, line, run, in_tmp):
     code, _, errors = run("worker", *words)
@@ -244,7 +244,7 @@ def test_resuming_with_a_launcher_notes_what_was_changed(run, in_tmp, recorder, 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["resume", "mine", "num_envs=8"], "num_envs=8 in 1 process: the run has 4 in 1 process; go on with as many"),
+        (["resume", "mine", "num_envs=8"], "num_envs=8 in 1 process: the run has 4 in 1 process; continue with as"),
         (["resume", "mine", "launcher.ranks=2"], "num_envs=4 in 2 processes: the run has 4 in 1 process"),
         (["train", "task=cartpole", "num_envs=4", "run_id=mine", "launcher.ranks=2"], "num_steps="),
     ],

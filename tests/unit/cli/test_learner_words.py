@@ -10,7 +10,7 @@ import pytest
     [
         (["symmetry=network", "actor.hidden=[33]"], "actor.hidden: 33 is odd, a symmetric network needs even widths"),
         (["symmetry=network", "critic.hidden=[33]"], "critic.hidden: 33 is odd"),
-        (["reward_weights=[3]"], "reward_weights: [3.0] change nothing where there is one critic; add several_critics"),
+        (["reward_weights=[3]"], "reward_weights: [3.0] change nothing with one critic; add several_critics"),
         (["rnd.weight=1", "rnd.minibatches=17"], "rnd.minibatches: 17 is more than the 16 samples"),
     ],
 )

@@ -172,10 +172,10 @@ def test_an_interruption_prints_how_to_resume(capsys, tmp_path):
         raise KeyboardInterrupt
 
     assert guarded(stop) == 130
-    assert capsys.readouterr().err.endswith(f"go on with: robot-rl resume 20260101-100000-1-aaaa root={tmp_path}\n")
+    assert capsys.readouterr().err.endswith(f"continue with: robot-rl resume 20260101-100000-1-aaaa root={tmp_path}\n")
     checkpoint = default
     assert guarded(stop) == 130
-    assert capsys.readouterr().err.endswith("go on with: robot-rl resume 20260101-100000-1-aaaa\n")
+    assert capsys.readouterr().err.endswith("continue with: robot-rl resume 20260101-100000-1-aaaa\n")
     assert guarded(stop_without_a_run) == 130
     assert guarded(stop_early) == 130
     assert "resume" not in capsys.readouterr().err

@@ -106,7 +106,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_from_scratch(run, in_tm
     assert (code, "has no checkpoint" in err) == (86, True)
     rows = early.metrics_file.read_bytes()
     code, _, err = run("train", *words, "run_id=b")
-    assert (code, "begins again; what was there (checkpoints, metrics.jsonl, run.yaml, tb) is in earlier-1" in err) == (
+    assert (code, "again; the earlier content (checkpoints, metrics.jsonl, run.yaml, tb) is in earlier-1" in err) == (
         0,
         True,
     )
@@ -160,11 +160,11 @@ def test_another_number_of_worlds(run, in_tmp, tiny):
     few = RunDir(in_tmp / "runs" / "cartpole" / "few")
     code, _, err = run("resume", "few", "max_iterations=3", "num_envs=6")
     assert (code, len(err.splitlines())) == (2, 1)
-    assert "num_envs=6 in 1 process: the run has 4 in 1 process; go on with as many, or give allow_resize=true" in err
+    assert "num_envs=6 in 1 process: the run has 4 in 1 process; continue with as many, or give allow_resize=" in err
     assert len(untimed(few)) == 2
     code, _, err = run("resume", "few", "max_iterations=3", "num_envs=6", "allow_resize=true")
     assert code == 0, err
-    line = "4 worlds in 1 process become 6 in 1 process: the first 4 go on, 2 begin again"
+    line = "4 worlds in 1 process become 6 in 1 process: the first 4 continue, 2 begin again"
     assert line in err
     assert few.read_config()["resumed"][0]["told"] == [line]
     assert untimed(few)[-1]["env_steps"] == 2 * 4 * 4 + 6 * 4

@@ -21,7 +21,7 @@ def test_the_command_in_a_project(run, in_tmp):
         (["robot", "cat", "from=nowhere.xml"], "from=nowhere.xml: no such file"),
         (["robot", "cat", f"from={path}", "collision=none"], "collision=none: must be one of meshes"),
         (["robot", "cat", f"from={path}", "base=up"], "base=up: must be one of auto"),
-        (["task", "cat", f"from={path}"], "has no effect on new task"),
+        (["task", "cat", f"from={path}"], "does not affect new task"),
     ):
         code, out, err = run("new", *words, "root=mine")
         assert (code, out) == (2, "")

@@ -24,8 +24,8 @@ def test_the_kind_is_that_of_the_robot(robot, kind):
 @pytest.mark.parametrize(
     ("robot", "kind", "line"),
     [
-        ("franka_panda", "velocity", "kind=velocity: robot 'franka_panda' has no feet"),
-        ("unitree_go2", "reach", "kind=reach: robot 'unitree_go2' is no arm"),
+        ("franka_panda", "velocity", "kind=velocity: robot 'franka_panda' is without feet"),
+        ("unitree_go2", "reach", "kind=reach: robot 'unitree_go2' is not an arm"),
         ("cartpole", "walk", "kind=walk: must be one of auto, pose, velocity, reach"),
     ],
 )

@@ -93,7 +93,7 @@ def test_quantization_after_training_needs_a_place_of_its_own(run, root, tmp_pat
             "precision.mode=int9: must be one of fp32, bf16, fp8, int8; did",
         ),
         (["train", "task=cartpole", "learner=flashsac", "precision=int8"], "precision=int8: learner=flashsac has netw"),
-        (["train", "task=cartpole", "precision=int8", "precision.keep=[actor.9]", "num_envs=2"], "'actor.9' is no lay"),
+        (["train", "task=cartpole", "precision=int8", "precision.keep=[actor.9]", "num_envs=2"], "'actor.9' is not a"),
         (["train", "task=cartpole", "precision.rollout=int7"], "rollout=int7: must be one of fp32, bf16, fp8, int8"),
     ],
 )

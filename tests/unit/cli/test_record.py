@@ -58,7 +58,7 @@ def test_another_robots_motion_is_refused(run, in_tmp, tiny, recorded):
 BAD = [
     (["seconds=0"], "seconds=0.0: must be in (0, 3600]"),
     (["worlds=0"], "worlds=0: must be in [1, 65536]"),
-    (["group=motoin"], "group=motoin: cartpole has no such group of terms"),
+    (["group=motoin"], "group=motoin: cartpole lacks such a group of terms"),
     (["second=1"], "did you mean 'seconds'?"),
 ]
 

@@ -138,7 +138,7 @@ def test_what_differs(run, root):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["root=nowhere"], "root=nowhere: is no directory; robot-rl train makes it"),
+        (["root=nowhere"], "root=nowhere: is not a directory; robot-rl train makes it"),
         (["state=ran"], "state=ran: must be one of running, done, stopped, empty, damaged"),
         (["ppo.gama=0.9"], "ppo.gama: no run here has that setting; did you mean 'ppo.gamma'?"),
         (["~ppo.gamma"], "'~ppo.gamma': write <setting>=<value>"),

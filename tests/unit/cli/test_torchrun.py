@@ -63,7 +63,7 @@ def test_a_run_of_two_is_stopped_and_resumed_by_one(in_tmp, run, tiny):
     assert (code, "num_envs=4 in 1 process: the run has 4 in 2 processes" in err) == (2, True)
     code, _, err = run("resume", path.name, f"max_iterations={done + 2}", "allow_resize=true")
     assert code == 0, err
-    assert "4 worlds in 2 processes become 4 in 1 process: the first 4 go on, 0 begin again" in err
+    assert "4 worlds in 2 processes become 4 in 1 process: the first 4 continue, 0 begin again" in err
     assert [row["iteration"] for row in rows(path)] == list(range(1, done + 3))
     assert rows(path)[-1]["env_steps"] == (done + 2) * 4 * 4
     assert len(list(in_tmp.glob("runs/cartpole/*"))) == 1

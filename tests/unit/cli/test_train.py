@@ -239,7 +239,7 @@ def test_ctrl_c_saves_and_prints_how_to_resume(run, in_tmp, tiny):
     run_dir = RunDir.find("latest")
     last = rest.splitlines()[-1]
     assert last.startswith("robot-rl: interrupted after iteration ")
-    assert last.endswith(f"go on with: robot-rl resume {run_dir.run_id}")
+    assert last.endswith(f"continue with: robot-rl resume {run_dir.run_id}")
     done = len(rows(run_dir.path))
     assert latest_checkpoint(run_dir.path).name == f"{done:06d}"
     assert run("resume", run_dir.run_id, f"max_iterations={done + 1}")[0] == 0

@@ -93,7 +93,7 @@ def test_what_is_shown_of_a_run_that_stopped(run, run_dir, monkeypatch):
     run_dir.config_file.write_text(text.replace("max_iterations: 2", "max_iterations: 9"))
     code, out, _ = run("watch", f"root={root}")
     assert code == 0
-    assert out.splitlines()[-1].startswith(f"after 2 of 9 iterations; robot-rl resume a root={root} goes on")
+    assert out.splitlines()[-1].startswith(f"after 2 of 9 iterations; robot-rl resume a root={root} continues it")
     run_dir.config_file.write_text(text.replace("max_iterations: 2", "max_iterations: many"))
     code, _, err = run("watch", f"root={root}")
     assert (code, err.count("\n")) == (2, 1)

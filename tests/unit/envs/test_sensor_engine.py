@@ -145,9 +145,9 @@ def test_state_and_threads(make_task):
 BAD = [
     (
         {"imu": Imu(site="imuu")},
-        r"sensors\.imu\.site='imuu': robot 'unitree_go2' has no such site; did you mean",
+        r"sensors\.imu\.site='imuu': robot 'unitree_go2' does not have such a site; did you mean",
     ),
-    ({"imu": Imu(body="base")}, r"sensors\.imu\.body='base': .* has no such body; did you mean 'base_link'"),
+    ({"imu": Imu(body="base")}, r"sensors\.imu\.body='base': .* does not have such a body; did you mean 'base_link'"),
     ({"imu": Imu(body="FL_calf")}, r"sensors\.imu\.body='FL_calf': sits on body 'FL_calf', which moves against"),
     ({"imu": Imu(site="FL_foot")}, r"sensors\.imu\.site='FL_foot': sits on body 'FL_calf', which moves against"),
     (
@@ -172,7 +172,7 @@ def test_bad_sensors_are_named_when_built(make_task, options, line):
 
 def test_an_imu_on_a_robot_that_is_bolted_down(cart_task):
     group = ObservationGroup(terms={"gyro": Observation(sensing.imu_gyro)})
-    with pytest.raises(ValueError, match=r"robot 'cartpole' is bolted down and has no IMU"):
+    with pytest.raises(ValueError, match=r"robot 'cartpole' is bolted down, without an IMU"):
         make_env(cart_task(observations={"actor": group}), num_envs=2)
 
 

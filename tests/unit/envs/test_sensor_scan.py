@@ -127,7 +127,7 @@ def test_the_mirror_of_grid_feet_and_imu(puppet, make_task):
         ),
         (
             Sensors(imu=Imu(body="base_link", quat_wxyz=(np.cos(0.2), 0.0, 0.0, np.sin(0.2)))),
-            r"sensors\.imu: turned by .* against the base it has no mirror",
+            r"sensors\.imu: turned by .* against the base it cannot be mirrored",
         ),
     ],
 )

@@ -171,10 +171,10 @@ def test_any_words_of_an_ordinary_command(words, refuses):
     ("words", "message"),
     [
         (("task=cartpole", "seed=" + "9" * 5000), "write a number, a word"),
-        (("task=cartpole", "~seed"), "~seed: can be changed but not left out"),
-        (("task=cartpole", "~metrics"), "~metrics: can be changed but not left out"),
+        (("task=cartpole", "~seed"), "~seed: can be changed but not omitted"),
+        (("task=cartpole", "~metrics"), "~metrics: can be changed but not omitted"),
         (("task=cartpole", "metrics=3"), "metrics=3: is a group"),
-        (("-m", "task=cartpole", "seed=glob(*)"), "is no valid sweep"),
+        (("-m", "task=cartpole", "seed=glob(*)"), "is not a valid sweep"),
         (("-m", "task=cartpole", "seed=range(1,1000000000)"), "more than 10000 values"),
         (("task=gym:..a:b-v1",), "write gym:<id>"),
         (("task=gym:CartPole-v1", "env=3"), "env=3: is a group"),

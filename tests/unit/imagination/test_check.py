@@ -111,8 +111,8 @@ def test_the_command_shows_a_table_and_writes_it(tmp_path, capfd):
     ("words", "message"),
     [
         (["task=cartpole", "check=gradient"], "check=gradient: must be capture or gradients"),
-        (["task=gym:Pendulum-v1", "check=gradients"], "check=gradients: gym:Pendulum-v1 has no terms of one robot"),
-        (["task=go2_team", "check=gradients"], "check=gradients: go2_team has no terms of one robot; take another"),
+        (["task=gym:Pendulum-v1", "check=gradients"], "check=gradients: gym:Pendulum-v1 is without terms of one robot"),
+        (["task=go2_team", "check=gradients"], "check=gradients: go2_team is without terms of one robot; take another"),
     ],
 )
 def test_bad_words_are_one_line(words, message, capfd):

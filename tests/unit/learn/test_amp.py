@@ -319,7 +319,7 @@ def test_no_file_and_no_safetensors(tmp_path):
     (tmp_path / "text").write_text("not a tensor")
     with pytest.raises(UserError, match="damaged, no safetensors file"):
         read_motion(tmp_path / "text")
-    with pytest.raises(UserError, match=r"motions: '' is no file"):
+    with pytest.raises(UserError, match=r"motions: '' is not a file"):
         AmpCfg(weight=0.5)
 
 

@@ -241,7 +241,7 @@ def test_a_schema_that_is_not_known(saved, schema, message):
 
 def test_files_elsewhere_are_not_read(saved, tmp_path):
     rewrite(saved, lambda meta: meta["sha256"].update({"../../etc/passwd": "0"}))
-    with pytest.raises(UserError, match=r"'\.\./\.\./etc/passwd' is no file of a checkpoint"):
+    with pytest.raises(UserError, match=r"'\.\./\.\./etc/passwd' is not a file of a checkpoint"):
         load_checkpoint(saved)
     rewrite(saved, lambda meta: meta["sha256"].pop("../../etc/passwd"))
     (saved / "model.safetensors").rename(tmp_path / "elsewhere")

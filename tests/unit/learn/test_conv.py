@@ -177,8 +177,8 @@ BAD = [
     ({"groups": ("actor",), "shape": (8, 10)}, r"conv\.shape: \[8, 10\] has 80 components, 'actor' 83"),
     ({"groups": ("actor.scan",), "shape": (4, 20)}, r"conv\.shape: \[4, 20\] fits none of actor\.scan"),
     ({"kernels": (1, 2, 3)}, r"kernels=\[1, 2, 3\]: must be one value, or 2"),
-    ({"kernels": (11,)}, r"conv\.kernels: 11 is larger than what convolution 1 gets of 'actor\.scan', 8 x 10"),
-    ({"kernels": (3, 7)}, r"conv\.kernels: 7 is larger than what convolution 2 gets of 'actor\.scan', 4 x 5"),
+    ({"kernels": (11,)}, r"conv\.kernels: 11 is larger than the input of convolution 1 of 'actor\.scan', 8 x 10"),
+    ({"kernels": (3, 7)}, r"conv\.kernels: 7 is larger than the input of convolution 2 of 'actor\.scan', 4 x 5"),
 ]
 
 

@@ -156,7 +156,7 @@ def test_why_rollouts_are_not_recorded():
     assert why_not_recorded(env, [], is_tracked=False) == ""
     assert why_not_recorded(env, [Own()], is_tracked=False) == ""
     assert why_not_recorded(env, [Own(), RolloutHook()], is_tracked=False) == "an auxiliary objective acts in rollouts"
-    assert why_not_recorded(env, [], is_tracked=True) == "the environment has no pop_metrics() of its own"
+    assert why_not_recorded(env, [], is_tracked=True) == "the environment lacks its own pop_metrics()"
     assert why_not_recorded(Other(), [], is_tracked=False) == "the environment cannot be recorded"
     assert why_not_recorded(terms, [], is_tracked=False) == "the task has terms that are torch functions"
 

@@ -167,7 +167,7 @@ def test_the_command_lists_nothing_for_a_task_of_ours_and_refuses_others(run):
     for words, line in (
         (["task=cartpole", "check=everything"], "check=everything: must be capture"),
         (["task=cartpole", "check=capture", "learner=rsl_rl"], "learner=rsl_rl: has a loop of its own"),
-        (["task=cartpole", "check=capture", "device=cpu"], "device=cpu: has no effect on check=capture"),
+        (["task=cartpole", "check=capture", "device=cpu"], "device=cpu: does not affect check=capture"),
         (["task=gym:Pendulum-v1", "check=capture"], "check=capture is for robot-rl's own tasks, this one is of "),
     ):
         code, out, err = run("profile", *words)

@@ -208,7 +208,7 @@ def test_the_command_refuses_what_it_cannot_compile(run):
     for words, line in (
         (["task=cartpole", "arch=sm_42"], "arch=sm_42: no chip of the name 'sm_42'"),
         (["arch=sm_90"], "task: is missing"),
-        (["task=cartpole", "num_envs=8"], "num_envs=8: has no effect on compile; leave it out"),
+        (["task=cartpole", "num_envs=8"], "num_envs=8: does not affect compile; omit it"),
         (["task=gym:Pendulum-v1"], "task=gym:Pendulum-v1: compile is for robot-rl's own tasks, this one is of "),
     ):
         code, out, err = run("compile", *words)

@@ -180,7 +180,7 @@ def test_truncated_last_line(run_dir):
     (run_dir / "metrics.jsonl").write_text(text[:-40])
     data = read_run(run_dir)
     assert data.rows == 299
-    assert data.notes == ["The last line of metrics.jsonl is cut off and was left out."]
+    assert data.notes == ["The last line of metrics.jsonl is cut off and was omitted."]
 
 
 def test_damaged_lines_and_other_bytes(run_dir):
@@ -188,7 +188,7 @@ def test_damaged_lines_and_other_bytes(run_dir):
     (run_dir / "metrics.jsonl").write_bytes(b"\xff\xfe{]\n[1, 2]\n" + text + b"\n\n")
     data = read_run(run_dir)
     assert data.rows == 300
-    assert data.notes == ["2 lines of metrics.jsonl could not be read and were left out."]
+    assert data.notes == ["2 lines of metrics.jsonl could not be read and were omitted."]
 
 
 def test_resumed_run_counts_the_last_version(run_dir):

@@ -45,7 +45,7 @@ def test_more_worlds_of_a_task(maker, tmp_path):
     assert all(torch.equal(tensor, more.env.state_dict()[name]) for name, tensor in before.items())
     messages = []
     more.load(few.checkpoint, allow_resize=True, tell=messages.append)
-    assert messages == ["3 worlds in 1 process become 5 in 1 process: the first 3 go on, 2 begin again"]
+    assert messages == ["3 worlds in 1 process become 5 in 1 process: the first 3 continue, 2 begin again"]
     old, new = few.env.state_dict(), more.env.state_dict()
     for name in ("engine", "state.qpos", "state.counter", "state.episode_length", "obs.actor"):
         assert torch.equal(new[name][:3], old[name])

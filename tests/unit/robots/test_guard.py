@@ -107,7 +107,7 @@ def test_links_without_end_and_in_a_circle(tmp_path):
         ('<include file="pipe"/>', "pipe is a pipe or a device"),
         ('<asset><mesh name="m" file="pipe"/></asset>', "pipe is a pipe or a device"),
         ('<asset><texture name="t" type="2d" file="/dev/zero"/></asset>', "/dev/zero is a pipe or a device"),
-        ("<xacro:include xmlns:xacro='x:xacro'/>", "has elements of xacro; write what it expands to"),
+        ("<xacro:include xmlns:xacro='x:xacro'/>", "has elements of xacro; write its expansion"),
     ],
 )
 def test_files_that_would_never_end(tmp_path, element, line):

@@ -95,7 +95,7 @@ def test_a_robot_without_a_mirror_has_a_reason_and_can_be_trained(quadruped, dam
             text = text.replace(f'name="{name}_thigh" pos="{x} {y} 0"', f'name="{name}_thigh" pos="{-y} {x} 0"')
         text = text.replace('axis="0 1 0"', 'axis="1 0 0"').replace('axis="0 -1 0"', 'axis="-1 0 0"')
     draft, robot, _ = drafted(write(quadruped.parent, text))
-    (line,) = notes(draft, "mirror: none; names of two sides are no mirror images")
+    (line,) = notes(draft, "mirror: none; names of two sides are not mirror images")
     assert line.endswith("turn the model's base so that the robot looks along +x") == (damage == "turned")
     assert robot.foot_mirror == (0, 1, 2, 3)
     assert [finding.is_problem for finding in check_robot(robot)] == [False]

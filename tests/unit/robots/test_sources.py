@@ -374,9 +374,9 @@ FLEX = '<flexcomp name="cloth" type="grid" count="3 3 1" spacing="0.1 0.1 0.1" d
         (FLEX, "has a soft body, flex 'cloth'; robots are made of rigid ones"),
         (
             "<body><freejoint/><geom size='1'/></body>",
-            "has no hinge or slide, only bodies that move freely; a robot has",
+            "has only bodies that move freely, without a hinge or slide; a robot has",
         ),
-        ("<body><geom size='1'/></body>", "has no joint; a robot has some"),
+        ("<body><geom size='1'/></body>", "is without a joint; a robot has some"),
         (
             "<body name='a'><joint/><geom size='1'/></body><body name='b'><joint/><geom size='1'/></body>",
             "has 2 things that could be the robot (a, b); leave one in a copy",

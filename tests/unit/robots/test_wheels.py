@@ -183,7 +183,7 @@ def test_wheels_on_the_body_make_a_urdf_float(tmp_path):
     assert "base: floating, since 4 links may roll; base= says it otherwise" in draft.notes
     assert not any(line.startswith("gains:") for line in draft.notes)
     assert choose_kind("auto", robot) == "drive"
-    with pytest.raises(UserError, match="has no feet to walk on; write kind=drive"):
+    with pytest.raises(UserError, match="is without feet to walk on; write kind=drive"):
         choose_kind("velocity", robot)
 
 

@@ -123,7 +123,7 @@ def test_a_run_that_has_not_begun_needs_the_end_of_its_settings(tmp_path):
 @pytest.mark.parametrize("resumed", ["3", "[3]", "[{iteration: x}]", "[{iteration: 3, changed: 4}]"])
 def test_damaged_notes_of_going_on(run_dir, resumed):
     run_dir.config_file.write_text(f"{run_dir.config_file.read_text()}resumed: {resumed}\n")
-    with pytest.raises(UserError, match="damaged, its 'resumed' is no list"):
+    with pytest.raises(UserError, match="damaged, its 'resumed' is not a list"):
         run_dir.read_config()
 
 
@@ -160,5 +160,5 @@ def test_what_run_yaml_says_besides_the_settings_is_not_changed_either(run_dir):
 @pytest.mark.parametrize("command", [5, "train", {"a": 1}])
 def test_a_command_that_is_no_list_is_damage(run_dir, command):
     run_dir.config_file.write_text(yaml.safe_dump({"config": CONFIG, "command": command}))
-    with pytest.raises(UserError, match="damaged, its 'command' is no list of words"):
+    with pytest.raises(UserError, match="damaged, its 'command' is not a list of words"):
         run_dir.read_config()

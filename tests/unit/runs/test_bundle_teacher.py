@@ -31,7 +31,7 @@ def test_every_shipped_policy_can_teach_and_acts_as_in_its_golden_sequence(tmp_p
     assert list_policies()
     for name in list_policies():
         if get_task(name).images:
-            with pytest.raises(UserError, match=f"teacher.policy={name}: its network is no plain perceptron"):
+            with pytest.raises(UserError, match=f"teacher.policy={name}: its network is not a plain perceptron"):
                 bundle_teacher.find_teacher(name, tmp_path)
             continue
         path, bundle = bundle_teacher.find_teacher(name, tmp_path)
@@ -84,5 +84,5 @@ def test_a_network_of_another_kind_is_refused():
     proto = onnx.load_model_from_string(bundle.model)
     proto.graph.node.insert(2, helper.make_node("Relu", ["mul_2"], ["other"]))
     changed = type("Changed", (), {"model": proto.SerializeToString(), "contract": bundle.contract})
-    with pytest.raises(UserError, match=r"teacher.policy=mine: its network is no plain perceptron \(Sub, Mul, Relu"):
+    with pytest.raises(UserError, match=r"teacher.policy=mine: its network is not a plain perceptron \(Sub, Mul, Relu"):
         bundle_teacher._checkpoint(changed, "teacher.policy=mine")  # type: ignore[arg-type]

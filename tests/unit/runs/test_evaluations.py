@@ -96,8 +96,8 @@ def test_a_lost_evaluator_begins_again_and_a_failure_is_one_line(rows, capsys):
     assert found[3][:2] == (1.0, 1.0)
     assert 6 in found
     error = capsys.readouterr().err
-    assert "the evaluator was lost (killed); the training goes on" in error
-    assert "failed (no episode ended); the training goes on" in error
+    assert "the evaluator was lost (killed); the training continues" in error
+    assert "failed (no episode ended); the training continues" in error
 
 
 def test_after_too_many_failures_nothing_is_evaluated(rows, capsys):

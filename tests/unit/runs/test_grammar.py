@@ -30,7 +30,7 @@ def test_words_are_changes(words, changes):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["+seed=2"], "'+seed=2': settings can be changed, not added; leave out the +"),
+        (["+seed=2"], "'+seed=2': settings can be changed, not added; omit the +"),
         (["seed=1,2"], "'seed=1,2': several values are a sweep, which robot-rl train -m makes"),
         (["~seed=1"], "'~seed=1': leave the value out, ~seed"),
         (["a@b=1"], "has a package (@)"),
@@ -53,10 +53,10 @@ def test_what_a_task_can_be_without_is_left_out():
     changed = change(TREE, {"rewards.upright": REMOVED, "rewards.effort.weight": -1})
     assert list(resolve(changed).task.rewards) == [name for name in TREE["rewards"] if name != "upright"]
     for key, right in (
-        ("sim.timestep", "leave out the ~ and give a value"),
-        ("rewards", "leave out its parts, such as"),
+        ("sim.timestep", "omit the ~ and give a value"),
+        ("rewards", "omit its parts, such as"),
     ):
-        with pytest.raises(UserError, match=f"~{key}: can be changed but not left out; {right}"):
+        with pytest.raises(UserError, match=f"~{key}: can be changed but not omitted; {right}"):
             change(TREE, {key: REMOVED})
     with pytest.raises(UserError, match=r"unknown key 'rewards.uprigth': did you mean 'rewards.upright'"):
         change(TREE, {"rewards.uprigth": REMOVED})
@@ -65,17 +65,17 @@ def test_what_a_task_can_be_without_is_left_out():
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("eval policy=go2_flat ~rewards", "~rewards: can be changed but not left out; leave out its parts, such as"),
+        ("eval policy=go2_flat ~rewards", "~rewards: can be changed but not omitted; omit its parts, such as"),
         ("eval policy=go2_flat ~events.pushh", "unknown key 'events.pushh': did you mean 'events.push'?"),
         ("play policy=go2_flat +sim.timestep=1", "settings can be changed, not added"),
         ("record policy=go2_flat sim.timestep=1,2", "several values are a sweep, which robot-rl train -m makes"),
-        ("sim2sim policy=go2_flat ~sim", "~sim: can be changed but not left out"),
-        ("profile task=cartpole ~sim.timestep", "~sim.timestep: can be changed but not left out"),
+        ("sim2sim policy=go2_flat ~sim", "~sim: can be changed but not omitted"),
+        ("profile task=cartpole ~sim.timestep", "~sim.timestep: can be changed but not omitted"),
         (
             "terrain rough ~terrain.tiles",
-            "~terrain.tiles: can be changed but not left out; leave out its parts, such as",
+            "~terrain.tiles: can be changed but not omitted; omit its parts, such as",
         ),
-        ("bench env task=cartpole ~sim.timestep", "~sim.timestep: can be changed but not left out"),
+        ("bench env task=cartpole ~sim.timestep", "~sim.timestep: can be changed but not omitted"),
     ],
 )
 def test_every_command_reads_it(run, in_tmp, line, message):

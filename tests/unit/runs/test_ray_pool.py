@@ -155,7 +155,7 @@ def test_one_with_other_versions_that_joins_late_is_left_out_while_enough_are_th
             pool.wait()
         return
     pool.receive()
-    assert f"simulator 2: {line}; 2 of 3 go on without it" in capsys.readouterr().err
+    assert f"simulator 2: {line}; 2 of 3 continue without it" in capsys.readouterr().err
     assert actors.killed == [actors.made[2]]
 
 

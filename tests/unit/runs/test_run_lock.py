@@ -74,7 +74,7 @@ def test_an_earlier_run_is_set_aside_and_reported(tmp_path, left, capsys):
     with begin(tmp_path / "runs") as run_lock:
         run_lock.report()
     line = capsys.readouterr().err
-    assert "begins again; what was there (metrics.jsonl, policy, run.yaml, tb) is in earlier-1" in line
+    assert "begins again; the earlier content (metrics.jsonl, policy, run.yaml, tb) is in earlier-1" in line
     own = {"kept", "notes.txt"}
     moved = {k: v for k, v in before.items() if k.split("/")[0] not in own}
     now = content(left.path)
@@ -115,7 +115,7 @@ def test_the_lock_is_held_until_the_end_and_shared_with_the_rows(tmp_path):
 
 def test_checkpoints_are_never_begun_over(tmp_path, left):
     save_checkpoint(left.checkpoints / "000001", {"w": torch.zeros(1)}, {})
-    with pytest.raises(UserError, match="that another process wrote meanwhile; give the same command again"):
+    with pytest.raises(UserError, match="that another process wrote meanwhile; repeat the command"):
         begin(tmp_path / "runs")
     left.config_file.unlink()
     with pytest.raises(UserError, match=r"has checkpoints but no run.yaml.*; put run.yaml back, or choose another run"):

@@ -161,7 +161,7 @@ def test_two_commands_do_not_go_on_with_one_search(make):
     ("words", "line"),
     [
         (["sweeper=optuna"], "nothing is searched"),
-        (["sweeper=optuna", "seed=1,2", "run_id=a-${seed}"], "'run_id=a-${seed}': has no effect on sweeper=optuna"),
+        (["sweeper=optuna", "seed=1,2", "run_id=a-${seed}"], "'run_id=a-${seed}': does not affect sweeper=optuna"),
         (["sweeper=optuna", "max_iterations=1,2"], "'max_iterations=1,2': cannot be searched"),
         (["sweeper=optuna", "ppo.gamma=interval(0.9,2)"], "ppo.gamma=2.0: must be in"),
         (["sweeper=optuna", "sweeper.trial=2", "seed=1,2"], "unknown key 'sweeper.trial': did you mean 'trials'?"),

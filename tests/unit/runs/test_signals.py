@@ -56,7 +56,7 @@ def test_the_first_signal_saves_after_the_iteration(train, number, code, by):
     exit_code, line, path = train(number)
     assert exit_code == code
     assert line == (
-        f"robot-rl: interrupted{by} after iteration 2; the state is saved, go on with: robot-rl resume {path.name}"
+        f"robot-rl: interrupted{by} after iteration 2; the state is saved, continue with: robot-rl resume {path.name}"
     )
     (checkpoint,) = (path / "checkpoints").iterdir()
     assert json.loads((checkpoint / "meta.json").read_text())["iteration"] == 2

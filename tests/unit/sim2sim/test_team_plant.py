@@ -93,7 +93,7 @@ def test_kills():
     [
         (("policy=go2_flat", "kill=rear@4"), "kill=rear@4: is for a task with several robots"),
         (("policy=go2_pair_carry", "faults=nan@5"), "faults=nan@5: is for a task of one robot"),
-        (("policy=go2_pair_carry", "episodes=2", "kill=rear@1"), "kill=rear@1: is only for a session; leave episodes"),
+        (("policy=go2_pair_carry", "episodes=2", "kill=rear@1"), "kill=rear@1: is only for a session; omit episodes"),
         (
             ("policy=go2_pair_carry", "seconds=3", "kill=rear@3"),
             "kill=rear@3: the session ends after 3 s; give seconds= above 3",

@@ -98,7 +98,7 @@ def test_worlds_of_a_team_are_divided_again_whole(runner, tmp_path):
     told = []
     other = runner("mappo", num_envs=6)
     other.load(first.checkpoint, allow_resize=True, tell=told.append)
-    assert told == ["4 worlds in 1 process become 6 in 1 process: the first 4 go on, 2 begin again"]
+    assert told == ["4 worlds in 1 process become 6 in 1 process: the first 4 continue, 2 begin again"]
     now = other.env.state_dict()
     assert torch.equal(now["worlds.engine"][:4], kept["worlds.engine"])
     assert torch.equal(now["puck.state.qpos"][:12], kept["puck.state.qpos"])
@@ -184,7 +184,7 @@ def test_what_builds_on_mappo_takes_the_presets_of_mappo_or_else_of_ppo():
     [
         ("mappo", {"groups": [["p0"], ["p1"]]}, "groups: robot 'p2' is in 0 of the 2 groups; give it to one"),
         ("mappo", {"groups": [["p0", "p1"], ["p1", "p2"]]}, "groups: robot 'p1' is in 2 of the 2 groups; leave it"),
-        ("mappo", {"groups": [["p0", "p1", "px"]]}, "groups: there is no robot 'px' among the 3 robots p0, p1, p2"),
+        ("mappo", {"groups": [["p0", "p1", "px"]]}, "groups: 'px' is not one of the 3 robots p0, p1, p2"),
         (HAPPO, {"sharing": "role"}, "learner=happo: has 1 policy to improve in sequence, needs 2 or more"),
         ("mappo", {"sharing": "alone"}, "sharing=alone: must be one of role, separate$"),
         ("mappo", {"sharing": "rol"}, r"sharing=rol: must be one of role, separate; did you mean 'role'\?"),

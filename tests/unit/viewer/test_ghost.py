@@ -72,7 +72,7 @@ def test_a_motion_is_chosen_by_its_name():
     assert env.set == {"events.start.only": 1, "events.start.phase": 0.0}
     Motions.of(env).choose("")
     assert env.set == {"events.start.only": -1, "events.start.phase": -1.0}
-    with pytest.raises(UserError, match=r"motion=tow: the task has no motion of that name; did you mean 'two'"):
+    with pytest.raises(UserError, match=r"motion=tow: the task lacks a motion of that name; did you mean 'two'"):
         Motions.of(env).choose("tow")
 
 

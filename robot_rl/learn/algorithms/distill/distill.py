@@ -144,7 +144,7 @@ def make_teacher(
     seed: int,
     ranks: ProcessGroup = SINGLE_PROCESS,
 ) -> Teacher:
-    """Load the teacher for an environment; raise UserError if there is no such policy, or it does not fit."""
+    """Load the teacher for an environment; raise UserError if it is missing or does not fit."""
     frozen = make_frozen(cfg.teacher, env, dims, device, "teacher")
     distribution = make_distribution(dims.action, cfg.actor, choices=dims.choices).to(device)
     return Teacher(cfg.teacher, frozen, distribution, env.num_envs, device, seed=ranks.seed(seed), ranks=ranks)

@@ -94,16 +94,16 @@ class FlashSACLearnerCfg(LearnerCfg):
         """Check the ranges, and refuse settings without a counterpart in this learner."""
         LearnerCfg.__post_init__(self)
         if self.symmetry == "network":
-            raise UserError("symmetry=network: learner=flashsac has no symmetric networks; use augment or none")
+            raise UserError("symmetry=network: learner=flashsac lacks symmetric networks; use augment or none")
         for name, cfg in (("actor", self.actor), ("critic", self.critic)):
             if cfg.memory.kind != "none":
                 raise UserError(
-                    f"{name}.memory.kind", cfg.memory.kind, "learner=flashsac has no memory", "use learner=ppo"
+                    f"{name}.memory.kind", cfg.memory.kind, "learner=flashsac lacks memory", "use learner=ppo"
                 )
             if cfg.conv.groups:
-                raise UserError(f"{name}.conv.groups: learner=flashsac has no encoders; use learner=ppo")
+                raise UserError(f"{name}.conv.groups: learner=flashsac lacks encoders; use learner=ppo")
         if self.converter:
-            raise UserError("converter", self.converter, "learner=flashsac takes none", "leave it out")
+            raise UserError("converter", self.converter, "learner=flashsac takes none", "omit it")
 
     def acting(self, worlds: int) -> FlashSACLearnerCfg:
         """Return the settings without a replay memory, but for the least one."""

@@ -80,7 +80,7 @@ class BoundedTanh(Distribution):
 
     def mirror_out(self, action: Mirror) -> Mirror:
         """Raise UserError: the policy does not have a symmetric form."""
-        raise UserError("symmetry=network: learner=flashsac has no symmetric networks; use augment or none")
+        raise UserError("symmetry=network: learner=flashsac lacks symmetric networks; use augment or none")
 
     def mode_of_out(self) -> nn.Module:
         """Return a module from the network's output to what `mode` returns."""

@@ -20,7 +20,7 @@ OTHERS = "team"
 class MAPPOLearnerCfg(PPOLearnerCfg):
     """PPO for a team, with a critic that sees all robots (Yu et al. 2022, arXiv 2103.01955): `learner=mappo`.
 
-    Samples of robots that take no part have no weight.
+    Samples of robots that take no part have weight 0.
 
     Attributes:
         view: the critic's input for a robot's value: "world" (the observations of each robot, in one pass for all),
@@ -78,7 +78,7 @@ class MAPPOLearnerCfg(PPOLearnerCfg):
 def _places(group: Sequence[str], agents: list[str]) -> list[int]:
     for name in group:
         if name not in agents:
-            raise UserError(f"groups: there is no robot '{name}' among the {len(agents)} robots {', '.join(agents)}")
+            raise UserError(f"groups: '{name}' is not one of the {len(agents)} robots {', '.join(agents)}")
     return [agents.index(name) for name in group]
 
 

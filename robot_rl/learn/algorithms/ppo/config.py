@@ -142,7 +142,7 @@ class PPOLearnerCfg(LearnerCfg):
         if not self.several_critics:
             if weights:
                 raise UserError(
-                    f"reward_weights: {weights} change nothing where there is one critic; add several_critics=true, or "
+                    f"reward_weights: {weights} change nothing with one critic; add several_critics=true, or "
                     "leave reward_weights empty"
                 )
             return 1

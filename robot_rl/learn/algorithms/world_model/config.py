@@ -102,7 +102,7 @@ class WorldModelLearnerCfg(LearnerCfg):
         for name, cfg in (("actor", self.actor), ("critic", self.critic)):
             if cfg.memory.kind != "none":
                 raise UserError(
-                    f"{name}.memory.kind", cfg.memory.kind, "learner=world_model has no memory", "use learner=ppo"
+                    f"{name}.memory.kind", cfg.memory.kind, "learner=world_model lacks memory", "use learner=ppo"
                 )
             if cfg.conv.groups:
-                raise UserError(f"{name}.conv.groups: learner=world_model has no encoders; use learner=ppo")
+                raise UserError(f"{name}.conv.groups: learner=world_model lacks encoders; use learner=ppo")

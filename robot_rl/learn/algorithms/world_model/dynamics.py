@@ -204,7 +204,7 @@ class Dynamics(nn.Module):
 class Prediction:
     """Changes that a model predicts in step after step, with the weights that it has at their beginning.
 
-    Contacts are 0 or 1, as in the simulator; their gradient is that of the probability. Without one there is no force.
+    Contacts are 0 or 1, as in the simulator; their gradient is that of the probability. Without one the force is 0.
     So are gates: columns that one closes do not change; their gradient is that of the change it would have let through.
     No change is beyond the range of those that were seen; a gradient passes through the bound.
     """

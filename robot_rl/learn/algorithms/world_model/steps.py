@@ -41,7 +41,7 @@ class Views:
             for group in groups:
                 if group not in widths:
                     known = ", ".join(widths)
-                    raise UserError(f"{who}_groups: '{group}' has no imagined form; must be some of {known}")
+                    raise UserError(f"{who}_groups: '{group}' cannot be imagined; must be some of {known}")
             ends = list(accumulate(widths[group] for group in groups))
             spans = map(slice, [0, *ends[:-1]], ends)
             self.spans[who] = list(zip(groups, spans, strict=True))

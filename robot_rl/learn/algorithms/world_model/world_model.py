@@ -63,7 +63,7 @@ class WorldModel(Algorithm):
         """
         dims, device, own = context.dims, context.device, cfg.world_model
         if dims.choices:
-            raise UserError("learner=world_model: actions are choices, which have no gradient; use learner=ppo")
+            raise UserError("learner=world_model: actions are choices, without a gradient; use learner=ppo")
         self.cfg, self.ranks = own, context.ranks
         generator = torch.Generator().manual_seed(context.seed)
         self.actor = make_actor(cfg, dims, context.mirrors, generator).to(device)
@@ -245,7 +245,7 @@ class WorldModel(Algorithm):
         return loss.detach()
 
     def _lose_ahead(self, imagination: Any) -> Tensor:
-        """Return the loss () of the model's input after several of its own steps, in deviations; until an end."""
+        """Return the loss () of the model's input after several of the model's steps, in deviations; until an end."""
         cfg, size = self.cfg, self.model.size
         windows = self.replay.draw_windows(cfg.rows, cfg.model_horizon + 1, self.model_draws)
         real, goes_on, actions = self._see(windows["critic"], windows[WORLD]), windows["goes_on"], windows["action"]
@@ -283,7 +283,7 @@ class WorldModel(Algorithm):
             before = self.target.value(seen[:-1].flatten(0, 1)).view(rewards.shape)
         values = torch.cat((before, value.detach()[None]))
         total = (worth[:-1] * rewards).sum() + (worth[-1] * values[-1]).sum()
-        # An end costs the value of what would follow: that of the state after it, or before if there is none.
+        # An end costs the value that would follow: that of the state after it, or else before it.
         lost = cfg.gamma * torch.where(steps.ended > 0.0, values[:-1], values[1:])
         entropy = steps.back(-worth[:-1] * known, worth[:-1] * known * lost, at_last, cfg.entropy_coef)
         norm = optimizer.grads.norm()
@@ -339,7 +339,7 @@ class WorldModel(Algorithm):
 def _imagine(env: Any, rows: int, steps: int) -> Any:
     """Return the imagined steps of an environment; raise UserError for one that has none."""
     if not hasattr(env, "imagine"):
-        raise UserError("learner=world_model: this environment has no state to imagine from; use learner=ppo")
+        raise UserError("learner=world_model: this environment lacks a state to imagine from; use learner=ppo")
     try:
         return env.imagine(rows, steps)
     except ValueError as error:

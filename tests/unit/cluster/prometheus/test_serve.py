@@ -60,7 +60,7 @@ def test_a_port_in_use(run, root):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["root=nowhere"], "root=nowhere: is no directory"),
+        (["root=nowhere"], "root=nowhere: is not a directory"),
         (["run=nothing"], "run=nothing: no such run"),
         (["host=192.0.2.1"], "host=192.0.2.1: is not an address of this machine"),
         (["host=no.such.host.invalid"], "host=no.such.host.invalid: is not an address"),

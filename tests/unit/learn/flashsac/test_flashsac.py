@@ -229,7 +229,7 @@ def test_the_policy_of_a_checkpoint_is_the_policy(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"symmetry": "network"}, "symmetry=network: learner=flashsac has no symmetric networks; use augment or none"),
+        ({"symmetry": "network"}, "symmetry=network: learner=flashsac lacks symmetric networks; use augment or none"),
         ({"converter": "a:b"}, "converter=a:b: learner=flashsac takes none"),
         ({"replay": 100}, "flashsac.replay=100: is less than a rollout of 8 steps of 64 worlds; give at least 576"),
         ({"batch": 1}, "batch=1: must be in"),

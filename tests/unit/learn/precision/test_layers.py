@@ -142,7 +142,7 @@ def test_layers_that_are_kept_compute_in_float32():
 
 
 def test_a_layer_that_there_is_not_is_no_layer_to_keep():
-    with pytest.raises(UserError, match=r"precision.keep: 'actor.7' is no layer of this network; did you mean 'actor"):
+    with pytest.raises(UserError, match=r"precision.keep: 'actor.7' is not a layer of this network; did you mean"):
         make_actor("plain", "int8", keep=("actor.7",))
 
 

@@ -95,7 +95,7 @@ def test_a_simulator_apart_acts_in_it_and_is_resumed(make_point_env, small_cfg, 
     [
         (
             {"mode": "bf16"},
-            r"^precision=bf16: checkpoint 000002 was trained with int8; go on with that, or begin",
+            r"^precision=bf16: checkpoint 000002 was trained with int8; continue with that, or begin",
         ),
         ({"mode": "fp32"}, r"^precision=fp32: checkpoint 000002 was trained with int8"),
         ({"mode": "int8", "keep": ("actor.1",)}, r"^precision.keep=\[actor.1\]: .* was trained with \[\]"),
@@ -146,7 +146,7 @@ def test_a_converter_and_a_precision_exclude_each_other(small_cfg):
 
 def test_a_build_without_e4m3_names_what_would_work(monkeypatch, make_point_env, small_cfg):
     monkeypatch.delattr(torch, "float8_e4m3fn")
-    with pytest.raises(UserError, match="precision=fp8: this PyTorch has no float8_e4m3fn; use precision=int8 or bf16"):
+    with pytest.raises(UserError, match="precision=fp8: this PyTorch lacks float8_e4m3fn; use precision=int8 or bf16"):
         Trainer(make_point_env(), precise(small_cfg, "fp8"))
 
 

@@ -391,7 +391,7 @@ def test_what_actor_and_critic_see_is_made_of_groups():
     found = views.back(grads)
     assert found[1] is None
     assert all(torch.allclose(found[i], groups[i].grad) for i in (0, 2))
-    with pytest.raises(UserError, match="critic_groups: 'world' has no imagined form; must be some of a, b"):
+    with pytest.raises(UserError, match="critic_groups: 'world' cannot be imagined; must be some of a, b"):
         Views(make_cfg(actor_groups=("a",), critic_groups=("a", "world")), {"a": 2, "b": 1})
 
 
@@ -426,7 +426,7 @@ def test_a_run_exports_the_same_bundle(tmp_path, monkeypatch):
         ("cartpole", ("world_model.hidden=[]",), "must name at least one layer; such as [256, 256]"),
         ("cartpole", ("world_model.replay=8",), "world_model.replay=8: is less than a rollout of 4 steps of 4 worlds"),
         ("cartpole", ("world_model.replay=2000000000",), "GB, cpu has "),
-        ("cartpole", ("actor.memory.kind=gru",), "learner=world_model has no memory; use learner=ppo"),
+        ("cartpole", ("actor.memory.kind=gru",), "learner=world_model lacks memory; use learner=ppo"),
         ("cartpole", ("symmetry=augment",), "learner=world_model mirrors no samples; use network or none"),
     ],
 )

@@ -152,7 +152,7 @@ def test_where_a_bundle_was_trained_can_be_given(write, capsys):
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        ("{", "one.json: damaged, line 1 is no JSON"),
+        ("{", "one.json: damaged, line 1 is not JSON"),
         ("[]", "one.json: is no evaluation"),
         ({"seconds": 1.0}, "one.json: is no evaluation"),
         (evaluation(None), "one.json: does not say its engine"),
