@@ -45,7 +45,7 @@ def test_a_resumed_run_has_the_bits_of_one_that_was_not_ended(run, root, tiny):
 
 def test_a_run_does_not_go_on_in_another_precision(run, root, capfd):
     assert main(["resume", "run=int8", "precision=bf16", "max_iterations=5", f"root={root}"]) == 2
-    assert "precision=bf16: checkpoint 000004 was trained with int8; go on with that" in capfd.readouterr().err
+    assert "precision=bf16: checkpoint 000004 was trained with int8; continue with that" in capfd.readouterr().err
 
 
 def test_another_precision_of_a_run_is_refused_without_a_hint_that_leads_nowhere(run, root, tiny, capfd):

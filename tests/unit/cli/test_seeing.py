@@ -20,7 +20,7 @@ BAD = [
         ["actor.conv.groups=[actor]", "actor.conv.shape=[11,17]"],
         "actor.conv.shape: [11, 17] has 187 components, 'actor'",
     ),
-    (["actor.conv.groups=[actor.scan]", "actor.conv.kernels=[19]"], "actor.conv.kernels: 19 is larger than what conv"),
+    (["actor.conv.groups=[actor.scan]", "actor.conv.kernels=[19]"], "actor.conv.kernels: 19 is larger than the input"),
     (["actor.conv.kernels=[3,3,3]"], "actor.conv.kernels=[3, 3, 3]: must be one value, or 2"),
     (["actor.distribution=gauss"], "actor.distribution=gauss: must be one of"),
     (["actor.bound=0"], "actor.bound=0.0: must be in"),

@@ -228,7 +228,7 @@ def test_names_that_lead_elsewhere(name, saved, lay, refuses):
     for read in (load_checkpoint, verify_checkpoint):
         found, line = refuses(UserError, read, path)
         assert found is None
-        assert "no file of a checkpoint" in line
+        assert "not a file of a checkpoint" in line
 
 
 def test_a_checkpoint_that_is_a_link(saved, lay, runner, refuses, tmp_path):

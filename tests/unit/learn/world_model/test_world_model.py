@@ -437,5 +437,5 @@ def test_what_it_cannot_learn_is_one_line(task, words, line, tmp_path, monkeypat
 
 
 def test_an_environment_without_a_state_is_refused():
-    with pytest.raises(UserError, match="no state to imagine from; use learner=ppo"):
+    with pytest.raises(UserError, match="lacks a state to imagine from; use learner=ppo"):
         _imagine(object(), 1, 1)
