@@ -42,8 +42,11 @@ class UserError(ValueError):
 
     def __init__(self, setting: object, value: object = _NO_VALUE, problem: object = "", fix: object = "") -> None:
         """Build the line `<setting>=<value>: <problem>; <fix>`; with one argument, that is the whole line."""
-        rest = "; ".join(filter(None, map(str, (problem, fix))))
-        line = setting if value is _NO_VALUE else f"{setting}={shown(value)}: {rest}"
+        rest, given = (
+            "; ".join(filter(None, map(str, (problem, fix)))),
+            value if isinstance(value, str) else shown(value),
+        )
+        line = setting if value is _NO_VALUE else f"{setting}={given}: {rest}"
         text = re.sub(r"[^\S ]+", " ", str(line))
         text = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
         super().__init__(text if len(text) <= MAX_LINE else f"{text[: MAX_LINE - 305]} ... {text[-300:]}")

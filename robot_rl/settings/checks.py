@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from robot_rl.errors import UserError, suggest
+from robot_rl.errors import UserError, shown, suggest
 
 
 def check_range(
@@ -16,8 +16,8 @@ def check_range(
     if math.isnan(value) or value > most or value < least or (open_low and value == least):
         first, last = (f"{bound:g}" if isinstance(bound, float) else str(bound) for bound in (least, most))
         if high is None:
-            raise UserError(name, value, f"must be {'above' if open_low else 'at least'} {first}")
-        raise UserError(name, value, f"must be in {'(' if open_low else '['}{first}, {last}]")
+            raise UserError(name, shown(value), f"must be {'above' if open_low else 'at least'} {first}")
+        raise UserError(name, shown(value), f"must be in {'(' if open_low else '['}{first}, {last}]")
 
 
 def to_float(value: object) -> float | None:
@@ -36,4 +36,6 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     """Raise UserError unless `value` is one of `choices`."""
     if value not in choices:
         hint = suggest(value, choices)
-        raise UserError(name, value, f"must be one of {', '.join(choices)}", hint if hint.startswith("did") else "")
+        raise UserError(
+            name, shown(value), f"must be one of {', '.join(choices)}", hint if hint.startswith("did") else ""
+        )

@@ -153,11 +153,11 @@ def convert(hint: Any, value: Any, name: str) -> Any:
         return from_dict(hint, value, prefix=f"{name}.")
     if origin in (tuple, list):
         if isinstance(value, str) or not isinstance(value, (list, tuple)):
-            raise UserError(name, value, "must be a list", f"such as {_example(args[0], value)}")
+            raise UserError(name, shown(value), "must be a list", f"such as {_example(args[0], value)}")
         return origin(convert(args[0], item, f"{name}[{i}]") for i, item in enumerate(value))
     if origin is dict or hint is dict:
         if not isinstance(value, Mapping):
-            raise UserError(name, value, "must be a mapping")
+            raise UserError(name, shown(value), "must be a mapping")
         return dict(value)
     if hint is str and isinstance(value, int) and not isinstance(value, bool):
         return str(value)  # A name or a time of digits alone.
@@ -169,13 +169,13 @@ def scalar(hint: Any, value: Any, name: str, *, finite: bool = False) -> Any:
     number = to_float(value)
     if hint is float and number is not None:
         if finite and not math.isfinite(number):
-            raise UserError(name, value, "must be a finite number")
+            raise UserError(name, shown(value), "must be a finite number")
         return number
-    if hint is int and number is not None and number.is_integer():
+    if hint is int and number is not None and number.is_integer() and (isinstance(value, int) or abs(number) < 2**53):
         return int(value)
     if hint is Any or (hint in (bool, str) and isinstance(value, hint)):
         return value
-    raise UserError(name, value, f"must be {RIGHT.get(hint, hint)}")
+    raise UserError(name, shown(value), f"must be {RIGHT.get(hint, hint)}")
 
 
 def from_text(hint: Any, text: str, name: str) -> Any:
@@ -197,7 +197,7 @@ def from_text(hint: Any, text: str, name: str) -> Any:
 
 def not_a_value(name: str, value: Any, known: Iterable[str]) -> UserError:
     """Return the error of a group of settings that is given one value."""
-    return UserError(name, value, "is a group", f"set one of {', '.join(f'{name}.{key}' for key in known)}")
+    return UserError(name, shown(value), "is a group", f"set one of {', '.join(f'{name}.{key}' for key in known)}")
 
 
 def _some(args: tuple[Any, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""A Kubernetes cluster: a run is a JobSet, or a Job that waits in a queue of Kueue, with a pod for each node."""
+"""A Kubernetes cluster: a run is a JobSet, or a Job in a queue of Kueue, with a pod for each node."""
 
 from __future__ import annotations
 

@@ -142,8 +142,8 @@ def can_be_pushed(env: Any) -> bool:
 
 def free_objects(env: Any, world: int = 0) -> dict[str, np.ndarray]:
     """Return the poses (7,) of a world's free objects: position [m] and orientation w, x, y, z."""
-    things = getattr(getattr(env, "scene", None), "things", None)
-    places = {name: thing.qpos for name, thing in things.objects.items() if not thing.fixed} if things else {}
+    elements = getattr(getattr(env, "scene", None), "elements", None)
+    places = {name: thing.qpos for name, thing in elements.objects.items() if not thing.fixed} if elements else {}
     qpos = world_qpos(env)[world]
     return {name: qpos[at : at + 7] for name, at in places.items()}
 

@@ -29,8 +29,8 @@ class Motions:
     @classmethod
     def of(cls, env: Any) -> Motions | None:
         """Return the motions of an environment; None if its task follows none."""
-        clips = getattr(getattr(env, "scene", None), "clips", None)
-        return cls(env, clips.names) if clips is not None and clips.names else None
+        motions = getattr(getattr(env, "scene", None), "reference_motions", None)
+        return cls(env, motions.names) if motions is not None and motions.names else None
 
     def choose(self, name: str) -> None:
         """Follow one motion only, from its first frame on, from the next reset on; "" for all, anywhere.

@@ -25,7 +25,7 @@ TRAIN = [
     (["root=[a,b]"], "root=[a,b]: would be read as ['a', 'b']"),
     (["root=null"], "root=null: would be read as None"),
     (["root=1_0"], "root=1_0: would be read as 10"),
-    (["-m", "root=a,[b]"], "root=['b']: must name the directory of all runs"),
+    (["-m", "root=a,[b]"], "root=[b]: must name the directory of all runs"),
     (["run_id=-rf"], "run_id=-rf: must be up to 100 of"),
     (
         ["-m", "run_id=a", "seed=1,2"],

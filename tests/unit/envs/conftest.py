@@ -38,12 +38,17 @@ OWN_FILE["carrying"] = OWN_FILE["team"]
 """Modules of terms with a test file of their own (of teams: in tests/unit/team); the others share one for each kind."""
 
 
+def _home(module):
+    """The module of mdp that has a term, also if it is a sensor's."""
+    return "sensing" if ".sensing." in module else module.rpartition(".")[2]
+
+
 def pytest_generate_tests(metafunc):
     """A test that takes `reward_term` runs once for every reward term in the library, and so on for each kind."""
     here = metafunc.module.__name__.rpartition(".")[2]
     for kind in FIXED_ARGUMENTS:
         if f"{kind}_term" in metafunc.fixturenames:
-            homes = {name: fn.func.__module__.rpartition(".")[2] for name, fn in terms_of(kind).items()}
+            homes = {name: _home(fn.func.__module__) for name, fn in terms_of(kind).items()}
             shared = None if here in OWN_FILE.values() else here
             mine = [name for name, home in homes.items() if OWN_FILE.get(home, shared) == here]
             metafunc.parametrize(f"{kind}_term", sorted(mine))

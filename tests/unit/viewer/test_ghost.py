@@ -25,7 +25,7 @@ class Env:
     def __init__(self):
         entity = SimpleNamespace(base_qpos=0, joint_qpos=np.array([7, 8]))
         clips = SimpleNamespace(names=["one", "two"])
-        self.scene = SimpleNamespace(entity=entity, clips=clips)
+        self.scene = SimpleNamespace(entity=entity, reference_motions=clips)
         yaw, pitch = rotation.from_rotvec(np.array([[0.0, 0.0, 0.3], [0.0, 0.2, 0.0]]))
         quat = np.tile(rotation.multiply(yaw, pitch), (9, 1))
         self.state = SimpleNamespace(

@@ -58,7 +58,7 @@ def test_the_facts_as_json(run, in_tmp):
     ("words", "line"),
     [
         (["launcher=slrum"], "slrum"),
-        (["launcher=slurm", "launcher.nodes=0"], "launcher.nodes=0: must be at least 1"),
+        (["launcher=slurm", "launcher.nodes=0"], "launcher.nodes=0: must be in [1, 4096]"),
         (["launcher=local", "launcher.nodes=2"], "does not affect launcher=local"),
         (["probe=true", "token=../x"], "token=../x: must be of letters and digits"),
         (["token=abc"], "token=abc: is for probe=true"),

@@ -185,7 +185,7 @@ def test_what_eval_refuses(run, root):
     code, _, err = run("eval", f"root={root}", "seconds=3")
     assert (code, "counts steps; give steps=" in err) == (2, True)
     code, _, err = run("eval", f"root={root}", "steps=-1")
-    assert (code, "steps=-1: must be at least 0" in err) == (2, True)
+    assert (code, "steps=-1: must be in [0," in err) == (2, True)
 
 
 def test_every_world_plays_its_share_of_whole_episodes(walks):
