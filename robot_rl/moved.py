@@ -17,8 +17,7 @@ MOVED = {
     "robot_rl.experiment": "robot_rl.runs",
     "robot_rl.experiment.launchers": "robot_rl.cluster.launchers",
     "robot_rl.flow": "robot_rl.cluster.flow",
-    "robot_rl_envs.engine": "robot_rl_envs.engines.base",
-    "robot_rl_envs.entries": "robot_rl_envs.terms.config",
+    "robot_rl_envs.entries": "robot_rl_envs.term_config",
     "robot_rl_envs.fuse": "robot_rl_envs.codegen",
     "robot_rl.cluster.flow.three_computers": "robot_rl.cluster.flow.flows.three_computers",
 }

@@ -25,8 +25,8 @@ from robot_rl_envs.describe import (
     mirror_maps,
     observation_terms,
 )
+from robot_rl_envs.engine import DIRTY_MODEL, DIRTY_STATE
 from robot_rl_envs.engines import make_engine
-from robot_rl_envs.engines.base import DIRTY_MODEL, DIRTY_STATE
 from robot_rl_envs.entity import crews, reference_motions
 from robot_rl_envs.entity.scene import Scene, make_scene
 from robot_rl_envs.entity.state import CONSTANTS, RECOMPUTED, Chain, State, check_indices, make_chain, make_struct

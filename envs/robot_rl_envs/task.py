@@ -15,8 +15,7 @@ from robot_rl_envs.sensing.camera import ImageGroup
 from robot_rl_envs.sensing.pipeline import OPTIONS
 from robot_rl_envs.sensing.sensor import Sensor
 from robot_rl_envs.sensing.sensors import Sensors, check_sensors
-from robot_rl_envs.terms.checks import check_length, is_number, require
-from robot_rl_envs.terms.config import (
+from robot_rl_envs.term_config import (
     Command,
     Curriculum,
     Event,
@@ -28,6 +27,7 @@ from robot_rl_envs.terms.config import (
     check_terms,
     reference_kind,
 )
+from robot_rl_envs.terms.checks import check_length, is_number, require
 
 if TYPE_CHECKING:
     from robot_rl_envs.terrain import TerrainCfg

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import warp as wp
-from robot_rl_envs.engines.base import DIRTY_STATE, DIRTY_VELOCITY
+from robot_rl_envs.engine import DIRTY_STATE, DIRTY_VELOCITY
 from robot_rl_envs.engines.rows import RowWriter
 from robot_rl_envs.launch import Stage
 from robot_rl_envs.make import make_env

@@ -15,8 +15,8 @@ import pytest
 import torch
 import warp as wp
 from robot_rl_assets.registry import get_robot
+from robot_rl_envs.engine import DIRTY_STATE
 from robot_rl_envs.engines import make_engine
-from robot_rl_envs.engines.base import DIRTY_STATE
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import commands, events, observations, rewards, terminations

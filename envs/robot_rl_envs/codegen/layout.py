@@ -9,8 +9,8 @@ from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.recorder.flight import REASONS
 from robot_rl_envs.sensing.pipeline import Pipe, make_pipe
 from robot_rl_envs.task import Task, TorchTerm
+from robot_rl_envs.term_config import reference_kind
 from robot_rl_envs.terms.checks import nearest
-from robot_rl_envs.terms.config import reference_kind
 from robot_rl_envs.terms.declare import Size
 
 LOG_EPISODES, LOG_RETURN, LOG_LENGTH, LOG_STEPS, LOG_FAULTS = range(5)

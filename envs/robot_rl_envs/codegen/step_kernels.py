@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
+from robot_rl_envs import engine
 from robot_rl_envs.codegen import actuating, layout
 from robot_rl_envs.codegen.layout import message_sizes
 from robot_rl_envs.codegen.observing import fill_group
 from robot_rl_envs.codegen.template import STEP
 from robot_rl_envs.codegen.writer import KernelWriter
-from robot_rl_envs.engines import base as engine
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.task import Event, Task, TorchTerm
 

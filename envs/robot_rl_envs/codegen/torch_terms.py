@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from robot_rl_envs.codegen.layout import TaskLayout
-from robot_rl_envs.engines.base import FAULT_OBSERVATION, FAULT_REWARD
+from robot_rl_envs.engine import FAULT_OBSERVATION, FAULT_REWARD
 from robot_rl_envs.task import Task, TorchTerm
 
 

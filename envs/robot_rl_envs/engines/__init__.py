@@ -7,7 +7,7 @@ import functools
 from importlib import metadata, util
 from typing import TYPE_CHECKING
 
-from robot_rl_envs.engines.base import Engine
+from robot_rl_envs.engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable

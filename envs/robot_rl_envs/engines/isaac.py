@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import warp as wp
 
-from robot_rl_envs.engines.base import DIRTY_MODEL, DIRTY_STATE, DIRTY_VELOCITY, EngineData
+from robot_rl_envs.engine import DIRTY_MODEL, DIRTY_STATE, DIRTY_VELOCITY, EngineData
 from robot_rl_envs.engines.isaac_scene import Worlds, open_worlds
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.quat import rotate_inverse
@@ -26,7 +26,7 @@ RANDOMIZED = (*MASSES, *GAINS, "geom_friction")
 
 
 class IsaacEngine:
-    """Isaac Lab on Newton; see :class:`robot_rl_envs.engines.base.Engine`."""
+    """Isaac Lab on Newton; see :class:`robot_rl_envs.engine.Engine`."""
 
     name = "isaac"
     capturable = False

@@ -13,8 +13,8 @@ import warp as wp
 from mujoco import mj_isSparse, mjtJacobian, mjtSolver, mjtStage
 from mujoco.batch import Batch, SimulationError
 
-from robot_rl_envs.engines import base as engine
-from robot_rl_envs.engines.base import EngineData
+from robot_rl_envs import engine
+from robot_rl_envs.engine import EngineData
 from robot_rl_envs.engines.post_constraint import add_post_constraint
 from robot_rl_envs.engines.rows import RowLister, RowWriter, aliased
 from robot_rl_envs.entity.mujoco_fields import FORCES, POST_CONSTRAINT
@@ -41,7 +41,7 @@ def _avoid_sparse_newton(model: Any) -> None:
 
 
 class MujocoRays:
-    """Rays of every world by ``Batch.ray``, which allocates its results; see :class:`.base.Rays`."""
+    """Rays of every world by ``Batch.ray``, which allocates its results; see :class:`robot_rl_envs.engine.Rays`."""
 
     def __init__(self, batch: Batch, num_envs: int, count: int, *, ground_only: bool):
         self._batch = batch
@@ -61,7 +61,7 @@ class MujocoRays:
 
 
 class MujocoEngine:
-    """The CPU engine; see :class:`robot_rl_envs.engines.base.Engine`."""
+    """The CPU engine; see :class:`robot_rl_envs.engine.Engine`."""
 
     name = "mujoco"
     device = "cpu"

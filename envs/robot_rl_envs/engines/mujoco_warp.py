@@ -13,8 +13,8 @@ import mujoco_warp as mjw
 import numpy as np
 import warp as wp
 
-from robot_rl_envs.engines import base as engine
-from robot_rl_envs.engines.base import EngineData
+from robot_rl_envs import engine
+from robot_rl_envs.engine import EngineData
 from robot_rl_envs.engines.derived import DerivedConstants
 from robot_rl_envs.entity.mujoco_fields import FORCES, POST_CONSTRAINT
 from robot_rl_envs.entity.scene import Scene
@@ -99,7 +99,7 @@ def _floats(own: Any) -> Any:
 
 
 class WarpRays:
-    """Rays of every world by ``mujoco_warp.rays``; see :class:`robot_rl_envs.engines.base.Rays`."""
+    """Rays of every world by ``mujoco_warp.rays``; see :class:`robot_rl_envs.engine.Rays`."""
 
     def __init__(self, owner: MujocoWarpEngine, count: int, *, ground_only: bool):
         self._engine, shape = owner, (owner.num_envs, count)
@@ -128,7 +128,7 @@ class WarpRays:
 
 
 class MujocoWarpEngine:
-    """The GPU engine; see :class:`robot_rl_envs.engines.base.Engine`."""
+    """The GPU engine; see :class:`robot_rl_envs.engine.Engine`."""
 
     name = "mujoco_warp"
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import warp as wp
 
+from robot_rl_envs import engine
 from robot_rl_envs.agents import Crew
-from robot_rl_envs.engines import base as engine
 from robot_rl_envs.entity.derive import derive_site
 from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply, quat_rotate
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.engines import base as engine
+from robot_rl_envs import engine
 from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply, quat_rotate, quat_rotate_inverse
 from robot_rl_envs.terrain.lookup import terrain_height
 

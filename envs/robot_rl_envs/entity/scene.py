@@ -14,7 +14,7 @@ from robot_rl_assets.robot import Joint, Robot
 
 from robot_rl_envs.actuation.actuators import PositionPd, check_events
 from robot_rl_envs.agents import Crew
-from robot_rl_envs.engines.base import GROUND_GROUP
+from robot_rl_envs.engine import GROUND_GROUP
 from robot_rl_envs.entity.entity import Entity, one_line, read_model
 from robot_rl_envs.entity.mujoco_fields import STATE, used_mujoco_fields
 from robot_rl_envs.entity.objects import SceneElements
@@ -189,7 +189,7 @@ class Scene:
         return model
 
     def index_of(self, kind: str) -> tuple[dict[str, int], str]:
-        """Return the index of each thing of a kind of :data:`.terms.config.NAMED`, and the words for its owner."""
+        """Return the index of each thing of a kind of :data:`.term_config.NAMED`, and the words for its owner."""
         model, robot = self.model, repr(self.robot.name)
         if kind == "body":
             return {model.body(k).name: k for k in range(model.nbody)}, robot

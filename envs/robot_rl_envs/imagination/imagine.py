@@ -42,7 +42,7 @@ from robot_rl_envs.imagination.parts import (
 from robot_rl_envs.imagination.terms import derive_values
 from robot_rl_envs.imagination.worlds import WORLD, carried, kept_fields, left_fields, why_not_imagined
 from robot_rl_envs.task import Task
-from robot_rl_envs.terms.config import CLIP
+from robot_rl_envs.term_config import CLIP
 
 COMMANDS = "_commands"
 """Name of the function that moves commands, after that of the groups."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.engines.base import DIRTY_WRENCH
+from robot_rl_envs.engine import DIRTY_WRENCH
 from robot_rl_envs.terms import event
 from robot_rl_envs.terms.checks import (
     check_above,

@@ -9,7 +9,7 @@ from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.engines import base as engine
+from robot_rl_envs import engine
 
 REASONS = {
     "raised": engine.FAULT_RAISED,

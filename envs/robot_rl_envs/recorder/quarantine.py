@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import warp as wp
 
-from robot_rl_envs.engines.base import FAULT_OBSERVATION, FAULT_REWARD, FAULT_STATE, MAX_SPEED, Engine
+from robot_rl_envs.engine import FAULT_OBSERVATION, FAULT_REWARD, FAULT_STATE, MAX_SPEED, Engine
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.recorder.flight import COMMAND, MARKS, REASONS, REWARD, STEP, WRITTEN, Flight
 from robot_rl_envs.task import Task

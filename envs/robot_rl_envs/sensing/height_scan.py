@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import warp as wp
 
-from robot_rl_envs.engines.base import Engine
+from robot_rl_envs.engine import Engine
 from robot_rl_envs.sensing.sensor import Fields, Sensor, SensorContext
 from robot_rl_envs.terms import Source, observation
 from robot_rl_envs.terms.checks import are_numbers, is_number, require

@@ -10,7 +10,7 @@ import warp as wp
 from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.actuation.actuators import engine_delay
-from robot_rl_envs.engines.base import DIRTY_MODEL
+from robot_rl_envs.engine import DIRTY_MODEL
 from robot_rl_envs.quat import multiply, quat_from_axis_angle, quat_multiply, quat_rotate_inverse, rotate_inverse
 from robot_rl_envs.sensing.sensor import Fields, Sensor, SensorContext
 from robot_rl_envs.terms import Source, event, observation

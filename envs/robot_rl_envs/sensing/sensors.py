@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import warp as wp
 
-from robot_rl_envs.engines.base import DIRTY_STATE, Engine
+from robot_rl_envs.engine import DIRTY_STATE, Engine
 from robot_rl_envs.sensing.encoders import Encoders
 from robot_rl_envs.sensing.foot_force import FootForce
 from robot_rl_envs.sensing.height_scan import HeightScan

@@ -2,7 +2,7 @@
 
 import warp as wp
 
-from robot_rl_envs.engines import base as engine
+from robot_rl_envs import engine
 
 OWN, SHARED = wp.constant(1), wp.constant(0)
 PLACED_BIT = wp.constant(engine.DIRTY_PLACED)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from robot_rl_envs.engines import base as engine
-from robot_rl_envs.engines.base import Engine, EngineData
+from robot_rl_envs import engine
+from robot_rl_envs.engine import Engine, EngineData
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.team import copies
 from robot_rl_envs.team.scene import RowMap
@@ -23,7 +23,7 @@ PLACES = engine.DIRTY_STATE | engine.DIRTY_VELOCITY | engine.DIRTY_PLACED
 
 
 class RowRays:
-    """Rays of every robot: the rays of its world, in turn; see :class:`robot_rl_envs.engines.base.Rays`."""
+    """Rays of every robot: the rays of its world, in turn; see :class:`robot_rl_envs.engine.Rays`."""
 
     def __init__(self, rays: Any, rows: int, count: int):
         self._rays = rays
@@ -37,7 +37,7 @@ class RowRays:
 
 
 class RowEngine:
-    """The rows of one crew in the worlds of a team; see :class:`robot_rl_envs.engines.base.Engine`.
+    """The rows of one crew in the worlds of a team; see :class:`robot_rl_envs.engine.Engine`.
 
     Attributes:
         world: the team's engine.

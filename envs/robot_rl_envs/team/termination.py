@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import warp as wp
 
-from robot_rl_envs.engines.base import FAULT_OTHERS
+from robot_rl_envs.engine import FAULT_OTHERS
 
 _OTHERS = wp.constant(FAULT_OTHERS)
 

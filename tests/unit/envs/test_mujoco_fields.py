@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import warp as wp
 from robot_rl_assets.robot import Joint, Robot
+from robot_rl_envs.engine import DIRTY_STATE
 from robot_rl_envs.engines import make_engine
-from robot_rl_envs.engines.base import DIRTY_STATE
 from robot_rl_envs.engines.post_constraint import plugin_fields
 from robot_rl_envs.engines.rows import RowLister
 from robot_rl_envs.entity.mujoco_fields import FIELDS, FORCES, used_mujoco_fields

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import warp as wp
-from robot_rl_envs.engines.base import FAULT_OBSERVATION, FAULT_OVERFLOW, FAULT_RAISED, FAULT_REWARD
+from robot_rl_envs.engine import FAULT_OBSERVATION, FAULT_OVERFLOW, FAULT_RAISED, FAULT_REWARD
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import events, observations
 from robot_rl_envs.recorder.flight import REASONS

@@ -6,7 +6,7 @@ import mujoco_warp as mjw
 import numpy as np
 import pytest
 import torch
-from robot_rl_envs.engines import base
+from robot_rl_envs import engine as base
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import observations, rewards
 from robot_rl_envs.task import Observation, ObservationGroup, Reward, Sim, TorchTerm

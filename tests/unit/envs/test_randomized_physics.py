@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from robot_rl_assets.registry import get_robot
-from robot_rl_envs.engines.base import DIRTY_STATE, DIRTY_WRENCH
+from robot_rl_envs.engine import DIRTY_STATE, DIRTY_WRENCH
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import events, randomize
 from robot_rl_envs.task import Event

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from robot_rl_envs.engines.base import DIRTY_STATE
+from robot_rl_envs.engine import DIRTY_STATE
 from robot_rl_envs.entity.mirrors import positions, velocities
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
