@@ -309,7 +309,7 @@ def test_one_that_is_lost_again_and_again_ends_the_training_unless_fewer_are_eno
     make_session(2, pool=Lenient, observer=rows.append).train(20)
     assert rows[-1]["simulators"] == 1.0
     assert (
-        "simulator 1: was lost 4 times without having sent anything (broken); 1 of 2 go on" in capsys.readouterr().err
+        "simulator 1: was lost 4 times without having sent anything (broken); 1 of 2 continue" in capsys.readouterr().err
     )
 
 
