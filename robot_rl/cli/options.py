@@ -103,7 +103,7 @@ def _rows(cfg: Any, prefix: str) -> Iterator[tuple[str, str]]:
         name, value = field.metadata.get("called") or f"{prefix}{_key(field)}", getattr(cfg, field.name)
         if dataclasses.is_dataclass(value):
             yield from _rows(value, f"{name}.")
-        elif field.name != "name":  # A learner's, which is how it was found.
+        elif field.name not in ("name", *getattr(cfg, "unused", ())):  # A learner's name is how it was found.
             text, choices = texts.get(field.name, "").rstrip("."), rules[field.name].get("choices", ())
             unnamed = [choice for choice in choices if choice not in text]
             yield f"{name}={_shown(value)}", f"{text} ({', '.join(choices)})" if unnamed else text

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 def details(arguments: Sequence[str]) -> str:
     """Return the help of the settings of the learner and of the launcher that are given beside --help."""
     from robot_rl.cli.options import describe
-    from robot_rl.cluster.launchers import REGISTRY
+    from robot_rl.cluster.launchers import get_launcher
     from robot_rl.learn.algorithms import get_learner
 
     given = dict(word.split("=", 1) for word in arguments if "=" in word)
@@ -73,7 +73,7 @@ def details(arguments: Sequence[str]) -> str:
     if "learner" in given:
         parts.append((f"learner={given['learner']}", get_learner(given["learner"]), ""))
     if "launcher" in given:
-        parts.append((f"launcher={given['launcher']}", REGISTRY.get(given["launcher"]), "launcher."))
+        parts.append((f"launcher={given['launcher']}", get_launcher(given["launcher"]), "launcher."))
     return "\n".join(f"settings of {name}:\n{describe(cls, prefix)}\n" for name, cls, prefix in parts)
 
 

@@ -100,7 +100,7 @@ class Evaluations:
         evaluations that were skipped since the result before.
 
         Args:
-            session: The `robot_rl.learn.base_trainer.Session`, with the iteration counted.
+            session: The `robot_rl.learn.base_trainer.BaseTrainer`, with the iteration counted.
         """
         if not self._has_begun:
             self._has_begun = True

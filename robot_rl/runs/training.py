@@ -38,7 +38,7 @@ class Callback(Protocol):
         """Take part in a runner that has just been built."""
 
     def on_iteration_end(self, session: Any) -> Mapping[str, float]:
-        """Look at the runner after an iteration; return its row's entries (`robot_rl.learn.base_trainer.Callback`)."""
+        """Look at the trainer after an iteration; return entries (`robot_rl.learn.base_trainer.OnIterationEnd`)."""
         ...
 
 

@@ -93,7 +93,7 @@ def test_collecting_waits_for_nothing():
         runner._iterate(100)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        runner._watch.start()
+        runner.watch.start()
         runner.collect()
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -138,11 +138,11 @@ def test_an_iteration_waits_for_nothing(graph, sick):
         runner._iterate(100)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        runner._watch.start()
+        runner.watch.start()
         runner.collect()
-        runner._watch.lap("other")
+        runner.watch.lap("other")
         metrics = runner.algorithm.update(runner.collector.rollout, 0.5)
-        runner._watch.lap("learn")
+        runner.watch.lap("learn")
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert all(bool(value.isfinite()) for value in metrics.values())

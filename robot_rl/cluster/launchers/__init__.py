@@ -41,9 +41,10 @@ def get_launcher(name: str) -> type[Launcher]:
     launcher = REGISTRY.get(name)
     if not _is_launcher(launcher):
         raise UserError("launcher", name, f"is {launcher!r}, must be a subclass of {Launcher.__module__}.Launcher")
-    if "submit" in launcher.__abstractmethods__ and hasattr(launcher, "launch"):
-        warnings.warn(f"{launcher.__qualname__}.launch is submit now; call it that", FutureWarning, 2)
-        launcher.submit = launcher.launch
+    owner = next((cls for cls in launcher.__mro__ if {"submit", "launch"} & vars(cls).keys()), Launcher)
+    if "submit" not in vars(owner):  # A plug-in's, also one of a launcher here with its own `launch`.
+        warnings.warn(f"{owner.__qualname__}.launch is submit now; call it that", FutureWarning, 2)
+        launcher.submit = launcher.launch  # type: ignore[attr-defined]
         update_abstractmethods(launcher)
     if missing := sorted(launcher.__abstractmethods__):
         raise UserError("launcher", name, f"{launcher.__qualname__} has no {', '.join(missing)}", "define it")

@@ -308,9 +308,7 @@ def test_one_that_is_lost_again_and_again_ends_the_training_unless_fewer_are_eno
     rows = []
     make_session(2, pool=Lenient, observer=rows.append).train(20)
     assert rows[-1]["simulators"] == 1.0
-    assert (
-        "simulator 1: was lost 4 times without having sent anything (broken); 1 of 2 continue" in capsys.readouterr().err
-    )
+    assert "simulator 1: was lost 4 times without having sent anything (broken); 1 of 2" in capsys.readouterr().err
 
 
 def test_a_request_to_stop_while_nothing_arrives_saves(make_session, tmp_path):
