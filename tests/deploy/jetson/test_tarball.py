@@ -213,7 +213,7 @@ def test_the_command_line_packs_a_bundle_and_names_what_is_missing(bundle, tmp_p
     assert "./build.sh" in said
     assert main(["deploy", f"policy={tmp_path / 'nothing'}", f"to={tmp_path / 'out'}"]) == 2
     assert main(["deploy", f"policy={bundle}", "key=nowhere.pem"]) == 2
-    assert "key=nowhere.pem: there is no such file" in capsys.readouterr().err
+    assert "key=nowhere.pem: the file or folder does not exist" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert main(["deploy", f"policy={bundle}", f"runtime={tmp_path / 'empty'}", f"to={tmp_path / 'out'}"]) == 2
     assert "missing in the runtime's sources" in capsys.readouterr().err
