@@ -13,6 +13,7 @@ def same(event, topic, message):
     """Whether an event of the tail has a message's content."""
     assert event.pop("topic") == topic
     event.pop("bundle", None)
+    message = {name: value for name, value in message.items() if name != "height_scan"}  # Empty; of earlier robots.
     assert list(event) == list(message)
     for name, value in message.items():
         if isinstance(value, list):
