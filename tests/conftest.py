@@ -133,6 +133,13 @@ def pytest_sessionfinish(session):
     gc.freeze()
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Show why a test ran once more, whether it passed then or not."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"first attempt of {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext)
+
+
 def pytest_runtest_setup(item):
     """Tests of a CUDA device or of Isaac Lab run where these are."""
     if item.get_closest_marker("gpu"):
