@@ -135,7 +135,7 @@ def largest_torque(actuator: Actuator, speeds: np.ndarray) -> np.ndarray:
     env = rig(actuator, len(speeds))
     env.state.qvel[:, 0] = torch.from_numpy(speeds)
     env.state.dirty.fill_(1)
-    env.engine.write_back(env._arrays["dirty"])
+    env.write_back()
     env.step(torch.full((len(speeds), 1), 9.0))
     return env.state.joint_torque[:, 0].numpy().copy()
 

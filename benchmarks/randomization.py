@@ -103,7 +103,7 @@ def without_physics(env: Env, steps: int) -> float:
 
 def bare(env: Env, steps: int) -> float:
     """Processor seconds of the physics of a control step, from the standing pose, every field at its nominal value."""
-    for field in env._model_fields:
+    for field in env.only._model_fields:
         values = env.engine.batch.expand(field)
         holder = env.scene.model.opt if field.startswith("opt.") else env.scene.model
         values[...] = getattr(holder, field.rpartition(".")[2])

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from robot_rl_envs.env import Env
     from robot_rl_envs.task import Task
-    from robot_rl_envs.team.env import TeamEnv
 
 
 def make_env(
@@ -19,7 +18,7 @@ def make_env(
     seed: int = 0,
     num_threads: int = 0,
     world_offset: int = 0,
-) -> Env | TeamEnv:
+) -> Env:
     """Build ``num_envs`` worlds of ``task``; of a task with several robots a team's, with a row for each robot.
 
     Args:
@@ -49,10 +48,6 @@ def make_env(
             raise ValueError(f"device={device!r}: no CUDA device is visible to PyTorch; use device=cpu")
     options: dict[str, Any] = {"num_envs": num_envs, "device": device, "engine": engine, "seed": seed}
     options |= {"num_threads": num_threads, "world_offset": world_offset}
-    if task.robots:
-        from robot_rl_envs.team.env import TeamEnv
-
-        return TeamEnv(task, **options)
     from robot_rl_envs.env import Env
 
     return Env(task, **options)

@@ -123,7 +123,7 @@ def _check_gradients(changes: Mapping[str, Any], out: Path | None) -> int:
     cfg = resolve_inputs(resolve(change(tree, {"num_envs": CHECKED_WORLDS, **changes})))
     env = cfg.make_env()
     try:
-        if not hasattr(env, "operands"):
+        if not hasattr(env, "operands") or env.agents:
             raise UserError(f"check=gradients: {cfg.reference} is without terms of one robot; take another task")
         with as_user_error():
             found = check_gradients(env, seed=cfg.seed)

@@ -126,7 +126,7 @@ class ExportedPolicy:
         """
         self._env = env
         self.parts: list[tuple[AllRows | RobotRows, BundlePolicy, str]] = []
-        if is_bundle(directory) or not hasattr(env, "agents"):
+        if is_bundle(directory) or not getattr(env, "agents", ()):
             self._add(directory, AllRows(env), "")
             return
         bundles, places = team_bundles(directory, env.cfg), {name: place for place, name in enumerate(env.agents)}

@@ -204,7 +204,7 @@ def evaluate_run(
     shadow, is_team, worlds = None, False, 0
     if policy is not None:
         with contextlib.closing(make_env()) as env:
-            is_team = hasattr(env, "drop")
+            is_team = hasattr(env, "drop") and bool(env.agents)
             shadow = None if bundle is None else Shadow(ExportedPolicy(bundle, env), action_bounds(policy))
             result["torch"] = evaluate(env, load_policy(policy, env), seconds=seconds, shadow=shadow)
             result |= _about(env, seconds)

@@ -53,14 +53,14 @@ def compile_run(
     try:
         results = compile_all(variants, chips, folder, jobs=jobs, on_done=progress)
     except CompileError as error:
-        raise UserError(_blame(error, [env.kernels for env in envs])) from error
+        raise UserError(_blame(error, [rows.kernels for env in envs for rows in env.crews.values()])) from error
     except UserError:
         raise
     except Exception as error:  # Warp has its own class for each way in which a term cannot be parsed.
-        blamed = envs[0].blame(error)
-        if blamed is error:
+        lines = [str(line) for rows in envs[0].crews.values() if (line := rows.blame(error)) is not error]
+        if not lines:
             raise
-        raise UserError(str(blamed)) from None
+        raise UserError(lines[0]) from None
     finally:
         progress.end()
     if keep:
@@ -141,7 +141,7 @@ def _version(package: str) -> str:
 
 def _blame(error: CompileError, kernels: Sequence[Any]) -> str:
     """Return a line about the term that does not compile."""
-    paths = [kernels[0].path_of(function) for function in error.functions] if kernels else []
+    paths = (each.path_of(function) for each in kernels for function in error.functions)
     term = next(filter(None, paths), "")
     where = f" in {error.functions[0]}" if error.functions else f" in {error.variant.module.name}"
     return f"{term or 'a kernel'}: does not compile for sm_{error.arch}{where}: {error.reason}"

@@ -19,27 +19,27 @@ REST = "rest (Python between the stages)"
 
 def _watched(env: Env) -> AbstractContextManager[dict[str, float]]:
     """Time every stage of ``env``."""
-    watch = StageWatch(env.device)
+    watch, rows = StageWatch(env.device), env.only
     batch = getattr(env.engine, "batch", None)
     kernels = {
-        "act kernel": [env._act],
-        "actuator kernels": list(env._actuate or ()),
-        "after-physics and observe kernels": [env._after_and_observe, env._after, env._observe],
+        "act kernel": [rows._act],
+        "actuator kernels": list(rows.actuate or ()),
+        "after-physics and observe kernels": [rows._after_and_observe, rows._after, rows._observe],
     }
     for name, stages in kernels.items():
         for stage in stages:
             watch.watch(stage, "launch", name)
     for method in ("finish", "observe"):
-        watch.watch(env._torch_terms, method, "torch terms")
+        watch.watch(rows.torch_terms, method, "torch terms")
     watch.watch(env.engine, "step", PHYSICS if batch is None else MIRRORS)
     if batch is not None:
         watch.watch(batch, "step", PHYSICS)
     watch.watch(env.engine, "write_back", "write-back of resets and events")
     watch.watch(env._results, "fill", "results handed out")
-    if env._scan:
-        watch.watch(env._scan, "look", "rays")
-    if env._images.sensors:
-        watch.watch(env._images, "update", "cameras")
+    if rows._scan:
+        watch.watch(rows._scan, "look", "rays")
+    if rows._images.sensors:
+        watch.watch(rows._images, "update", "cameras")
     return watching(watch)
 
 

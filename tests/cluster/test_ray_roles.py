@@ -108,7 +108,7 @@ def test_simulators_join_and_leave_with_a_machine_and_a_signal_saves(cluster, ro
     wait_until(lambda: present() == 2.0, process=process)
     assert rows(path)[-1]["simulators/lost"] == 1.0
     process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=240)
+    output, _ = process.communicate(timeout=120)
     assert process.returncode == 85, output
     assert int(latest_checkpoint(path).name) == done(path) < 2000
     wait_until(lambda: simulators(cluster) == [], 60)

@@ -262,7 +262,7 @@ def test_objects_fall_slide_and_are_pushed_alike():
         at = env.scene.elements.objects["ball"].dof
         env.state.qvel[:, at] = 1.0
         env.state.dirty.fill_(DIRTY_STATE)
-        env.engine.write_back(env._arrays["dirty"])
+        env.write_back()
     for step in range(25):
         for env in envs:
             env.step(torch.zeros(N, env.num_actions) + 0.01 * step)

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from robot_rl_envs.adapters.shared import action_box, group_box, make_env_of_one, restart
+from robot_rl_envs.adapters.shared import action_box, group_box, make_env_of_one
 
 if TYPE_CHECKING:
     from tensordict import TensorDict
@@ -105,7 +105,7 @@ class TaskVectorEnv(VectorEnv):
             if seed is not None:
                 raise ValueError(f"seed={seed}: seeds all worlds, so it cannot go with a reset_mask")
             self._as_built = False
-            fresh = self._arrays(restart(self.task_env, self._tensor(mask)))
+            fresh = self._arrays(self.task_env.restart(self._tensor(mask)))
             self._last = {name: _rows(mask, fresh[name], last) for name, last in self._last.items()}
             self._waiting &= ~mask
             return self._observation(), {}
@@ -143,7 +143,7 @@ class TaskVectorEnv(VectorEnv):
         over, cut, valid = (flags.cpu().numpy().copy() for flags in (done, extras["time_outs"], extras["valid"]))
         rewards = reward.cpu().numpy().astype(np.float64)
         if self._mode is AutoresetMode.NEXT_STEP and self._waiting.any():
-            obs = restart(self.task_env, self._tensor(self._waiting))
+            obs = self.task_env.restart(self._tensor(self._waiting))
             rewards[self._waiting] = 0.0
             over, cut = over & ~self._waiting, cut & ~self._waiting
         self._last = self._arrays(obs)

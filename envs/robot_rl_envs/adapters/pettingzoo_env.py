@@ -16,7 +16,6 @@ from pettingzoo import ParallelEnv
 
 from robot_rl_envs.make import make_env
 from robot_rl_envs.task import Task
-from robot_rl_envs.team.env import TeamEnv
 
 
 class TeamParallelEnv(ParallelEnv):
@@ -55,7 +54,7 @@ class TeamParallelEnv(ParallelEnv):
         self.agents: list[str] = []
         clip = task.actions.clip
         crews = self._env.crews.items()
-        widths = {role: crew._out[observation].shape[1] for role, crew in crews if observation in crew._out}
+        widths = {role: crew.out[observation].shape[1] for role, crew in crews if observation in crew.out}
         sizes = {
             role: (widths.get(role, self._env.get_observations()[observation].shape[1]), crew.num_actions)
             for role, crew in crews
@@ -68,7 +67,6 @@ class TeamParallelEnv(ParallelEnv):
 
     def _build(self, seed: int) -> None:
         env = make_env(self._task, num_envs=1, seed=seed, **self._options)
-        assert isinstance(env, TeamEnv)
         self._env, self._is_new = env, True
 
     def observation_space(self, agent: str) -> Space:

@@ -1,20 +1,16 @@
-"""What the adapters share: spaces of groups and actions, copies of groups, and the reset of some worlds."""
+"""What the adapters share: spaces of groups and actions, and copies of groups."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from gymnasium.spaces import Box
 
 from robot_rl_envs.env import Env
 from robot_rl_envs.make import make_env
 
 if TYPE_CHECKING:
-    from tensordict import TensorDict
-
     from robot_rl_envs.task import Task
 
 
@@ -72,38 +68,3 @@ class PolicyGroups:
     def state(self) -> Any:
         """Return the value function's current group, copied, or None."""
         return self._env.get_observations()[self._state].clone() if self._state else None
-
-
-def restart(env: Env, mask: torch.Tensor) -> TensorDict:
-    """Reset the worlds of a mask (N,) bool; return the observation groups, those of the other worlds unchanged.
-
-    The stage that resets a world also observes the others, which would push their history a second time: their state is
-    restored. A camera's need not be: in one step it renders the same image twice.
-    """
-    state = env.state
-    kept = [(tensor, tensor.clone()) for tensor in _worlds(env)]
-    state.terminated.copy_(mask)
-    state.time_out.zero_()
-    state.dirty.zero_()
-    state.counter.add_(mask.to(state.counter.dtype))
-    env._observe_first.launch()
-    env._observe_resets()
-    env._torch_terms.observe(env._out_torch, mask)
-    env.engine.write_back(env._arrays["dirty"])
-    env._images.update()
-    state.terminated.zero_()
-    for tensor, before in kept:
-        tensor.copy_(_where(mask, tensor, before))
-    env._results.fill(state)
-    return env.get_observations()
-
-
-def _worlds(env: Env) -> Iterator[torch.Tensor]:
-    """Yield every array with a row for each world; a table of the same length is restored as it was."""
-    for tensor in (*(getattr(env.state, name) for name in dir(env.state)), *env._out_torch.values()):
-        if tensor.ndim and tensor.shape[0] == env.num_envs:
-            yield tensor
-
-
-def _where(mask: torch.Tensor, now: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
-    return torch.where(mask.view(-1, *(1,) * (now.ndim - 1)), now, before)

@@ -6,7 +6,6 @@ of one robot. Each copy is a recorded launch that nothing waits for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -140,7 +139,7 @@ class RowEngine:
     # -- the protocol of an engine -----------------------------------------------------------------------------------
 
     def step(self, substeps: int) -> None:
-        """Refuse: the worlds step for all crews together, see :class:`.env.TeamEnv`."""
+        """Refuse: the worlds step for all crews together, see :class:`.team.stage.TeamStage`."""
         raise RuntimeError(f"step({substeps}): the worlds of a team step for all its robots together")
 
     def explain(self, world: int, overflow: int, needed: tuple[int, int]) -> str:
@@ -206,10 +205,3 @@ class RowEngine:
 
     def close(self) -> None:
         """Do nothing: only arrays are held."""
-
-
-def make_row_engine(
-    world: Engine, where: RowMap, dirty: wp.array, shared: dict[str, wp.array]
-) -> Callable[[Scene], RowEngine]:
-    """Return the factory of a crew's engine, from its scene."""
-    return lambda scene: RowEngine(world, scene, where, dirty, shared)

@@ -59,7 +59,7 @@ def put_states():
         state.qpos.copy_(torch.from_numpy(qpos))
         state.qvel.copy_(torch.from_numpy(qvel))
         state.dirty.fill_(2)
-        env.engine.write_back(env._arrays["dirty"])
+        env.write_back()
         state.dirty.zero_()
         return SimpleNamespace(pos=state.qpos.numpy()[:, 7:].copy(), vel=state.qvel.numpy()[:, 6:].copy())
 

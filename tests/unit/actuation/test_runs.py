@@ -110,7 +110,7 @@ def test_the_default_is_the_engines_own_servo(go2):
     assert Actions().actuator == PositionPd()
     env = go2(PositionPd())
     model = env.scene.model
-    assert not env._drive
+    assert not env.only._drive
     assert (model.actuator_gainprm[:, 0] == 40.0).all()
     assert (model.actuator_biasprm[:, 1:3] == [-40.0, -1.0]).all()
 

@@ -47,7 +47,7 @@ def test_speed_beyond_the_limit_brakes(go2, put_states, formula):
         put_states(env)
         env.state.qvel[:, 6:] = 40.0
         env.state.dirty.fill_(1)
-        env.engine.write_back(env._arrays["dirty"])
+        env.write_back()
         env.step(torch.full((4, 12), 9.0))
         assert (env.state.joint_torque < -5.0).all()
 

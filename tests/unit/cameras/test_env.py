@@ -68,7 +68,7 @@ def test_the_image_is_of_the_state_after_the_reset(env):
         obs, _, dones, _ = one.step(actions(one, t))
         done |= dones
         # What a camera without a past sees of the very state that the terms have seen.
-        other = one._images.sensors["side"]
+        other = one.only._images.sensors["side"]
         seen = obs["side"].clone()
         other.update()
         torch.testing.assert_close(torch.from_numpy(other.out.numpy()), seen, rtol=0, atol=0)
@@ -157,8 +157,8 @@ def test_both_engines_show_the_same_state_alike(env):
         one.step(actions(one, t))
     other.state.qpos.copy_(one.state.qpos)
     for k in (one, other):
-        k._images.update()
-    images = [k._images.sensors["side"].out.numpy() for k in (one, other)]
+        k.only._images.update()
+    images = [k.only._images.sensors["side"].out.numpy() for k in (one, other)]
     assert not np.array_equal(images[0][0], images[0][1])
     np.testing.assert_array_equal(*images)
 
@@ -168,6 +168,6 @@ def test_physics_does_not_notice_the_camera_on_mujoco_warp(env):
     one = env(engine="mujoco_warp", num_envs=2)
     data = one.engine.warp_data
     before = {name: getattr(data, name).numpy().copy() for name in ("qpos", "qvel", "xpos", "geom_xpos", "cam_xpos")}
-    one._images.update()
+    one.only._images.update()
     for name, value in before.items():
         np.testing.assert_array_equal(getattr(data, name).numpy(), value)

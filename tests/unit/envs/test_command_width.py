@@ -99,7 +99,7 @@ def test_a_command_of_any_width_is_drawn_observed_mirrored_and_recorded(commande
     perm, sign = env.mirror["actor"]
     assert perm.tolist() == list(range(2 + width))
     assert sign[2:].tolist() == CASES[width][1]
-    rows = env._quarantine.flight.rows.numpy()[:, 0]
+    rows = env.only._quarantine.flight.rows.numpy()[:, 0]
     written = rows[np.isfinite(rows[:, 0])]
     assert np.abs(written[:, COMMAND : COMMAND + width]).min() > 0
     qpos = COMMAND + width

@@ -69,4 +69,4 @@ def test_other_names(env):
     assert all(name.endswith(("[0]*0.5", "[1]*0.5")) for name in other.components("past"))
     other.close()
     with pytest.raises(ValueError, match="group='camera': is without component names; actor, critic, motion have them"):
-        component_names(env._layout, "camera", env.scene)
+        component_names(env.operands().layout, "camera", env.scene)

@@ -61,10 +61,10 @@ def lift(env):
     """Take over qpos as a reset does; on the CPU that clears applied forces, which are then written again."""
     forces = env.state.xfrc_applied.clone()
     env.state.dirty.fill_(DIRTY_STATE)
-    env.engine.write_back(env._arrays["dirty"])
+    env.write_back()
     env.state.xfrc_applied.copy_(forces)
     env.state.dirty.fill_(DIRTY_WRENCH)
-    env.engine.write_back(env._arrays["dirty"])
+    env.write_back()
 
 
 def run(env, steps):

@@ -122,7 +122,7 @@ def test_the_accelerometer_reads_g_at_rest_nothing_in_free_fall_and_the_lever_of
         env.state.qvel[:] = 0.0
         env.state.qvel[:, 5] = spin
         env.state.dirty[:] = 2
-        env.engine.write_back(env._arrays["dirty"])
+        env.write_back()
         obs = env.step(torch.zeros(4, 12))[0]["actor"][:, :3].numpy()
         np.testing.assert_allclose(obs, np.tile(want, (4, 1)), atol=atol)
 

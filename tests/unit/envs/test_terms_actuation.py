@@ -67,7 +67,7 @@ def test_weaker_dc_motors_push_less(go2_task):
     env = env_with(go2_task, DcMotor(), actuation.dc_motor_gains, pinned)
     env.state.qpos[:, 2] = 1.0
     env.state.dirty.fill_(2)
-    env.engine.write_back(env._arrays["dirty"])
+    env.write_back()
     env.state.ctrl.copy_(torch.tensor(env.scene.robot.default_pos()))
     env.state.ctrl[:, 0] += 0.1
     env.state.ctrl[:, 1] += 3.0

@@ -57,7 +57,7 @@ def test_an_event_between_two_steps_is_followed(make_files):
         if step == 17:
             env.state.qvel[1, 1] = 3.0
             env.state.dirty[1] = 1
-            env.engine.write_back(env._arrays["dirty"])
+            env.write_back()
         if step == 20:
             actions[1] = np.nan
 

@@ -47,7 +47,7 @@ def test_the_bare_engine_does_the_same_physics(engine):
 
 def test_the_stopwatch_leaves_nothing_behind(make_env):
     env = make_env()
-    owners = (env, env.engine, env.engine.batch, env._act, env._after_and_observe, env._torch_terms)
+    owners = (env, env.engine, env.engine.batch, env.only._act, env.only._after_and_observe, env.only.torch_terms)
     before = [dict(vars(owner)) for owner in owners]
     with _watched(env):
         assert any(vars(owner) != known for owner, known in zip(owners, before, strict=True))

@@ -64,8 +64,8 @@ def test_a_parameter_that_was_changed_on_purpose_stays_changed(maker):
     same.load_state_dict(saved)
     assert same.params()["rewards.centred.weight"] == pytest.approx(-0.7)
     name = "rewards.effort.weight"
-    index = other._layout.params[name]
-    other._layout.values[index] = -0.5  # As a task built with another weight has it.
+    index = other.only._layout.params[name]
+    other.only._layout.values[index] = -0.5  # As a task built with another weight has it.
     other.set_param(name, -0.5)
     other.load_state_dict(saved)
     assert other.params()[name] == pytest.approx(-0.5)

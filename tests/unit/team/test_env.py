@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from robot_rl_envs.agents import Agent, Role, Team
-from robot_rl_envs.env import Env
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import events, objects, team
 from robot_rl_envs.objects import Box, Contact
@@ -20,8 +19,7 @@ def equal(one, other) -> list[str]:
 
 def test_a_team_of_one_has_the_bits_of_one_robot(puck_task, walk):
     alone, team_of_one = (make_env(puck_task(count), num_envs=9, seed=4) for count in (0, 1))
-    assert isinstance(alone, Env)
-    assert not isinstance(team_of_one, Env)
+    assert (alone.agents, team_of_one.agents) == ((), ("p0",))
     first, second = walk(alone, 120), walk(team_of_one, 120)
     assert sum(int(row["done"].sum()) for row in first) >= 18
     for row in second:
@@ -56,7 +54,7 @@ def test_robots_touch_each_other(puck_task):
         state.qvel[1, 0] = -1.5  # The second robot runs into the first.
         state.dirty[1] |= 1
         if step < 20:
-            env.crews["puck"].engine.write_back(env.crews["puck"]._arrays["dirty"])
+            env.crews["puck"].write_back()
         env.step(torch.zeros(2, 1))
         forces.append(state.contact_force[:, 0].clone())
         gaps.append(float(state.base_pos_w[1, 0] - state.base_pos_w[0, 0]))
@@ -238,7 +236,7 @@ def test_a_world_that_fails_is_reset_for_all_its_robots(puck_task, walk):
 def test_a_late_robot_that_fails_is_recorded(puck_task, tmp_path):
     env = make_env(puck_task(2, team=Team(size=(1, 1), joins=1.0, join_s=(0.1, 0.1))), num_envs=3, seed=0)
     env.quarantine_dir = tmp_path
-    active = env._crews[0].state.active
+    active = env._all[0].state.active
     before = active.clone()
     while torch.equal(before, active):
         env.step(torch.zeros(6, 1))

@@ -154,7 +154,7 @@ def scene(puck_task, command, **fields):
     )
     generator = torch.Generator().manual_seed(0)
     for _ in range(8):
-        before = env._crews[0].state.goal_pos_w.clone() if hasattr(env._crews[0].state, "goal_pos_w") else None
+        before = env._all[0].state.goal_pos_w.clone() if hasattr(env._all[0].state, "goal_pos_w") else None
         last = env.step(torch.randn(2 * WORLDS, 1, generator=generator))
     return env, last, before
 
@@ -190,7 +190,7 @@ def test_terms_are_their_formulas(puck_task):
         puck_task, goal_command(), observations=groups, rewards=rewards, metrics=metrics
     )
     assert not done.any()
-    state = env._crews[0].state
+    state = env._all[0].state
     rows = [Row(state, before.numpy().astype(float), i) for i in range(2 * WORLDS)]
     want = np.array([np.concatenate([formula(row) for _, formula in OBSERVATIONS.values()]) for row in rows])
     np.testing.assert_allclose(obs["critic"].numpy()[:, : want.shape[1]], want, rtol=1e-4, atol=1e-4)
@@ -214,7 +214,7 @@ def test_marching_keeps_lane_and_speed(puck_task):
         team.march, team=True, resample_s=(9.0, 9.0), speed_lo=0.3, speed_hi=0.7, gain=1.0, turn_gain=1.5, **LIMITS
     )
     env, _, _ = scene(puck_task, command)
-    state = env._crews[0].state
+    state = env._all[0].state
     speeds = state.march_speed.numpy().reshape(WORLDS, 2)
     assert (speeds[:, 0] == speeds[:, 1]).all()
     assert ((speeds >= 0.3) & (speeds <= 0.7)).all()

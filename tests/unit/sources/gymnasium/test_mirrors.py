@@ -25,7 +25,7 @@ def pair(name):
         tensor = getattr(env.state, field)
         tensor[1] = mirrored(tensor[0].clone(), maps)
     env.state.dirty.fill_(DIRTY_STATE)
-    env.engine.write_back(env._arrays["dirty"])
+    env.write_back()
     env.state.dirty.zero_()
     return env, generator
 
