@@ -137,7 +137,7 @@ def kernel_texts() -> Texts:
     with collecting():
         for task in tasks():
             env: Any = make_env(get_task(task), num_envs=2, engine="mujoco", device="cpu", seed=1, num_threads=1)
-            crews = getattr(env, "crews", {"": env})
+            crews = env.crews
             texts = [f"# {role}\n" * bool(role) + crew.kernels.source for role, crew in crews.items()]
             found[f"kernels/{task}"] = re.sub(r"\bobserve_[0-9a-f]{12}_", "observe_DIGEST_", "\n".join(texts)) + "\n"
             sources: Texts = {}

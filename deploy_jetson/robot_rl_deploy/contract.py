@@ -126,7 +126,7 @@ class Contract:
 
     @property
     def received(self) -> dict[str, tuple[MessageSpec, int]]:
-        """The signals that are messages of other robots: the message, and the sender from this robot on."""
+        """The signals that are messages of other robots: the message, and the sender counted from this robot."""
         return {row.signal: (message, row.sender) for message in self.messages for row in message.received}
 
     def signal_sizes(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The vectorized environment: one control step is three kernels and the engine's substeps, without a device sync."""
+"""The vectorized environment: a control step is three main kernels and the engine's substeps, without a device sync."""
 
 from __future__ import annotations
 
@@ -130,7 +130,13 @@ class Env(VecEnv):
         return self.get_observations()
 
     def restart(self, mask: torch.Tensor) -> TensorDict:
-        """Reset the worlds of a mask (N,) bool; return the observation groups, those of the other worlds unchanged."""
+        """Reset the worlds of a mask (N,) bool; return the observation groups, those of the other worlds unchanged.
+
+        Raises:
+            ValueError: the worlds have several robots.
+        """
+        if self.agents:
+            raise ValueError(f"task={self.cfg.name!r}: some worlds of a team cannot be reset alone; reset all of them")
         self.only.restart(mask)
         self._results.fill(self._flags)
         return self.get_observations()
@@ -292,7 +298,10 @@ class Env(VecEnv):
 
     @property
     def episode_length_buf(self) -> torch.Tensor:
-        """(rows,) control steps towards the time limit; the first robot's is that of its world."""
+        """(rows,) control steps towards the time limit, a copy if there are several roles; set it to change it.
+
+        The robots of a team end with the first one.
+        """
         if self.is_alike:
             return self.only.state.episode_length
         found = torch.zeros(self.num_envs, dtype=torch.int32, device=self.device)
@@ -354,9 +363,13 @@ class Env(VecEnv):
         Raises:
             ValueError: no such parameter.
         """
-        role, _, rest = path.partition(".")
-        rows, own = (self.only, path) if self.is_alike else (self.crews.get(role, self._all[0]), rest)
-        rows.set_param(own, value)
+        if self.is_alike:
+            self.only.set_param(path, value)
+            return
+        role, _, own = path.partition(".")
+        if role not in self.crews:
+            raise ValueError(f"no parameter {path!r} in task {self.cfg.name!r}: role {nearest(role, self.crews)}")
+        self.crews[role].set_param(own, value)
 
     def pop_metrics(self) -> dict[str, float]:
         """Return averages over the robots since the last call; see :meth:`.rows.RobotRows.pop_metrics`.
@@ -366,18 +379,15 @@ class Env(VecEnv):
         found = {role: rows.pop_metrics() for role, rows in self.crews.items()}
         if self.is_alike:
             return next(iter(found.values()))
-        total: dict[str, float] = {}
-        for name in ("episodes", "quarantined"):
-            total[name] = sum(row[name] for row in found.values())
+        names = {name: None for row in found.values() for name in row if name.startswith(("episodes", "quarantined"))}
+        total = {name: sum(row.get(name, 0.0) for row in found.values()) for name in names}
         for name in ("episode/return", "episode/length_s"):
             several = [(row[name], row["episodes"]) for row in found.values() if name in row]
             if several:
                 total[name] = sum(value * count for value, count in several) / sum(count for _, count in several)
         for role, row in found.items():
-            for name, value in row.items():
-                kind, _, rest = name.partition("/")
-                if rest and name not in total:
-                    total[f"{kind}/{rest if kind == 'quarantined' else f'{role}.{rest}'}"] = value
+            own = {name: value for name, value in row.items() if name not in total}
+            total |= {f"{kind}/{role}.{rest}": v for name, v in own.items() for kind, _, rest in [name.partition("/")]}
         return total
 
     @property

@@ -352,7 +352,7 @@ class RobotRows:
         Returns:
             ``episode/return``, ``episode/length_s`` (of episodes that ended; absent when none did), ``reward/<term>``
             (per second), ``termination/<name>`` (share of ended episodes), ``tracking/<metric>``, ``episodes``,
-            ``quarantined`` (worlds), and, if there are any, ``quarantined/<reason>``.
+            ``quarantined`` (rows: worlds, or robots of a team), and, if there are any, ``quarantined/<reason>``.
         """
         self._quarantine.collect()
         log = self._log.numpy().sum(axis=0)

@@ -161,8 +161,10 @@ class BaseTrainer(Checkpointed):
     def uninterrupted(self) -> Iterator[None]:
         """Let no signal give up the iteration inside."""
         may_give_up, self._request.may_give_up = self._request.may_give_up, False
-        yield
-        self._request.may_give_up = may_give_up
+        try:
+            yield
+        finally:
+            self._request.may_give_up = may_give_up
 
     @property
     def is_stopping(self) -> bool:

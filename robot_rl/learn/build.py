@@ -1,7 +1,7 @@
-"""Build the objects that a learner's settings describe; the only place that imports the code of an algorithm.
+"""Build the objects that a learner's settings describe; a training's only place that imports the code of an algorithm.
 
-Settings are data. Functions of a module build from them: of the one that their class names as its `implementation`,
-else of the class's own, and after that of the class that it extends.
+Settings are data. A function that builds from them is looked up in the module that the settings' class names as its
+`implementation`, else in the class's own module; then in those of its base classes.
 
     make_algorithm(cfg, context)                 required: the `robot_rl.learn.algorithm.Algorithm` for a `Context`
     make_actor(cfg, dims, mirrors, generator)    by default `robot_rl.learn.networks.actor_critic.make_actor`

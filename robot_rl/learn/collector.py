@@ -82,7 +82,7 @@ class Collector:
         self.recorded: RecordedRollout | None = None
         self.why_not_recorded = reason or ("graph=off" if cfg.graph == "off" else "")
         if not self.why_not_recorded:
-            # During an update its large kernels fill the device: each of these small ones would wait for them.
+            # The rollout's small kernels would wait behind the large ones of an update; FIRST lets them pass.
             recorder = CudaRecorder(self._device, with_loops=True, priority=FIRST)
             self.recorded = RecordedRollout(
                 env, cfg.num_steps, self._walk_recorded, recorder, is_required=cfg.graph == "on"
@@ -154,11 +154,10 @@ class Collector:
         If `is_first`, nothing was learned yet, and the worlds are put at random times of their episode.
         """
         self._obs = self.env.get_observations()
-        lengths = self.env.episode_length_buf
         if is_first and self._stagger:
             ages = torch.rand(self.env.num_envs, generator=self.noise, device=self._device)
-            lengths.copy_((ages * self.env.max_episode_length).to(torch.int64))
-        begins = (lengths == 0).to(self._device)
+            self.env.episode_length_buf = (ages * self.env.max_episode_length).to(torch.int64)
+        begins = (self.env.episode_length_buf == 0).to(self._device)
         for tensor in remembered.values():
             tensor.masked_fill_(begins.view(-1, *(1,) * (tensor.ndim - 1)), 0.0)
 

@@ -152,7 +152,7 @@ class Trainer(BaseTrainer):
         return self.rollouts.worlds(self.live_worlds())
 
     def packed_worlds(self) -> dict[str, Tensor]:
-        """Return the state of the worlds for a checkpoint, if a rollout is simulated that before it."""
+        """Return the state of the worlds for a checkpoint: as before a rollout that is being simulated."""
         packed = self.rollouts.packed_worlds()
         return super().packed_worlds() if packed is None else packed
 

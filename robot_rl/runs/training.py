@@ -26,7 +26,8 @@ FREE = (
     *("root", "run_id", "num_threads", "kernels", "max_iterations"),
     *("save_interval", "save_interval_s", "keep_checkpoints", "notice_s", "max_quarantined"),
 )
-"""Settings that may change when `train` continues a run by its id, and `metrics.*`: none affects the result."""
+"""Settings that may change when `train` continues a run by its id, and `metrics.*`: none affects an
+iteration's result, except that schedules such as `linear` run over all of `max_iterations`."""
 MakeEnv = Callable[[TrainCfg, ProcessGroup], Any]
 """Makes the worlds of a process."""
 

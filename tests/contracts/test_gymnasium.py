@@ -11,7 +11,6 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import vector as wrappers
 from robot_rl_envs.adapters.gymnasium_env import TaskVectorEnv
-from robot_rl_envs.adapters.shared import restart
 from robot_rl_envs.cameras import Camera, ImageGroup
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import observations
@@ -227,7 +226,7 @@ def test_worlds_that_are_not_reset_go_on_as_they_were(task, engine):
         results = [env.step(action) for env in made]
         if step == 3:
             before = made[0].get_observations().clone()
-            fresh = restart(made[0], mask)
+            fresh = made[0].restart(mask)
             for name in fresh.keys():  # noqa: SIM118, a TensorDict
                 assert torch.equal(fresh[name][~mask], before[name][~mask])
             assert not torch.equal(fresh["actor"][mask], before["actor"][mask])
@@ -244,7 +243,7 @@ def test_a_reset_of_all_by_a_mask_is_a_reset():
     one, other = (make_env(short(), num_envs=2, seed=4, engine="mujoco", num_threads=1) for _ in range(2))
     for env in (one, other):
         env.step(torch.ones(2, 1))
-    assert torch.equal(restart(one, torch.ones(2, dtype=torch.bool))["actor"], other.reset()["actor"])
+    assert torch.equal(one.restart(torch.ones(2, dtype=torch.bool))["actor"], other.reset()["actor"])
     assert torch.equal(one.step(torch.ones(2, 1))[0]["actor"], other.step(torch.ones(2, 1))[0]["actor"])
 
 

@@ -26,7 +26,7 @@ def tensors_of(obs, reward, dones, extras):
 
 def parts_of(env):
     """The environment itself, or of a team those of its roles."""
-    return list(env.crews.values()) if env.cfg.robots else [env]
+    return list(env.crews.values())
 
 
 def acted(out):
@@ -107,7 +107,7 @@ def test_an_evaluation_has_the_kernels_of_the_training_and_no_noise(build, env, 
     task = evaluation_task(get_task(task_name))
     quiet = make_env(task, num_envs=2, num_threads=1)
     assert [part.kernels.source for part in parts_of(quiet)] == [part.kernels.source for part in parts_of(env)]
-    groups = parts_of(quiet)[0]._layout.groups
+    groups = parts_of(quiet)[0].operands().layout.groups
     clean = {str(vars(slot.term)): slot for slot in groups.get("critic", ()) if not isinstance(slot.term, TorchTerm)}
     for k in range(3):
         obs = quiet.step(actions_at(k, quiet))[0]

@@ -43,7 +43,7 @@ LAUNCH_BOUNDS = (BLOCK_THREADS, 6)
 class Numbers:
     """What a stage reads and adds to, other than the state.
 
-    It is a struct since Warp compiles a CPU kernel with only arrays of one dimension twice: once for contiguous ones.
+    A struct, since Warp compiles a CPU kernel twice if all its arguments are arrays of one dimension.
 
     Attributes:
         params: weights, parameters, scales and ranges; `TaskLayout.params` says where.

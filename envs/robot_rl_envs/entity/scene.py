@@ -115,13 +115,13 @@ class Scene:
 
     Attributes:
         model: the model to simulate; without visual geoms.
-        things: the objects, and the sites and contact sensors that terms read.
-        clips: the reference motions at the control rate.
+        elements: the objects, and the sites and contact sensors that terms read.
+        reference_motions: the reference motions at the control rate.
         entity: the robot. Its ``joint_qpos``, ``joint_dof``, ``joint_ctrl``, ``foot_geoms``, ``foot_sensor``, ``base``,
             ``base_body_id``, ``actuated`` and ``sensing`` are also attributes of the scene.
         robot: the facts of the robot's model.
         terrain: the ground, None on an endless plane.
-        watched: MuJoCo's own fields that the task's terms read; see :mod:`robot_rl_envs.entity.mujoco_fields`.
+        mujoco_fields: MuJoCo's own fields that the task's terms read; see :mod:`robot_rl_envs.entity.mujoco_fields`.
         crew: the robots of which each sees such a scene; None for a single robot.
         default_qpos: (nq,) everything in its default pose.
         sizes: widths that terms and state fields name: those of the robot, "bodies", "command", "objects",

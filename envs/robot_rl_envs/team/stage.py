@@ -18,7 +18,7 @@ from robot_rl_envs.rows import RobotRows
 from robot_rl_envs.task import Task
 from robot_rl_envs.team.rows import RowEngine
 from robot_rl_envs.team.scene import TeamScene
-from robot_rl_envs.team.termination import WorldCounts, count_agents, end_episodes, make_rows
+from robot_rl_envs.team.termination import WorldCounts, count_agents, end_episodes, make_row_fields
 from robot_rl_envs.team.views import SHOWN, TEAM, merge_flags, merge_rows, see, seen_width, show, split_rows
 
 _FLAGS = ("terminated", "time_out", "quarantined", "acted", "restart")
@@ -58,7 +58,7 @@ class TeamStage:
             rows = self._worlds * crew.size
             crews[role] = RobotRows(own, scene, part, num_envs=rows, world_offset=offset * crew.size, **options)
         self._crews = list(crews.values())
-        self._rows = [make_rows(crew._arrays) for crew in self._crews]
+        self._fields = [make_row_fields(crew._arrays) for crew in self._crews]
         self._placed = [
             crew._arrays[name].numpy()
             for crew in self._crews
@@ -86,9 +86,9 @@ class TeamStage:
             setattr(known, name, wp.zeros(n, dtype=wp.int32, device=self._device))
         known.reward = wp.zeros(n, dtype=wp.float32, device=self._device)
         floors = int(task.only_positive_rewards)
-        counts = [self._launch(count_agents, n, [rows, k, known], []) for k, rows in enumerate(self._rows)]
+        counts = [self._launch(count_agents, n, [rows, k, known], []) for k, rows in enumerate(self._fields)]
         settles = [
-            self._launch(end_episodes, n, [rows, task.team.least, floors, known], [active]) for rows in self._rows
+            self._launch(end_episodes, n, [rows, task.team.least, floors, known], [active]) for rows in self._fields
         ]
         return counts + settles
 
@@ -120,7 +120,7 @@ class TeamStage:
         self.actions = self._zeros(max(crew.num_actions for crew in self._crews))
         flags = {name: wp.zeros(total, dtype=wp.int32, device=self._device) for name in _FLAGS}
         reward = wp.zeros(total, dtype=wp.float32, device=self._device)
-        for crew, rows in zip(self._crews, self._rows, strict=True):
+        for crew, rows in zip(self._crews, self._fields, strict=True):
             n, place = crew.num_envs, [rows.agents, self._count]
             for group in groups:
                 for mine, all_rows in ((crew.out, self.out), (crew.final, self.final)):
@@ -143,10 +143,10 @@ class TeamStage:
             present = wp.zeros(shape[:2], dtype=wp.float32, device=self._device)
             target = self.final if final else self.out
             seen = target[TEAM] = self._zeros(seen_width(width, count))
-            for crew, rows in zip(crews, self._rows, strict=True):
+            for crew, rows in zip(crews, self._fields, strict=True):
                 inputs = [crew.out[group], crew.final[group], rows, final]
                 self._seeing.append(self._launch(show, crew.num_envs, inputs, [shown, present]))
-            for crew, rows in zip(crews, self._rows, strict=True):
+            for crew, rows in zip(crews, self._fields, strict=True):
                 n, inputs = crew.num_envs, [shown, present, rows, final]
                 if len(crews) == 1:
                     self._seeing.append(self._launch(see, n, inputs, [seen]))
@@ -222,10 +222,12 @@ class TeamStage:
     # -- commands ----------------------------------------------------------------------------------------------------
 
     def in_own_frames(self, crew: RobotRows, value: Any, worlds: int) -> torch.Tensor | None:
-        """Return a position of the first robot's frame in those of a crew, a row each; any other command as it is."""
+        """Return a command of worlds as one of a crew's rows: a position in the first robot's frame in their own."""
         if value is None:
             return None
         value, info = torch.as_tensor(value), crew.describe_command()
+        if value.ndim == 2:
+            return value.repeat_interleave(len(crew.agents), dim=0)
         if info is None or (info["draws"], info["frame"]) != ("position", "base") or crew.scene.base or value.ndim != 1:
             return value
         if len(value) != crew.scene.sizes["command"]:

@@ -16,7 +16,7 @@ _OTHERS = wp.constant(FAULT_OTHERS)
 
 
 @wp.struct
-class Rows:
+class RowFields:
     """Fields of ``s`` of a crew, one row a robot."""
 
     agents: wp.array(dtype=wp.int32)  # (A,) its robots' indices in the team
@@ -34,10 +34,10 @@ class Rows:
     shared_reward: wp.array2d(dtype=wp.float32)
 
 
-def make_rows(arrays: Mapping[str, wp.array]) -> Rows:
+def make_row_fields(arrays: Mapping[str, wp.array]) -> RowFields:
     """Return the fields of a crew, of its environment's arrays."""
-    rows = Rows()
-    for name in Rows.vars:
+    rows = RowFields()
+    for name in RowFields.vars:
         setattr(rows, name, arrays["crew_agents" if name == "agents" else name])
     return rows
 
@@ -63,7 +63,7 @@ class WorldCounts:
 
 
 @wp.kernel(enable_backward=False)
-def count_agents(s: Rows, index: int, worlds: WorldCounts):
+def count_agents(s: RowFields, index: int, worlds: WorldCounts):
     """Add a crew's robots to the facts of each world; the first crew begins it."""
     w = wp.tid()
     size = s.agents.shape[0]
@@ -100,7 +100,7 @@ def count_agents(s: Rows, index: int, worlds: WorldCounts):
 
 @wp.kernel(enable_backward=False)
 def end_episodes(
-    s: Rows,
+    s: RowFields,
     least: int,
     floors: int,
     worlds: WorldCounts,

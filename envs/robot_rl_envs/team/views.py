@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from robot_rl_envs.team.termination import Rows
+from robot_rl_envs.team.termination import RowFields
 
 TEAM = "team"
 """The observation group that a team's environment adds."""
@@ -16,7 +16,7 @@ SHOWN = "shown"
 def show(
     values: wp.array2d(dtype=wp.float32),
     finals: wp.array2d(dtype=wp.float32),
-    s: Rows,
+    s: RowFields,
     final: int,
     # outputs
     shown_out: wp.array3d(dtype=wp.float32),
@@ -46,7 +46,7 @@ def show(
 def see(
     shown: wp.array3d(dtype=wp.float32),
     present: wp.array2d(dtype=wp.float32),
-    s: Rows,
+    s: RowFields,
     final: int,
     # outputs
     seen_out: wp.array2d(dtype=wp.float32),
@@ -105,7 +105,7 @@ def split_rows(
 
 @wp.kernel(enable_backward=False)
 def merge_flags(
-    s: Rows,
+    s: RowFields,
     count: int,
     # outputs
     reward_out: wp.array(dtype=wp.float32),

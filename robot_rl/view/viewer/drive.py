@@ -151,7 +151,7 @@ def free_objects(env: Any, world: int = 0) -> dict[str, np.ndarray]:
 def base_pose(env: Any, row: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return the pose of a base frame in the world: position (3,) [m] and orientation (4,) w, x, y, z."""
     scene, state = getattr(env, "scene", None), env.state
-    is_mounted = hasattr(env, "crews")  # The robots of a team stand as the task puts them, bolted down or not.
+    is_mounted = hasattr(env, "crews") and bool(env.agents)  # A team's robots stand as the task puts them.
     if scene is not None and not scene.base and not is_mounted:
         return np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0])
     parts = (state.base_pos_w[row], state.base_quat_wxyz[row])

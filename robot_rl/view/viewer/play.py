@@ -162,7 +162,7 @@ class Player:
         if self._info is not None:
             self.env.set_command(self.panel.command)
         # An episode does not end by its time limit while somebody plays.
-        self.env.episode_length_buf.zero_()
+        self.env.episode_length_buf = 0 * self.env.episode_length_buf
         self.driver.step()
         self.steps += 1
 

@@ -216,6 +216,15 @@ def test_crews_of_several_kinds(puck, puck_task, walk):
         "reward/puck.number",
         "reward/other.number",
     }
+    env.episode_length_buf = torch.arange(6)
+    assert env.episode_length_buf.tolist() == list(range(6))
+    with pytest.raises(ValueError, match="no parameter 'tail.rewards.number.weight'.*puck"):
+        env.set_param("tail.rewards.number.weight", 2.0)
+    action = torch.zeros(6, 1)
+    action[1] = torch.nan
+    env.step(action)  # A fault of one is that of all robots in its world.
+    found = env.pop_metrics()
+    assert sum(value for name, value in found.items() if name.startswith("quarantined/")) == found["quarantined"] == 3
 
 
 def test_a_world_that_fails_is_reset_for_all_its_robots(puck_task, walk):

@@ -48,7 +48,7 @@ class PPO(Algorithm):
     Attributes:
         symmetry: adds mirrored samples to every batch.
         generator: source of the minibatches, on the device of the networks.
-        max_age: versions by which rollouts may be older, each with its own statistic.
+        max_age: largest staleness of a rollout [versions] that has its own statistic.
         optimizer: steps both networks.
         targets: estimates advantages and returns.
         quantizers: the networks' layers that compute in less than float32.
@@ -296,9 +296,9 @@ def probability_ratio(log_prob: Tensor, old_log_prob: Tensor) -> Tensor:
     """Return the ratio (B,) of the probability of an action under two policies, at most exp(MAX_LOG_RATIO).
 
     A mirrored sample that the policy would hardly have drawn is many deviations from its mean, and there a small step
-    changes the log-probability by a hundred. Its weight is 0, but 0 times infinity is not. Beyond the bound the ratio
-    has the gradient of the bound, so that an action that was too bad still becomes less probable. Below it nothing
-    changes.
+    changes the log-probability by a hundred. Its weight is 0, but 0 times infinity is not. Beyond the bound the
+    value is the bound, and its gradient the bound times that of the log-ratio, so that an action that was too bad still
+    becomes less probable. Below it nothing changes.
     """
     log_ratio = log_prob - old_log_prob
     return torch.exp(log_ratio - (log_ratio.detach() - MAX_LOG_RATIO).clamp(min=0.0))

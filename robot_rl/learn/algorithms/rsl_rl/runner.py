@@ -273,7 +273,7 @@ class _TimedEnv(VecEnv):
 
     @episode_length_buf.setter
     def episode_length_buf(self, value: Tensor) -> None:  # type: ignore[override]
-        self.env.episode_length_buf.copy_(value)
+        self.env.episode_length_buf = value
 
     def get_observations(self) -> TensorDict:
         """Return the environment's observations."""
