@@ -5,9 +5,10 @@ usage: robot-rl check robot=<name>
 {Options}
 
 Names, default pose, height above the ground and the left-right mirror are checked: random poses are mirrored by the
-robot's facts, and the bodies compared with their mirror images. With a problem nothing can be trained (robot-rl train
-says the same line); a note is unusual, such as gains with which a joint rings or no policy can be exported. The exit
-code is 1 if there is a problem.
+robot's facts, and the bodies compared with their mirror images. The target of each joint steps by 0.3 rad or m: a
+joint that does not follow is a problem; so is a foot beside its body's shape. With any other problem nothing can be
+trained (robot-rl train says the same line); a note is unusual, such as gains with which a joint rings or no policy can
+be exported. The exit code is 1 if there is a problem.
 """
 
 from collections.abc import Sequence
@@ -43,5 +44,6 @@ def run(arguments: Sequence[str]) -> int:
     for finding in findings:
         print(f"{'problem' if finding.is_problem else 'note'}: {finding.text}")
     problems = sum(finding.is_problem for finding in findings)
-    print(f"{problems or 'no'} problem{'s' * (problems != 1)}, {len(findings) - problems or 'no'} notes")
+    notes = len(findings) - problems
+    print(f"{problems or 'no'} problem{'s' * (problems != 1)}, {notes or 'no'} note{'s' * (notes != 1)}")
     return int(problems > 0)

@@ -100,7 +100,7 @@ def make_draft(source: Source, collision: str, gains: Gains, *, mirrored: bool =
     guess.follow(source, model, default)
     pose = guess.Pose(model, source.base, default)
     draft.height = guess.guess_height(source, pose)
-    limits = take(motors.guess_limits(draft, source))
+    limits = take(motors.guess_limits(draft, source, pose))
     for name, fields in take(motors.guess_gains(draft, pose, limits, gains)).items():
         draft.joints[name] |= {"default_pos": default[name], **fields}
     _mount_imu(draft, model)

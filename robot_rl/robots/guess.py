@@ -69,6 +69,12 @@ class Pose:
 
         return lowest_point(self.model, self.data, self.touching(body))
 
+    def support(self, geom: int) -> np.ndarray:
+        """Return the lowest point of a geom (3,) [m], world frame."""
+        from robot_rl_envs.motions.kinematics import support
+
+        return support(self.model, self.data, geom)
+
     def height(self) -> float:
         """Return the height of the base at which the lowest point just touches the ground [m]."""
         return CLEARANCE - min(self.lowest(body)[0] for body in range(1, self.model.nbody))
@@ -231,8 +237,8 @@ def guess_feet(pose: Pose, rolling: set[int]) -> tuple[Feet, Reasons]:
     radii = {model.geom_size[geom, 0] for *_, geom in found}
     owns = all(model.geom_type[geom] == sphere for *_, geom in found) and len(radii) == 1
     feet: list[tuple[str, int, np.ndarray, int | None]] = []
-    for name, (body, height, geom) in zip(names, found, strict=True):
-        point = np.array([*pose.data.geom_xpos[geom][:2], height + FOOT_RADIUS])
+    for name, (body, _, geom) in zip(names, found, strict=True):
+        point = pose.support(geom) + np.array([0.0, 0.0, FOOT_RADIUS])
         own = (int(model.geom_bodyid[geom]), model.geom_pos[geom], geom)
         place = own if owns else (body, pose.place(body, point), None)
         feet.append((name, place[0], place[1], place[2]))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from robot_rl_deploy.plausible import EFFORT_MARGIN
+from robot_rl_deploy.plausible import EFFORT_MARGIN, MAX_SPEED
 
 from robot_rl.errors import UserError
 from robot_rl.robots.parts import Draft, Gains, Limits, Reasons, Source, rounded
@@ -15,8 +15,20 @@ from robot_rl.robots.parts import Draft, Gains, Limits, Reasons, Source, rounded
 if TYPE_CHECKING:
     from robot_rl.robots.guess import Pose
 
+SCALE = 0.25
+"""Offset of a joint's target for an action of 1 [rad or m], if its effort limit does not say more."""
 SPEED = 20.0
 """Speed limit of a joint without one in the source [rad/s or m/s]."""
+PLACEHOLDER = 10.0
+"""A limit of a hinge larger than so many times the effort that lifts the whole robot by its size is a placeholder."""
+WHOLE_EFFORT_AT = 1.0
+"""Largest error at which a hinge has its whole effort [rad], if that does not make it faster than `FASTEST`."""
+FASTEST = 25.0
+"""Natural frequency up to which the effort limit makes a joint stiffer [Hz]."""
+FRICTION_ERROR = 0.05
+"""Largest error that a joint's dry friction leaves [rad], and of a slide the largest share of its range."""
+LEAST_DAMPING = 0.1
+"""Least share of the damping that the motor adds, in addition to the joint's damping."""
 LOAD_MARGIN = 3.0
 """Effort limit without one in the source, in efforts that hold the default pose."""
 LEG_LOAD_MARGIN = 8.0
@@ -118,12 +130,15 @@ def _largest(bounds: Any, limited: Any) -> float | None:
     return largest if largest and limited != mujoco.mjtLimited.mjLIMITED_FALSE else None
 
 
-def guess_limits(draft: Draft, source: Source) -> tuple[dict[str, Limits], Reasons]:
-    """Guess the limits of joints: the file's, else those of the other side; a side that differs is reported."""
+def guess_limits(draft: Draft, source: Source, pose: Pose) -> tuple[dict[str, Limits], Reasons]:
+    """Guess the limits of joints: the file's, else those of the other side; a side that differs is reported.
+
+    A limit in the file that no motor of such a robot has is a placeholder, and counts as none.
+    """
+    reasons = _drop_placeholders(draft, source, pose)
     limits = {name: replace(source.limits.get(name, Limits())) for name in draft.joints}
     limits |= {name: Limits(0.0, limits[name].velocity) for name in (*source.passive, *source.coupled)}
     taken: dict[str, list[str]] = {"effort": [], "velocity": []}
-    reasons = []
     for name, joint in draft.joints.items():
         partner = joint.get("mirror") or name
         for key, names in taken.items():
@@ -140,6 +155,23 @@ def guess_limits(draft: Draft, source: Source) -> tuple[dict[str, Limits], Reaso
     return limits, reasons
 
 
+def _drop_placeholders(draft: Draft, source: Source, pose: Pose) -> Reasons:
+    """Remove limits that no motor has: an effort that lifts the robot many times, and a speed beyond all; say which."""
+    model, found = pose.model, []
+    most = PLACEHOLDER * 9.81 * float(model.body_mass.sum()) * 2.0 * float(model.stat.extent)
+    for name, limits in source.limits.items():
+        is_hinge = name in draft.joints and pose.data.joint(name).qpos.size == 1 and model.joint(name).type[0] == 3
+        if is_hinge and limits.effort is not None and limits.effort > most:
+            found.append(f"{name} ({limits.effort:g})")
+            limits.effort = None
+        if limits.velocity is not None and limits.velocity > MAX_SPEED:
+            limits.velocity = None
+    if not found:
+        return []
+    line = f"effort limit: more than {most:.4g} N m, which no motor of a robot of this mass and size has"
+    return [f"{line}, is taken as a placeholder: {', '.join(found)}"]
+
+
 def guess_gains(
     draft: Draft, pose: Pose, limits: dict[str, Limits], gains: Gains
 ) -> tuple[dict[str, dict[str, float]], Reasons]:
@@ -148,7 +180,8 @@ def guess_gains(
     The stiffness is I (2 pi f)^2 and the damping 2 d I (2 pi f), less the joint's own, for the natural frequency f and
     the damping ratio d, and the inertia I that the joint moves: the inverse of its element on the diagonal of the
     inverse mass matrix in the default pose. A joint that would give way by more than 0.1 rad under its load is stiffer,
-    and damped alike.
+    and damped alike; so is one whose own damping or dry friction would keep it from following, and one whose motor is
+    strong for the little that it moves.
     """
     from robot_rl_envs.entity.robot_checks import moved_inertia
 
@@ -161,13 +194,21 @@ def guess_gains(
         dof = int(model.joint(name).dofadr[0])
         inertia, weight, known = float(moved[dof]), float(loads[dof]), limits[name].effort
         effort = max(margin * weight, margin * inertia * omega**2 * 0.1) if known is None else known
-        kp = max(inertia * omega**2, weight / 0.1)
-        reach = float(np.ptp(model.joint(name).range)) if model.joint(name).limited[0] else 0.0
+        own = model.joint(name)
+        is_hinge, reach = own.type[0] == 3, float(np.ptp(own.range)) if own.limited[0] else 0.0
+        damping, friction = float(model.dof_damping[dof]), float(model.dof_frictionloss[dof])
+        error = FRICTION_ERROR * (1.0 if is_hinge or not reach else reach)
+        # Its own damping alone may take as long to follow as the gains would without it.
+        kp = max(inertia * omega**2, weight / 0.1, damping * omega / (2.0 * gains.damping), friction / error)
+        if is_hinge and known:
+            kp = max(kp, min(known / WHOLE_EFFORT_AT, inertia * (2.0 * math.pi * FASTEST) ** 2))
         if reach > 0:  # With less the strong motor of a light link would never be used, and its export be refused.
             kp = max(kp, effort / (0.9 * EFFORT_MARGIN * reach))
-        kd = max(0.0, 2.0 * gains.damping * math.sqrt(kp * inertia) - float(np.ravel(model.dof_damping[dof])[0]))
-        # An action of 1 takes a quarter of the effort, if that is known.
-        scale = 0.25 * known / kp if known else 0.25
+        wanted = 2.0 * gains.damping * math.sqrt(kp * inertia)
+        kd = max(LEAST_DAMPING * wanted, wanted - damping)
+        # An action of 1 takes a quarter of the effort, if that is known; an arm also has to move far.
+        scale = 0.25 * known / kp if known and (draft.base or kp * SCALE < 0.25 * known) else SCALE
+        scale = min(scale, 0.5 * reach or 0.5 * math.pi)
         speed = limits[name].velocity or SPEED
         if name in draft.wheels:  # Its target is a speed: an error of a quarter of the largest takes all its effort.
             grip = 9.81 * float(model.body_mass.sum()) * draft.wheels[name] / len(draft.wheels)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 TASK_KINDS = ("auto", "pose", "velocity", "reach", "drive")
 TURN = 0.6
 """How far from the default pose joints are turned to find the places that a hand reaches [rad or m]."""
+FOLDED, HALF_STRETCHED = 0.3, 0.6
+"""Shares of its reach: a hand nearer than the first is folded, and targets are drawn around the second instead."""
 SIZE_M = 0.3
 """Height of a base for which the speeds of a walking task were chosen; others scale with the root of theirs."""
 
@@ -136,18 +138,29 @@ def reach_words(robot: Robot) -> dict[str, str]:
     data = mujoco.MjData(model)
     hand, position, place = _find_hand(robot, model, data)
     rng = np.random.default_rng(0)
-    points = []
-    for _ in range(2000):
-        for joint in robot.joints:
-            own, turn = model.joint(joint.name), rng.uniform(-TURN, TURN)
-            low, high = own.range if own.limited[0] else (-math.inf, math.inf)
-            value = joint.default_pos if joint.passive else joint.default_pos + turn
-            data.joint(joint.name).qpos[0] = min(max(value, low), high)
-        mujoco.mj_kinematics(model, data)
-        points.append(position().copy())
-    low, high = np.percentile(np.array(points), [15, 85], axis=0)
-    # All of the box must be in reach, also its corners.
+    driven = np.array([not joint.passive for joint in robot.joints])
+    ids = [model.joint(joint.name).id for joint in robot.joints]
+    limited = model.jnt_limited[ids] != 0
+    least, most = (np.where(limited, model.jnt_range[ids, k], s * math.inf) for k, s in ((0, -1.0), (1, 1.0)))
+
+    def hands(poses: Any) -> Any:
+        found = []
+        for pose in np.clip(poses, least, most):
+            data.qpos[model.jnt_qposadr[ids]] = pose
+            mujoco.mj_kinematics(model, data)
+            found.append(position().copy())
+        return np.array(found)
+
     start, reach = longest_reach(model, *place)
+    centre = np.array([joint.default_pos for joint in robot.joints])
+    if np.linalg.norm(hands(centre[None])[0] - start) < FOLDED * reach < math.inf:
+        wide = np.clip(least, -math.pi, None), np.clip(most, None, math.pi)
+        poses = np.where(driven, rng.uniform(*wide, (2000, len(ids))), centre)
+        before = start + HALF_STRETCHED * reach * np.eye(3)[0]
+        centre = poses[np.argmin(np.linalg.norm(hands(poses) - before, axis=1))]
+    points = hands(centre + driven * rng.uniform(-TURN, TURN, (2000, len(ids))))
+    low, high = np.percentile(points, [15, 85], axis=0)
+    # All of the box must be in reach, also its corners.
     while np.linalg.norm(np.maximum(np.abs(low - start), np.abs(high - start))) > 0.98 * reach:
         low, high = 0.95 * low + 0.05 * high, 0.05 * low + 0.95 * high
         if np.ptp([low, high], axis=0).max() < 1e-3:

@@ -100,10 +100,10 @@ def read_urdf(path: Path, root: ET.Element, base: str) -> Source:
         tops[0].add_freejoint(name=base_joint_name(spec))
     if base == "auto":
         is_free = any(int(joint.type) == 0 for joint in spec.joints)
-        why = "its joint is" if floats else f"the file has {limbs} limbs"
+        why = "its joint is" if floats else f"the file has {limbs or 'no'} limb{'s' * (limbs != 1)}"
         why = f"{wheels} links may roll" if not floats and limbs < 2 <= wheels else why
         why = why if is_floating == is_free else "its first link moves with a joint"
-        notes.append(f"base: {'floating' if is_free else 'fixed'}, since {why}; base= says it otherwise")
+        notes.append(f"base: {'floating' if is_free else 'fixed'}, since {why}; set base= to change it")
     return Source(path, spec, limits=_read_limits(path, joints), notes=notes, passive=passive)
 
 

@@ -26,11 +26,13 @@ def find_all(robot: "Robot") -> list["Finding"]:
         UserError: Its model does not compile.
     """
     from robot_rl_envs.entity import robot_checks
+    from robot_rl_envs.entity.trials import try_robot
 
     with as_user_error():
         found = list(robot_checks.check_robot(robot))
-    if any(finding.is_problem for finding in found) or robot.complete:
-        return found
+        if any(finding.is_problem for finding in found) or robot.complete:
+            return found
+        found = [*try_robot(robot), *found]
     return found + [
         robot_checks.Finding(False, f"a policy for it cannot be exported: {line}") for line in _implausible(robot)
     ]

@@ -87,8 +87,8 @@ def check_robot(robot: Robot) -> tuple[Finding, ...]:
     Raises:
         ValueError: its model cannot be read, or lacks an element that the robot names.
     """
-    model = _compile(robot)
-    pose = _Pose(robot, model)
+    model = compile_robot(robot)
+    pose = Pose(robot, model)
     found = _check_mirror(robot, pose)
     if not robot.complete:
         found += [*_check_default_pose(robot, model), *_check_height(robot, pose)]
@@ -102,7 +102,7 @@ def describe_robot(robot: Robot) -> list[str]:
     Raises:
         ValueError: its model cannot be read, or lacks an element that the robot names.
     """
-    pose = _Pose(robot, _compile(robot))
+    pose = Pose(robot, compile_robot(robot))
     model = pose.model
     driven = sum(not joint.passive for joint in robot.joints)
     mass = float(model.body_mass[pose.bodies].sum())
@@ -116,7 +116,8 @@ def describe_robot(robot: Robot) -> list[str]:
     ]
 
 
-def _compile(robot: Robot) -> mujoco.MjModel:
+def compile_robot(robot: Robot) -> mujoco.MjModel:
+    """Return a robot's model by itself; raise ValueError if it does not compile."""
     spec = read_model(robot)
     try:
         return spec.compile()
@@ -124,7 +125,7 @@ def _compile(robot: Robot) -> mujoco.MjModel:
         raise ValueError(f"robot {robot.name!r}: {robot.model} does not compile: {one_line(error)}") from None
 
 
-class _Pose:
+class Pose:
     """A robot by itself, in poses of its joints; its base stays as in the default pose."""
 
     def __init__(self, robot: Robot, model: mujoco.MjModel) -> None:
@@ -192,7 +193,7 @@ def moved_inertia(model: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:
     return 1.0 / np.diag(inverse)
 
 
-def _check_height(robot: Robot, pose: _Pose) -> Iterator[Finding]:
+def _check_height(robot: Robot, pose: Pose) -> Iterator[Finding]:
     """Compare the lowest point that touches the ground with the ground."""
     if robot.base_body is None:
         return
@@ -212,7 +213,7 @@ def _check_height(robot: Robot, pose: _Pose) -> Iterator[Finding]:
     yield Finding(True, f"base_height={robot.base_height:g}: in the default pose it {text}")
 
 
-def _check_gains(robot: Robot, pose: _Pose) -> Iterator[Finding]:
+def _check_gains(robot: Robot, pose: Pose) -> Iterator[Finding]:
     """Compare natural frequency and damping ratio of each driven joint with usual ones, in the default pose."""
     pose.take(pose.default)
     model, data = pose.model, pose.data
@@ -224,6 +225,8 @@ def _check_gains(robot: Robot, pose: _Pose) -> Iterator[Finding]:
         inertia, damping = float(moved[dof]), float(np.ravel(model.dof_damping[dof])[0])
         frequency = math.sqrt(joint.kp / inertia) / (2.0 * math.pi)
         ratio = (joint.kd + damping) / (2.0 * math.sqrt(joint.kp * inertia))
+        if damping > joint.kd and ratio > 1.0:  # Its own damping decides: whether it follows is tried (`trials.py`).
+            continue
         for name, value, unit, (low, high) in (
             ("natural frequency", frequency, " Hz", FREQUENCIES),
             ("damping ratio", ratio, "", DAMPING),
@@ -234,7 +237,7 @@ def _check_gains(robot: Robot, pose: _Pose) -> Iterator[Finding]:
                 yield Finding(False, text)
 
 
-def _check_mirror(robot: Robot, pose: _Pose) -> list[Finding]:
+def _check_mirror(robot: Robot, pose: Pose) -> list[Finding]:
     """Mirror random poses by the robot's facts, and compare the links' poses with the mirror image."""
     if not _declares_mirror(robot):
         sided = None if robot.complete else _sided(robot)
@@ -327,7 +330,7 @@ def mirror_by_names(
     return found
 
 
-def _mirrored(robot: Robot, pose: _Pose, plane: str) -> Robot:
+def _mirrored(robot: Robot, pose: Pose, plane: str) -> Robot:
     """Return the robot with the mirror of its joints' names."""
     named = mirror_by_names(robot.joint_names, pose.model, plane)
     rows = [(joint, *named[joint.name]) for joint in robot.joints]
@@ -335,12 +338,12 @@ def _mirrored(robot: Robot, pose: _Pose, plane: str) -> Robot:
     return replace(robot, joints=joints)
 
 
-def _tolerance(pose: _Pose) -> float:
+def _tolerance(pose: Pose) -> float:
     pose.take(pose.default)
     return MIRROR_TOLERANCE * max(0.1, float(np.linalg.norm(np.ptp(pose.data.xipos[pose.bodies], axis=0))))
 
 
-def _mirror_error(robot: Robot, pose: _Pose, plane: str) -> tuple[float, str]:
+def _mirror_error(robot: Robot, pose: Pose, plane: str) -> tuple[float, str]:
     """Return the largest distance of a body's mirror image from its partner [m], and the joint that adds most to it."""
     index, sign = (np.array(one) for one in robot.joint_mirror())
     flip = _PLANES[plane]
@@ -359,7 +362,7 @@ def _mirror_error(robot: Robot, pose: _Pose, plane: str) -> tuple[float, str]:
     return total, robot.joints[int(np.argmax(each))].name
 
 
-def _partners(robot: Robot, pose: _Pose, flip: np.ndarray) -> Sequence[int]:
+def _partners(robot: Robot, pose: Pose, flip: np.ndarray) -> Sequence[int]:
     """Return the index of each link's partner: by its joint, else the link at its mirror image in the default pose."""
     model = pose.model
     body_of = {joint.name: int(model.joint(joint.name).bodyid[0]) for joint in robot.joints}

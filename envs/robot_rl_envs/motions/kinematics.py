@@ -14,6 +14,8 @@ from robot_rl_envs.motions import rotation
 
 INSIDE = np.array([0.01, -0.01])
 """How far inside of its limits a joint stays [rad]."""
+LEVEL = 1e-5
+"""Component of a direction below which it is level, and share of a mesh's radius below which points are as low."""
 STEPS, DAMPING, LONGEST = 40, 1e-3, 0.2
 """Gauss-Newton steps of a frame at most, their damping, and their largest change of a coordinate [rad or m]."""
 
@@ -155,30 +157,35 @@ class Solver:
 
 def lowest_point(model: mujoco.MjModel, data: mujoco.MjData, geoms: Iterable[int]) -> tuple[float, int]:
     """Return the height of the lowest point of geoms [m], world frame, and its geom; infinity and -1 without any."""
-    found = (math.inf, -1)
-    for geom in geoms:
-        down = data.geom_xmat[geom].reshape(3, 3)[2]
-        reach = _reach(model, geom, down)
-        found = min(found, (float(data.geom_xpos[geom, 2] + down @ model.geom_aabb[geom, :3]) - reach, int(geom)))
-    return found
+    return min(((float(support(model, data, geom)[2]), int(geom)) for geom in geoms), default=(math.inf, -1))
 
 
-def _reach(model: mujoco.MjModel, geom: int, down: np.ndarray) -> float:
-    """Return how far a geom extends from the middle of its bounding box along a direction (3,) in its frame [m].
+def support(model: mujoco.MjModel, data: mujoco.MjData, geom: int) -> np.ndarray:
+    """Return the lowest point of a geom (3,) [m], world frame; of an edge or a face that is level, its middle."""
+    turn = data.geom_xmat[geom].reshape(3, 3)
+    return data.geom_xpos[geom] + turn @ _support(model, geom, -turn[2])
 
-    A mesh extends at most as far as its bounding box.
-    """
-    kinds, (radius, half, _) = mujoco.mjtGeom, model.geom_size[geom]
-    kind, across, along = model.geom_type[geom], float(np.hypot(down[0], down[1])), abs(float(down[2]))
+
+def _support(model: mujoco.MjModel, geom: int, toward: np.ndarray) -> np.ndarray:
+    """Return the point of a geom that is farthest along a direction (3,), both in the geom's frame [m]."""
+    kinds, kind, size = mujoco.mjtGeom, model.geom_type[geom], model.geom_size[geom]
+    side = np.where(np.abs(toward) < LEVEL, 0.0, np.sign(toward))
     if kind == int(kinds.mjGEOM_SPHERE):
-        return float(radius)
-    if kind == int(kinds.mjGEOM_CYLINDER):
-        return float(radius * across + half * along)
+        return size[0] * toward
     if kind == int(kinds.mjGEOM_CAPSULE):
-        return float(radius + half * along)
+        return size[0] * toward + np.array([0.0, 0.0, size[1] * side[2]])
+    if kind == int(kinds.mjGEOM_CYLINDER):
+        across = float(np.hypot(toward[0], toward[1]))
+        rim = size[0] * toward[:2] / across if across > LEVEL else np.zeros(2)
+        return np.array([*rim, size[1] * side[2]])
     if kind == int(kinds.mjGEOM_ELLIPSOID):
-        return float(np.linalg.norm(down * model.geom_size[geom]))
-    return float(np.abs(down) @ model.geom_aabb[geom, 3:])
+        return size**2 * toward / float(np.linalg.norm(size * toward))
+    if kind == int(kinds.mjGEOM_MESH):
+        first = int(model.mesh_vertadr[model.geom_dataid[geom]])
+        points = model.mesh_vert[first : first + int(model.mesh_vertnum[model.geom_dataid[geom]])]
+        along = points @ toward
+        return points[along > along.max() - LEVEL * float(model.geom_rbound[geom])].mean(0)
+    return model.geom_aabb[geom, :3] + side * model.geom_aabb[geom, 3:]
 
 
 def _turn(now: np.ndarray, want: np.ndarray) -> np.ndarray:

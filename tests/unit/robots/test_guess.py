@@ -119,7 +119,7 @@ def test_an_arm_from_a_urdf_and_its_base(tmp_path):
     assert [joint.effort_limit for joint in robot.joints] == [20.0, 7.0]
     assert [joint.velocity_limit for joint in robot.joints] == [3.0, 4.0]
     assert [joint.default_pos for joint in robot.joints] == [0.0, -1.25]
-    assert "base: fixed, since the file has 1 limbs; base= says it otherwise" in draft.notes
+    assert "base: fixed, since the file has 1 limb; set base= to change it" in draft.notes
     assert drafted(path, base="floating")[1].base_body == "base"
     path = write(tmp_path, arm(box.format('<origin xyz="0 0 0.3"/>')), "arm.urdf")
     line = refused(path, base="floating")
@@ -139,7 +139,7 @@ def test_an_arm_with_two_fingers_of_two_joints_is_fixed(tmp_path):
     text = urdf(link("base"), *map(link, parents), *joints)
     source = read_source(write(tmp_path, text, "arm.urdf"), "auto", "boxes")
     assert source.base is None
-    assert "base: fixed, since the file has 1 limbs; base= says it otherwise" in source.notes
+    assert "base: fixed, since the file has 1 limb; set base= to change it" in source.notes
 
 
 GRIPPER = """

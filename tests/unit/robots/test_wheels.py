@@ -180,7 +180,7 @@ def test_wheels_on_the_body_make_a_urdf_float(tmp_path):
     draft, robot, _ = drafted(write(tmp_path, f'<robot name="r">{BASE}{wheels}</robot>', "car.urdf"))
     assert len(draft.wheels) == 4
     assert robot.base_body == "base"
-    assert "base: floating, since 4 links may roll; base= says it otherwise" in draft.notes
+    assert "base: floating, since 4 links may roll; set base= to change it" in draft.notes
     assert not any(line.startswith("gains:") for line in draft.notes)
     assert choose_kind("auto", robot) == "drive"
     with pytest.raises(UserError, match="is without feet to walk on; write kind=drive"):
