@@ -117,7 +117,7 @@ class _LateState:
 
     def read(self) -> dict[str, torch.Tensor]:
         """Return signal -> (N, width); each step may read them several times."""
-        state, age = self._read(), self._env.episode_length_buf.cpu().clone()
+        state, age = self._read(), self._env.state.episode_length.cpu().clone()
         if not torch.equal(age, self._age):
             self._before, self._age = self._now, age
             self._now = {name: state[name].clone() for name in self._names}
