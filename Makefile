@@ -18,7 +18,7 @@ PYTHON312 ?= $(shell for p in python3.12 $(HOME)/.pyenv/versions/3.12*/bin/pytho
 # The first Python >= 3.11 that answers; PYTHON=... names another.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$p && break; done)
-# make run TORCH_INDEX=https://download.pytorch.org/whl/cpu takes PyTorch from there (README.md says why).
+# make run TORCH_INDEX=https://download.pytorch.org/whl/cpu takes PyTorch from there (docs/install.md says why).
 TORCH_INDEX ?=
 # What is installed is known by the content of these two files, so an old checkout date reinstalls nothing.
 KEY := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
@@ -56,7 +56,7 @@ run: $(CORE)  ## install, train a Go2 to walk, export, evaluate, film it, write 
 	$(BIN)/robot-rl train task=$(TASK) $(LEARNER) $(TRAIN)
 	$(BIN)/robot-rl export run=$(TASK)/latest
 	$(BIN)/robot-rl eval run=$(TASK)/latest
-	$(BIN)/robot-rl video run=$(TASK)/latest || echo "no video: rendering needs EGL or OSMesa (README.md)"
+	$(BIN)/robot-rl video run=$(TASK)/latest || echo "no video: rendering needs EGL or OSMesa (docs/install.md)"
 	$(BIN)/robot-rl report run=$(TASK)/latest
 	@echo "see it walk in the browser: $(BIN)/robot-rl play run=$(TASK)/latest"
 
