@@ -60,6 +60,31 @@ class RunData:
         )
         return {name: row for name, row in found.items() if "over" in row}
 
+    def endings(self) -> dict[str, np.ndarray]:
+        """Return how many episodes ended in each iteration (rows,) by cause, by the time limit first; empty if unknown.
+
+        Two causes of one step are counted twice.
+        """
+        shares = {key: column for key, column in self.columns.items() if key.startswith("termination/")}
+        if not shares or "episodes" not in self.columns:
+            return {}
+        limit = next((key for key in TIME_LIMITS if key in shares), TIME_LIMITS[0])
+        rest = 1.0 - np.sum([column for key, column in shares.items() if key != limit], axis=0)
+        shares = {limit: shares.get(limit, np.maximum(rest, 0.0))} | shares
+        return {key: np.nan_to_num(column * self.columns["episodes"]) for key, column in shares.items()}
+
+    def simulated(self) -> tuple[np.ndarray, str]:
+        """Return the time of all worlds in each iteration (rows,), and the words for "per" its unit.
+
+        It is in minutes if run.yaml has the control period, else in thousands of control steps.
+        """
+        steps = self.columns["env_steps"]
+        is_cut = self.columns["iteration"][0] != 1 and self.rows > 1
+        done = np.diff(steps, prepend=2.0 * steps[0] - steps[1] if is_cut else 0.0)
+        period = number_of(find_value(self.config, "timestep")) * number_of(find_value(self.config, "decimation"))
+        known = not math.isnan(period)
+        return done * (period / 60.0 if known else 1e-3), f"per world and {'minute' if known else '1000 steps'}"
+
     @property
     def solved(self) -> tuple[str, float] | None:
         """The metric and the bound that count as solved, None if the task declares none."""

@@ -10,7 +10,8 @@ import numpy as np
 from robot_rl.metrics.description import shown_unit
 from robot_rl.metrics.iteration import PARTS, describe_time
 from robot_rl.view.chart import Chart, Series, numbers
-from robot_rl.view.report.data import TIME_LIMITS, X_KEYS, RunData, find_value, last_mean, mappings, thin
+from robot_rl.view.report.data import X_KEYS, RunData, find_value, last_mean, mappings, thin
+from robot_rl.view.report.verdict import number
 
 OVERLAP_TITLE = "Left by a perfect overlap of simulation and learning"
 
@@ -38,7 +39,7 @@ def make_sections(data: RunData) -> tuple[dict[str, Any], list[Section], int]:
     sections = [
         _learning(columns, data),
         _rewards(columns, data.config),
-        _terminations(columns),
+        _terminations(data),
         _model(columns, data.config),
         _learner(columns, data.config),
         _throughput(columns),
@@ -86,26 +87,23 @@ def _rewards(columns: dict[str, np.ndarray], config: dict[str, Any]) -> Section:
     return Section(key="rewards", title="Reward terms", text=text, charts=charts)
 
 
-def _terminations(columns: dict[str, np.ndarray]) -> Section:
-    shares = {_words(key): column for key, column in columns.items() if key.startswith("termination/")}
-    section = Section(
-        key="terminations", title="Terminations", text="Why episodes ended, as a share of the episodes that ended."
-    )
-    if shares:
-        total = np.sum(list(shares.values()), axis=0)
-        # Two reasons may occur in the same step; then the shares add up to more than one and are not stacked.
-        kind = "line" if (total > 1.001).any() else "stack"
-        # The time limit is at the bottom, in grey; without its own metric it is the remainder.
-        name = next((name for name in map(_words, TIME_LIMITS) if name in shares), "time limit")
-        good = shares.pop(name, 1 - total)
-        series = [Series(name=name, values=numbers(good * 100), tone=6)]
-        series += [
-            Series(name=name, values=numbers(column * 100), tone=2 + i % 4)
-            for i, (name, column) in enumerate(shares.items())
+def _terminations(data: RunData) -> Section:
+    text = "How often episodes ended, by cause. Fewer that end early are better; the time limit is not a failure."
+    section, counts = Section(key="terminations", title="Terminations", text=text), data.endings()
+    if counts:
+        passed, unit = data.simulated()
+        short, _ = thin({key: data.columns[key] for key in X_KEYS} | counts | {"passed": passed})
+        total = sum(counts.values()) > 1.001 * data.columns["episodes"]
+        # With two causes in the same step the counts add up to more than the episodes, and are not stacked.
+        kind = "line" if np.any(total) else "stack"
+        series = [
+            Series(name=_words(key), values=numbers(short[key] / short["passed"]), tone=2 + (k - 1) % 4 if k else 6)
+            for k, key in enumerate(counts)
         ]
-        series = series if kind == "stack" else series[1:]
-        chart = Chart(title="Endings", unit="% of episodes", series=series, kind=kind, zero=True)
-        chart.top = 100.0 if kind == "stack" else None
+        note = "in all " + ", ".join(
+            f"{number(float(column.sum()), 0)} {_words(key)}" for key, column in counts.items()
+        )
+        chart = Chart(title="Endings", unit=unit, series=series, kind=kind, zero=True, note=note)
         section.charts = [chart]
     return section
 

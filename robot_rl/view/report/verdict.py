@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from robot_rl.metrics.description import explain, judged, shown_unit
-from robot_rl.view.report.data import TIME_LIMITS, RunData, last_mean, read_descriptions, trailing_mean
+from robot_rl.view.report.data import RunData, last_mean, read_descriptions, trailing_mean
 
 NO_EPISODE = "no episode has ended yet"
 
@@ -120,11 +120,14 @@ def duration(seconds: float) -> str:
 
 
 def _final_return(data: RunData) -> Figure:
-    figure = Figure(label="Final return", source=NO_EPISODE)
-    if (values := data.columns.get("episode/return")) is not None:
+    figure = Figure(label="Return", source=NO_EPISODE)
+    if (pair := _metric(data.evaluation, "return")) is not None:
+        figure.value, std = mean_and_std(*pair)
+        figure.source = f"evaluation, ± {std} over episodes"
+    elif (values := data.columns.get("episode/return")) is not None:
         best = int(np.nanargmax(values))
         found = f"best {number(float(values[best]))} at iteration {data.columns['iteration'][best]:.0f}"
-        figure.value, figure.source = number(last_mean(values)), f"mean of the last {_span(data)}; {found}"
+        figure.value, figure.source = number(last_mean(values)), f"training, mean of the last {_span(data)}; {found}"
     return figure
 
 
@@ -151,13 +154,13 @@ def _failures(data: RunData) -> Figure:
     pair = _metric(data.evaluation, "failure_rate")
     if pair is not None:
         return Figure(label="Failures", value=number(100 * pair[0]), unit="%", source="of the evaluation's episodes")
-    endings = {k: v for k, v in data.columns.items() if k.startswith("termination/")}
-    if not endings:
+    counts = data.endings()
+    if not counts:
         return Figure(label="Early endings", source="no termination was logged")
-    good = [v for k, v in endings.items() if k in TIME_LIMITS]
-    share = 1 - last_mean(good[0]) if good else sum(last_mean(v) for v in endings.values())
-    source = f"episodes not ended by time, last {_span(data)}"
-    return Figure(label="Early endings", value=number(round(100 * share, 6)), unit="%", source=source)
+    passed, unit = data.simulated()
+    early = sum(list(counts.values())[1:], np.zeros(data.rows))
+    rate, total = early[-10:].sum() / passed[-10:].sum(), number(float(early.sum()), 0)
+    return Figure(label="Early endings", value=number(rate), unit=unit, source=f"last {_span(data)}; {total} in all")
 
 
 def _time_to_bound(data: RunData, name: str, bound: float) -> Figure:

@@ -187,6 +187,7 @@ class Diagram {
     box.replaceChildren();
     this.frame = null;
     const width = (this.width = box.clientWidth);
+    if (width < 80) return; // Hidden, or with less room than its figures need; it is painted when it gets more.
     const height = spec.small ? 118 : Math.max(170, Math.min(spec.most, width * 0.46));
     const limits = this.limits();
     const target = spec.target && `dashed: ${spec.target[1]} ${short(spec.target[0])}`;

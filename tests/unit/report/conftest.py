@@ -20,6 +20,7 @@ config:
   engine: mujoco
   learner: ppo
   ppo: {desired_kl: 0.01}
+  sim: {timestep: 0.005, decimation: 4}
   rewards:
     track: {weight: 1.5}
 versions: {python: 3.11.2, robot-rl: 0.1.0, torch: 2.13.0}

@@ -113,17 +113,29 @@ def test_verdict_of_a_task_without_metrics(run_dir):
 
 
 def test_time_outs_are_what_the_failures_leave_over(run_dir):
-    rows = [{"iteration": i, "termination/tilted": 0.25, "termination/low": low} for i, low in ((1, 0.5), (2, 0.0))]
+    """A hundred falls in a run whose episodes are longer than it are seldom, and not all that happened."""
+    shared = {"termination/tilted": 0.25, "time_s": 1.0}
+    rows = [
+        {"iteration": 1, "env_steps": 60_000, "episodes": 40, "termination/low": 0.5, **shared},
+        {"iteration": 2, "env_steps": 120_000, "episodes": 20, "termination/low": 0.0, **shared},
+        {"iteration": 3, "env_steps": 180_000, "episodes": 0},
+    ]
     (run_dir / "metrics.jsonl").write_text("\n".join(json.dumps(r) for r in rows) + "\n")
     (run_dir / "eval.json").unlink()
     (chart,) = [chart for chart in page_data(write_report(run_dir))["charts"] if chart["title"] == "Endings"]
-    assert chart["kind"] == "stack"
+    assert (chart["kind"], chart["unit"]) == ("stack", "per world and minute")
+    minutes = 60_000 * 0.02 / 60
     assert [(s["name"], s["values"]) for s in chart["series"]] == [
-        ("time limit", [25.0, 75.0]),
-        ("tilted", [25.0, 25.0]),
-        ("low", [50.0, 0.0]),
+        ("time limit", [10 / minutes, 15 / minutes, 0.0]),
+        ("low", [20 / minutes, 0.0, 0.0]),
+        ("tilted", [10 / minutes, 5 / minutes, 0.0]),
     ]
-    assert {figure.label: figure.value for figure in make_verdict(read_run(run_dir))}["Early endings"] == "50.0"
+    assert chart["note"] == "in all 25 time limit, 20 low, 15 tilted"
+    figure = {figure.label: figure for figure in make_verdict(read_run(run_dir))}["Early endings"]
+    assert (figure.value, figure.unit) == (f"{35 / (3 * minutes):.3f}", "per world and minute")
+    (run_dir / "run.yaml").unlink()
+    (chart,) = [chart for chart in page_data(write_report(run_dir))["charts"] if chart["title"] == "Endings"]
+    assert chart["unit"] == "per world and 1000 steps"
 
 
 def test_evaluation_table_units_and_distance(run_dir):
@@ -172,7 +184,7 @@ def test_nan_rows_become_gaps_and_are_reported(run_dir):
 
 def test_all_values_missing(run_dir):
     (run_dir / "metrics.jsonl").write_text('{"iteration": 1, "episode/return": NaN, "time_s": null}\n')
-    assert "Final return" in write_report(run_dir).read_text()
+    assert "Return" in write_report(run_dir).read_text()
 
 
 def test_truncated_last_line(run_dir):
