@@ -38,7 +38,7 @@ class Progress:
         self._live: Any = None
         self._seconds: dict[str, float] = dict.fromkeys(PARTS, 0.0)
         self._overlaps: deque[Mapping[str, float]] = deque(maxlen=1000)
-        self._start = self._printed = time.monotonic()
+        self._printed = self._first_end = time.monotonic()
 
     def __enter__(self) -> "Progress":
         return self
@@ -58,7 +58,7 @@ class Progress:
         for part, seconds in time_parts(row).items():
             self._seconds[part] += seconds
         if self._first == 0:
-            self._first = done
+            self._first, self._first_end = done, time.monotonic()
             if self._console.is_terminal:
                 self._show_bar()
         for line in self._notices():
@@ -72,7 +72,11 @@ class Progress:
         now = time.monotonic()
         if now - self._printed >= LINE_EVERY_S or done in (self._first, self._last):
             self._printed = now
-            left = int((now - self._start) / (done - self._first + 1) * (self._last - done))
+            # The first iteration's end is the begin: kernels were compiled before, and are not compiled again.
+            each = (
+                (now - self._first_end) / (done - self._first) if done > self._first else sum(time_parts(row).values())
+            )
+            left = int(each * (self._last - done))
             line = f"iteration {done}/{self._last}  {facts(row, self._metrics)}  left {left // 60}:{left % 60:02d}"
             self._console.print(line, soft_wrap=True, highlight=False)
 
@@ -108,4 +112,7 @@ def facts(row: Mapping[str, float], metrics: Mapping[str, Any] | None = None) ->
     for name, about in list((metrics or {}).items())[:1]:
         form = f"{name.replace('_', ' ')} {{:.2f}} {shown_unit(about['unit'])}".rstrip()
         shown.append((f"tracking/{name}", form))
+    if row.get("episodes") and "termination/time_limit" in row:
+        row = {**row, "failures": row["episodes"] * (1.0 - row["termination/time_limit"])}
+        shown.append(("failures", "failures {:.0f}"))
     return "  ".join(form.format(row[key]) for key, form in shown if row.get(key) is not None)

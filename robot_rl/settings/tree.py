@@ -25,6 +25,21 @@ OF_TEAMS = ("robots", "roles", "team", "messages")
 _HIDDEN = object()
 MAX_FLOAT = 3.4e38
 """Largest size of a number of a task: its kernels compute in float32."""
+ALIASES = {
+    **dict.fromkeys(("n_envs", "num_worlds"), "num_envs"),
+    **dict.fromkeys(("n_steps", "num_steps_per_env", "rollout_length"), "num_steps"),
+    **dict.fromkeys(("total_timesteps", "num_iterations", "iterations"), "max_iterations"),
+    **dict.fromkeys(("n_epochs", "update_epochs", "num_learning_epochs"), "epochs"),
+    **dict.fromkeys(("num_minibatches", "num_mini_batches"), "minibatches"),
+    **dict.fromkeys(("clip_range", "clip_coef", "clip_param"), "clip"),
+    **dict.fromkeys(("vf_coef", "value_loss_coef"), "value_coef"),
+    **dict.fromkeys(("net_arch", "hidden_dims", "actor_hidden_dims"), "hidden"),
+    "gae_lambda": "lam",
+    "ent_coef": "entropy_coef",
+    "target_kl": "desired_kl",
+    "lr": "learning_rate",
+}
+"""Names of settings in Stable-Baselines3, rsl_rl and CleanRL, and ours, for suggestions."""
 
 
 def task_tree(task: Any) -> dict[str, Any]:
@@ -152,7 +167,15 @@ def copy_tree(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _nearest(name: str, tree: Mapping[str, Any]) -> str:
-    """Return a suggestion among all dotted names, else the keys of the last group that was right."""
+    """Return a suggestion among all dotted names, else the keys of the last group that was right.
+
+    A name without its group is the learner's own setting, if that has one of this name, else that of the first group.
+    """
+    own = ALIASES.get(name.rpartition(".")[2], "" if "." in name else name)
+    if found := [key for key in dotted_keys(tree) if own and key.rpartition(".")[2] == own]:
+        groups = (tree.get("learner"), "ppo")
+        best = min(found, key=lambda key: (key.partition(".")[0] not in groups, key.count("."), found.index(key)))
+        return f"did you mean '{best}'?"
     hint = suggest(name, dotted_keys(tree))
     if not hint.startswith("known"):
         return hint

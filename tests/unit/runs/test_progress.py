@@ -25,6 +25,8 @@ def test_the_figures_worth_watching():
     assert facts(ROW, METRICS) == f"{shown}  lin vel error 0.23 m/s"
     assert facts(ROW | {"tracking/upright": 0.5}, {"upright": {"unit": "1"}}) == f"{shown}  upright 0.50"
     assert facts({"iteration": 1, "perf/steps_per_s": 7.0}) == "7 steps/s"
+    ended = {"iteration": 1, "perf/steps_per_s": 7.0, "episodes": 40, "termination/time_limit": 0.75}
+    assert facts(ended) == "7 steps/s  failures 10"
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -41,6 +43,19 @@ def test_lines_in_a_log_and_a_bar_in_a_terminal(monkeypatch, terminal):
         assert "12/12" in text
     else:
         assert [line.split()[1] for line in text.splitlines()] == ["3/12", "12/12"]
+
+
+def test_the_time_left_is_without_what_was_compiled_before_the_first_iteration(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("robot_rl.runs.progress.time.monotonic", lambda: now[0])
+    screen, progress = io.StringIO(), Progress(101)
+    progress._console = Console(file=screen, width=150)
+    times = {"perf/simulate_s": 1.0, "perf/infer_s": 0.5, "perf/learn_s": 0.4, "perf/other_s": 0.1}
+    with progress:
+        for iteration, seconds in ((1, 60.0), (11, 90.0)):
+            now[0] = seconds
+            progress({**ROW, **times, "iteration": iteration})
+    assert [line.split()[-1] for line in screen.getvalue().splitlines()[:2]] == ["3:20", "4:30"]
 
 
 @pytest.mark.parametrize("terminal", [False, True])

@@ -29,7 +29,16 @@ def test_a_group_of_settings_can_be_overridden_in_part():
 
 @pytest.mark.parametrize(
     ("key", "offer"),
-    [("ppo.lerning_rate", "ppo.learning_rate"), ("num_step", "num_steps"), ("actor.hiden", "actor.hidden")],
+    [
+        ("ppo.lerning_rate", "ppo.learning_rate"),
+        ("num_step", "num_steps"),
+        ("actor.hiden", "actor.hidden"),
+        ("learning_rate", "ppo.learning_rate"),  # Without its group; rnd has one as well.
+        ("gae_lambda", "ppo.lam"),  # Of other libraries.
+        ("ent_coef", "ppo.entropy_coef"),
+        ("n_steps", "num_steps"),
+        ("net_arch", "actor.hidden"),
+    ],
 )
 def test_a_typo_gets_a_suggestion(key, offer):
     with pytest.raises(UserError, match=f"unknown key '{key}': did you mean '{offer}'"):
