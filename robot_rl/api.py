@@ -1,0 +1,289 @@
+"""The project in a script: the same presets, files and bits as the command line, by functions; `import robot_rl as rr`.
+
+    env = rr.make("go2_flat", num_envs=64)
+    run = rr.train("cartpole", seed=1, ppo={"learning_rate": 5e-4})
+    policy = rr.load(run)
+    print(policy.evaluate(episodes=20)["torch"]["return"])
+    rr.export(run)
+
+Settings have the names of the command line. One in a group is given by the group, or with its dots:
+`rewards={"action_rate": {"weight": -0.03}}` or `**{"rewards.action_rate.weight": -0.03}`. What is wrong is a
+`robot_rl.errors.UserError` with one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl_assets.robot import Robot as _Robot
+
+from robot_rl.errors import UserError
+
+if TYPE_CHECKING:
+    from robot_rl_envs.env import Env
+    from robot_rl_envs.task import Task
+
+    from robot_rl.evaluate.policies import Policy as Acting
+    from robot_rl.runs.policies import PolicySource
+    from robot_rl.runs.run_dir import RunDir
+    from robot_rl.runs.settings import TrainCfg
+
+__all__ = ["Policy", "Robot", "Run", "export", "load", "make", "play", "train"]
+
+EPISODES = 100
+"""Fresh worlds of an evaluation, an episode each."""
+
+
+@dataclass(frozen=True, repr=False)
+class Run:
+    """A training, and its directory.
+
+    Attributes:
+        path: runs/<task>/<run id>, with run.yaml, metrics.jsonl, checkpoints/, its report and bundle.
+    """
+
+    path: Path
+
+    @property
+    def task(self) -> str:
+        """The name of its task."""
+        return self.path.parent.name
+
+    @property
+    def run_id(self) -> str:
+        """Its id, by which commands find it."""
+        return self.path.name
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The rows of its metrics, one an iteration."""
+        from robot_rl.metrics.rows import read_row
+
+        file = self.path / "metrics.jsonl"
+        lines = file.read_bytes().split(b"\n") if file.is_file() else []
+        return [row for line in lines if (row := read_row(line)) is not None]
+
+    def __repr__(self) -> str:
+        rows = self.metrics
+        facts = [f"iteration {rows[-1]['iteration']:.0f}"] if rows else ["no iteration"]
+        facts += [f"return {rows[-1]['episode/return']:.4g}"] if rows and "episode/return" in rows[-1] else []
+        return f"<run {self.task}/{self.run_id}: {', '.join(facts)}>"
+
+
+class Policy:
+    """A trained policy, and the task that it is for.
+
+    Attributes:
+        source: the run or the bundle that has it.
+    """
+
+    def __init__(self, source: PolicySource) -> None:
+        self.source = source
+
+    @property
+    def task(self) -> str:
+        """The name of its task."""
+        return self.source.cfg.reference
+
+    def make_env(self, num_envs: int = 1, seed: int = 0) -> Env:
+        """Return worlds of its task, with the settings that it was trained with."""
+        return self.source.cfg.make_env(num_envs=num_envs, seed=seed)
+
+    def on(self, env: Env) -> Acting:
+        """Return it for an environment: called with observations it returns actions (rows, num_actions)."""
+        return self.source.load(env)
+
+    def evaluate(
+        self, *, episodes: int = EPISODES, seconds: float | None = None, form: str = "both", seed: int | None = None
+    ) -> dict[str, Any]:
+        """Evaluate it in fresh worlds, the torch policy and the exported one side by side, as `robot-rl eval` does.
+
+        Args:
+            episodes: worlds, an episode each.
+            seconds: length of an episode [s]; None: the task's own.
+            form: "torch", "onnx" or "both".
+            seed: of the worlds; None: one that no training uses.
+
+        Returns:
+            The content of eval.json: "torch" and "onnx" (metric -> {"mean", "std"}), "metrics" (their descriptions),
+            "agreement" of both, and the settings.
+        """
+        from robot_rl.evaluate import EVALUATION_SEED
+        from robot_rl.sources.protocol import EvaluationCfg
+
+        cfg, seed = self.source.cfg, EVALUATION_SEED if seed is None else seed
+        how = EvaluationCfg(episodes=episodes, seed=seed, seconds=seconds, form=form)
+        result = cfg.source.evaluate(cfg.task, cfg.worlds(), self.source, how)
+        return result | {"task": cfg.task.name, "policy": self.source.run_id}
+
+    def __repr__(self) -> str:
+        return f"<policy for {self.task}: {'run' if self.source.is_run else 'bundle'} {self.source.name}>"
+
+
+class Robot(_Robot):
+    """The facts of a robot; `from_file` drafts them from its own model."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | Path,
+        name: str = "",
+        *,
+        folder: str | Path | None = None,
+        base: str = "auto",
+        collision: str = "meshes",
+        frequency: float = 5.0,
+        damping: float = 1.0,
+    ) -> Robot:
+        """Draft a robot from a URDF or an MJCF file, as `robot-rl new robot NAME from=FILE` does.
+
+        Args:
+            path: the file.
+            name: its name; that of the file by default.
+            folder: the folder for its model; a new temporary one by default.
+            base: "floating", "fixed" or "auto".
+            collision: "meshes", "primitives" or "boxes".
+            frequency: natural frequency of the joints with their gains [Hz].
+            damping: their damping ratio.
+
+        Raises:
+            UserError: the file cannot be read, or no robot can be made of it.
+        """
+        from robot_rl.robots.draft import draft_robot, make_robot, write_files
+        from robot_rl.robots.parts import Gains
+        from robot_rl.robots.source import BASES, require_choice
+
+        require_choice("base", base, BASES)
+        source = Path(path).expanduser()
+        name = name or source.stem
+        draft, files = draft_robot(name, source, base=base, collision=collision, gains=Gains(frequency, damping))
+        where = Path(folder) if folder is not None else Path(tempfile.mkdtemp(prefix=f"{name}-"))
+        write_files(where, files)
+        made = make_robot(draft, name, where / "model.xml")
+        return cls(**{field.name: getattr(made, field.name) for field in dataclasses.fields(made)})
+
+
+def make(task: str | Task, num_envs: int | None = None, *, seed: int = 1, **settings: Any) -> Env:
+    """Return worlds of a task, with the presets of the command line.
+
+    Args:
+        task: the name of a task (`robot-rl list tasks`), "module:name", or a `robot_rl_envs.task.Task`.
+        num_envs: worlds; the task's own number by default.
+        seed: of all random streams.
+        settings: other settings, such as device="cpu", engine="mujoco" or rewards={"track": {"weight": 2.0}}; of a
+            Task those of `robot_rl_envs.make.make_env`.
+
+    Raises:
+        UserError: a setting does not exist or does not fit.
+        ValueError: the same of a Task.
+    """
+    if not isinstance(task, str):
+        from robot_rl_envs.make import make_env
+
+        return make_env(task, num_envs=num_envs or task.num_envs[0], seed=seed, **settings)
+    given = {"seed": seed, **({} if num_envs is None else {"num_envs": num_envs}), **settings}
+    return _resolve(task, given).make_env()
+
+
+def train(task: str, *, seed: int = 1, **settings: Any) -> Run:
+    """Train as `robot-rl train` does, in this process, and return the run; a run of that run_id is continued.
+
+    Args:
+        task: the name of a task, or "module:name".
+        seed: of all random streams.
+        settings: other settings, such as learner="ppo", max_iterations=100, root="runs".
+
+    Raises:
+        UserError: a setting does not exist or does not fit.
+        robot_rl.errors.Interrupted: Ctrl-C ended it, after the state was saved.
+    """
+    from robot_rl.runs import training
+
+    return Run(training.train(_resolve(task, {"seed": seed, **settings})).path)
+
+
+def load(policy: str | Path | Run, *, root: str | Path = "runs", trust: bool = False, **settings: Any) -> Policy:
+    """Return a policy: of a run, of a bundle, or one that comes with the project.
+
+    Args:
+        policy: a run, or its id or directory, or "latest"; the directory of a bundle; the name of a shipped policy.
+        root: the directory of all runs.
+        trust: import the code that its task names, although it was not made here.
+        settings: changed settings of its task.
+
+    Raises:
+        UserError: it does not exist, or a setting does not fit.
+    """
+    from robot_rl.runs.policies import find_policy, list_policies
+
+    name = str(policy.path if isinstance(policy, Run) else policy)
+    is_run = (Path(name) / "run.yaml").is_file()
+    is_bundle = name in (known := list_policies()) or (not is_run and any(Path(name).glob("**/contract.json")))
+    if isinstance(policy, Run):
+        root = policy.path.parent.parent
+    run, bundle = ("", name) if is_bundle else (name, "")
+    try:
+        return Policy(find_policy(run, bundle, str(root), _dotted(settings), trust=trust))
+    except UserError as error:
+        if not str(error).startswith(f"run={name}: "):
+            raise
+        raise UserError(f"{error}; shipped policies: {', '.join(known)}") from None
+
+
+def play(policy: Policy | Run | str | Path, *, port: int = 8080, seconds: float | None = None) -> None:
+    """Drive a policy in the browser, on this machine alone, until Ctrl-C or for some seconds."""
+    from robot_rl.metrics.rows import to_stderr
+    from robot_rl.view.viewer.play import play as serve
+
+    source = (policy if isinstance(policy, Policy) else load(policy)).source
+    task = dataclasses.replace(source.cfg.task, episode_length_s=86_400.0)
+    cfg = dataclasses.replace(source.cfg, task=task)
+    with contextlib.closing(cfg.make_env(num_envs=1, seed=0)) as env:
+        line = f"{source.name}: {{}}  (Ctrl-C ends it)"
+        serve(env, source.load(env), "127.0.0.1", port, ready=lambda url: to_stderr(line.format(url)), seconds=seconds)
+
+
+def export(run: Run | str | Path, out: str | Path | None = None, *, root: str | Path = "runs") -> Path:
+    """Write the bundle of a run's newest checkpoint, check it, and return its directory; the run's policy/ by default.
+
+    Raises:
+        UserError: the run is damaged, or its policy reads values that no robot can measure.
+    """
+    from robot_rl.runs.export import export_run
+    from robot_rl.runs.outputs import check_bundle
+
+    run_dir = _find(run, root)
+    folder = run_dir.policy if out is None else check_bundle("out", str(out))
+    export_run(run_dir, folder)
+    return folder
+
+
+def _find(run: Run | str | Path, root: str | Path) -> RunDir:
+    from robot_rl.runs.run_dir import RunDir
+
+    return RunDir(run.path) if isinstance(run, Run) else RunDir.find(str(run), root)
+
+
+def _resolve(task: str, settings: Mapping[str, Any]) -> TrainCfg:
+    """Return a run's settings: the task's presets, changed."""
+    from robot_rl.runs.settings import change, default_tree, resolve
+
+    if not isinstance(task, str):
+        raise UserError("task", type(task).__name__, "must be a name", "name your task module:name")
+    given = dict(settings)
+    tree = default_tree(task, str(given.get("device", "auto")), str(given.get("learner", "")))
+    return resolve(change(tree, _dotted(given)))
+
+
+def _dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as values of the command line: paths as text, tuples as lists."""
+    plain = {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in plain.items()}
