@@ -9,6 +9,8 @@ from robot_rl_envs.entity.trials import try_robot
 
 import robot_rl as rr
 
+if len(sys.argv) != 2:
+    sys.exit(__doc__)
 robot = rr.Robot.from_file(sys.argv[1])
 print(f"{robot.name}: {len(robot.joints)} joints, feet {', '.join(robot.feet) or 'none'}, model {robot.model}")
 for joint in robot.joints:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ __all__ = ["Policy", "Robot", "Run", "export", "load", "make", "play", "train"]
 
 EPISODES = 100
 """Fresh worlds of an evaluation, an episode each."""
+FORMS = ("both", "torch", "onnx")
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,7 +101,13 @@ class Policy:
         return self.source.load(env)
 
     def evaluate(
-        self, *, episodes: int = EPISODES, seconds: float | None = None, form: str = "both", seed: int | None = None
+        self,
+        *,
+        episodes: int = EPISODES,
+        seconds: float | None = None,
+        form: str = "both",
+        seed: int | None = None,
+        steps: int = 0,
     ) -> dict[str, Any]:
         """Evaluate it in fresh worlds, the torch policy and the exported one side by side, as `robot-rl eval` does.
 
@@ -109,16 +116,21 @@ class Policy:
             seconds: length of an episode [s]; None: the task's own.
             form: "torch", "onnx" or "both".
             seed: of the worlds; None: one that no training uses.
+            steps: with Gymnasium and Isaac Lab the longest episode [steps]; 0: its limit.
 
         Returns:
             The content of eval.json: "torch" and "onnx" (metric -> {"mean", "std"}), "metrics" (their descriptions),
             "agreement" of both, and the settings.
+
+        Raises:
+            UserError: one of them is out of its range.
         """
         from robot_rl.evaluate import EVALUATION_SEED
         from robot_rl.sources.protocol import EvaluationCfg
 
+        check_evaluation(episodes=episodes, seconds=seconds, form=form)
         cfg, seed = self.source.cfg, EVALUATION_SEED if seed is None else seed
-        how = EvaluationCfg(episodes=episodes, seed=seed, seconds=seconds, form=form)
+        how = EvaluationCfg(episodes=episodes, seed=seed, seconds=seconds, steps=steps, form=form)
         result = cfg.source.evaluate(cfg.task, cfg.worlds(), self.source, how)
         return result | {"task": cfg.task.name, "policy": self.source.run_id}
 
@@ -165,10 +177,22 @@ class Robot(_Robot):
         source = Path(path).expanduser()
         name = name or source.stem
         draft, files = draft_robot(name, source, base=base, collision=collision, gains=Gains(frequency, damping))
-        where = Path(folder) if folder is not None else Path(tempfile.mkdtemp(prefix=f"{name}-"))
+        where = Path(folder) if folder is not None else Path(tempfile.mkdtemp(prefix="robot-rl-"))
+        if (where / "model.xml").exists():
+            raise UserError("folder", where, "has a model.xml already", "name a new folder")
         write_files(where, files)
         made = make_robot(draft, name, where / "model.xml")
         return cls(**{field.name: getattr(made, field.name) for field in dataclasses.fields(made)})
+
+
+def check_evaluation(*, episodes: int, seconds: float | None, form: str) -> None:
+    """Raise UserError unless the settings of an evaluation are in their ranges; see `Policy.evaluate`."""
+    if not isinstance(episodes, int) or isinstance(episodes, bool) or episodes < 1:
+        raise UserError("episodes", episodes, "must be an integer of at least 1")
+    if seconds is not None and not 0 < seconds <= 3600:
+        raise UserError("seconds", seconds, "must be in (0, 3600]")
+    if form not in FORMS:
+        raise UserError("form", form, f"must be one of {', '.join(FORMS)}")
 
 
 def make(task: str | Task, num_envs: int | None = None, *, seed: int = 1, **settings: Any) -> Env:
@@ -187,7 +211,10 @@ def make(task: str | Task, num_envs: int | None = None, *, seed: int = 1, **sett
     """
     if not isinstance(task, str):
         from robot_rl_envs.make import make_env
+        from robot_rl_envs.task import Task
 
+        if not isinstance(task, Task):
+            raise UserError("task", task, "must be the name of a task, or a robot_rl_envs.task.Task")
         return make_env(task, num_envs=num_envs or task.num_envs[0], seed=seed, **settings)
     given = {"seed": seed, **({} if num_envs is None else {"num_envs": num_envs}), **settings}
     return _resolve(task, given).make_env()
@@ -238,17 +265,37 @@ def load(policy: str | Path | Run, *, root: str | Path = "runs", trust: bool = F
         raise UserError(f"{error}; shipped policies: {', '.join(known)}") from None
 
 
-def play(policy: Policy | Run | str | Path, *, port: int = 8080, seconds: float | None = None) -> None:
-    """Drive a policy in the browser, on this machine alone, until Ctrl-C or for some seconds."""
+def play(
+    policy: Policy | Run | str | Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    seconds: float | None = None,
+    seed: int = 0,
+    ready: Callable[[str], None] | None = None,
+) -> None:
+    """Drive a policy in the browser until Ctrl-C, as `robot-rl play` does.
+
+    Args:
+        policy: a policy, or what `load` takes.
+        host: address to listen on; only "0.0.0.0" lets other machines in.
+        port: TCP port; 0 takes a free one.
+        seconds: stop after this long [s].
+        seed: of the world.
+        ready: called with the page's address; by default it is printed.
+    """
     from robot_rl.metrics.rows import to_stderr
     from robot_rl.view.viewer.play import play as serve
 
     source = (policy if isinstance(policy, Policy) else load(policy)).source
-    task = dataclasses.replace(source.cfg.task, episode_length_s=86_400.0)
-    cfg = dataclasses.replace(source.cfg, task=task)
-    with contextlib.closing(cfg.make_env(num_envs=1, seed=0)) as env:
-        line = f"{source.name}: {{}}  (Ctrl-C ends it)"
-        serve(env, source.load(env), "127.0.0.1", port, ready=lambda url: to_stderr(line.format(url)), seconds=seconds)
+    # A day: the user says when it is over.
+    cfg = dataclasses.replace(source.cfg, task=dataclasses.replace(source.cfg.task, episode_length_s=86_400.0))
+
+    def tell(url: str) -> None:
+        to_stderr(f"{source.name}: {url}  (Ctrl-C ends it)")
+
+    with contextlib.closing(cfg.make_env(num_envs=1, seed=seed)) as env:
+        serve(env, source.load(env), host, port, ready=ready or tell, seconds=seconds)
 
 
 def export(run: Run | str | Path, out: str | Path | None = None, *, root: str | Path = "runs") -> Path:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, PolicyOptions, option, read
 from robot_rl.cli.table import print_table
-from robot_rl.errors import UserError
 from robot_rl.runs.outputs import EVALUATION, check_output
 
 if TYPE_CHECKING:
@@ -39,34 +38,25 @@ class Options(PolicyOptions):
     out: str = option("", "file for the figures; of a run eval.json, or eval_<engine>.json, by default")
 
 
-FORMS = ("both", "torch", "onnx")
 TABLE_WIDTH = 120
 """Least width of the table, so that most meanings fit into one line."""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Evaluate and write the figures."""
-    from robot_rl.sources.protocol import EvaluationCfg
+    from robot_rl.api import Policy, check_evaluation
 
     options, changes = read(Options, arguments)
-    if options.seconds is not None and not 0 < options.seconds <= 3600:
-        raise UserError("seconds", options.seconds, "must be in (0, 3600]")
-    if options.form not in FORMS:
-        raise UserError("form", options.form, f"must be one of {', '.join(FORMS)}")
+    check_evaluation(episodes=options.episodes, seconds=options.seconds, form=options.form)
     moved = {key: value for key in ("engine", "assets") if (value := getattr(options, key))}
     policy = options.find_policy(changes | moved)
-    from robot_rl.evaluate import EVALUATION_SEED, write_evaluation
+    from robot_rl.evaluate import write_evaluation
 
-    cfg = policy.cfg
-    seed = EVALUATION_SEED if options.seed is None else options.seed
-    how = EvaluationCfg(
-        episodes=options.episodes, seed=seed, seconds=options.seconds, steps=options.steps, form=options.form
-    )
     trained_on = None if policy.run_dir is None else str(policy.run_dir.read_config()["config"]["engine"])
-    is_other, is_changed = cfg.engine != trained_on, bool(changes or options.steps)
+    is_other, is_changed = policy.cfg.engine != trained_on, bool(changes or options.steps)
     out = _figures_file(policy, options, is_other=is_other, is_changed=is_changed)
-    result = cfg.source.evaluate(cfg.task, cfg.worlds(), policy, how)
-    result |= {"task": cfg.task.name, "policy": policy.run_id}
+    names = ("episodes", "seconds", "form", "seed", "steps")
+    result = Policy(policy).evaluate(**{name: getattr(options, name) for name in names})
     if "engine" in result:
         result["trained_on"] = trained_on
     show(policy.name, result, options.episodes)

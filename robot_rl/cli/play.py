@@ -11,8 +11,6 @@ The episode does not end by the clock; Ctrl-C ends it all.
 {CHANGES_HELP}
 """
 
-import contextlib
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,14 +32,12 @@ def run(arguments: Sequence[str]) -> int:
     options, changes = read(Options, arguments)
     options.refuse_unsupported("play")
     source = options.find_policy({**changes, "device": "cpu", "engine": "auto"})
-    # A day: the user says when it is over.
-    cfg = dataclasses.replace(source.cfg, task=dataclasses.replace(source.cfg.task, episode_length_s=86_400.0))
 
     def ready(url: str) -> None:
         print(f"{source.name}: {url}  (Ctrl-C ends it)", flush=True)
 
-    from robot_rl.view.viewer.play import play
+    from robot_rl.api import Policy, play
 
-    with contextlib.closing(cfg.make_env(num_envs=1, seed=options.seed)) as env:
-        play(env, source.load(env), options.host, options.port, ready=ready, seconds=options.seconds or None)
+    where = {"host": options.host, "port": options.port, "seed": options.seed}
+    play(Policy(source), **where, seconds=options.seconds or None, ready=ready)
     return 0

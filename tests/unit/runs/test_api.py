@@ -46,6 +46,10 @@ def test_what_is_wrong_is_one_line(tmp_path):
         (lambda: rr.export("latest", root=tmp_path), "no run in"),
         (lambda: rr.train(3), "must be a name"),  # type: ignore[arg-type]
         (lambda: rr.Robot.from_file(tmp_path / "none.urdf"), "none.urdf"),
+        (lambda: rr.make(3), "task=3: must be the name of a task"),  # type: ignore[arg-type]
+        (lambda: rr.load("panda_reach").evaluate(form="onx"), "form=onx: must be one of"),
+        (lambda: rr.load("panda_reach").evaluate(episodes=0), "episodes=0: must be an integer"),
+        (lambda: rr.load("panda_reach").evaluate(seconds=-1), r"seconds=-1: must be in \(0, 3600\]"),
     ):
         with pytest.raises((UserError, ValueError), match=line):
             call()
