@@ -29,7 +29,7 @@ from words import run_script
 from robot_rl.cli.options import MAX_ENVS, MAX_SEED, option, parse_value
 from robot_rl.cli.table import print_table
 from robot_rl.errors import Interrupted, UserError
-from robot_rl.evaluate import evaluate_run
+from robot_rl.evaluation import evaluate_run
 from robot_rl.files import read_json, write_json
 from robot_rl.learn.make_trainer import make_trainer
 from robot_rl.learn.policy import make_policy

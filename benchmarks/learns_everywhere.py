@@ -128,7 +128,7 @@ def evaluate(task: Any, seed: int, policy: Any) -> dict[str, Any]:
     from robot_rl_envs.mdp import events
     from robot_rl_envs.task import Event
 
-    from robot_rl.evaluate import evaluate_run
+    from robot_rl.evaluation import evaluate_run
 
     is_pole = task.name == "cartpole"
     if is_pole:

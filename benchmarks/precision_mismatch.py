@@ -34,10 +34,10 @@ from words import read_words, run_script
 
 from robot_rl.cli.table import print_table
 from robot_rl.errors import UserError
-from robot_rl.evaluate import EVALUATION_SEED, evaluation_task
-from robot_rl.evaluate.meter import summarize
-from robot_rl.evaluate.policies import Tracer
-from robot_rl.evaluate.rollout import measure
+from robot_rl.evaluation import EVALUATION_SEED, evaluation_task
+from robot_rl.evaluation.meter import summarize
+from robot_rl.evaluation.policies import Tracer
+from robot_rl.evaluation.rollout import measure
 from robot_rl.files import write_json
 from robot_rl.learn.policy import TrainedPolicy
 from robot_rl.learn.precision.conversion import in_precision, layers_of

@@ -27,7 +27,7 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 from words import read_words, run_script
 
-from robot_rl.evaluate.rollout import evaluation_task
+from robot_rl.evaluation.rollout import evaluation_task
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import load_checkpoint
 from robot_rl.learn.make_trainer import make_trainer

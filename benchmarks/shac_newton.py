@@ -197,8 +197,8 @@ def evaluate_in_mujoco(name: str, agent: Agent) -> dict[str, float]:
     from robot_rl_envs.make import make_env
     from robot_rl_tasks.registry import get_task
 
-    from robot_rl.evaluate import evaluate_run
-    from robot_rl.evaluate.rollout import EVALUATION_SEED, evaluation_task
+    from robot_rl.evaluation import evaluate_run
+    from robot_rl.evaluation.rollout import EVALUATION_SEED, evaluation_task
 
     cfg, size = TASKS[name], len(agent.mean)
     found = evaluate_run(

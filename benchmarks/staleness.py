@@ -33,7 +33,7 @@ from robot_rl_tasks.registry import get_task
 from words import read_words, run_script
 
 from robot_rl.errors import UserError
-from robot_rl.evaluate import evaluate_run
+from robot_rl.evaluation import evaluate_run
 from robot_rl.files import write_atomic
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.policy import make_policy

@@ -1,6 +1,6 @@
 """Robot RL: reinforcement learning for robots, from the simulator to the robot.
 
-The functions of `robot_rl.api` are here: `rr.make`, `rr.train`, `rr.load`, `rr.play`, `rr.export`, `rr.Robot`. They
+The functions of `robot_rl.api` are here: `rr.make`, `rr.train`, `rr.load`, `rr.evaluate`, `rr.play`, `rr.export`, `rr.Robot`. They
 are imported when they are used.
 """
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from robot_rl import moved
 
 if TYPE_CHECKING:
-    from robot_rl.api import Policy, Robot, Run, export, load, make, play, train
+    from robot_rl.api import Policy, Robot, Run, evaluate, export, load, make, play, train
 
 __version__ = "0.2.0"
-__all__ = ["Policy", "Robot", "Run", "export", "load", "make", "play", "train"]
+__all__ = ["Policy", "Robot", "Run", "evaluate", "export", "load", "make", "play", "train"]
 moved.install()
 
 

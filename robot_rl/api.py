@@ -3,7 +3,7 @@
     env = rr.make("go2_flat", num_envs=64)
     run = rr.train("cartpole", seed=1, ppo={"learning_rate": 5e-4})
     policy = rr.load(run)
-    print(policy.evaluate(episodes=20)["torch"]["return"])
+    print(rr.evaluate(policy, episodes=20)["torch"]["return"])
     rr.export(run)
 
 Settings have the names of the command line. One in a group is given by the group, or with its dots:
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from robot_rl_envs.env import Env
     from robot_rl_envs.task import Task
 
-    from robot_rl.evaluate.policies import Policy as Acting
+    from robot_rl.evaluation.policies import Policy as Acting
     from robot_rl.runs.policies import PolicySource
     from robot_rl.runs.run_dir import RunDir
     from robot_rl.runs.settings import TrainCfg
 
-__all__ = ["Policy", "Robot", "Run", "export", "load", "make", "play", "train"]
+__all__ = ["Policy", "Robot", "Run", "evaluate", "export", "load", "make", "play", "train"]
 
 EPISODES = 100
 """Fresh worlds of an evaluation, an episode each."""
@@ -125,7 +125,7 @@ class Policy:
         Raises:
             UserError: one of them is out of its range.
         """
-        from robot_rl.evaluate import EVALUATION_SEED
+        from robot_rl.evaluation import EVALUATION_SEED
         from robot_rl.sources.protocol import EvaluationCfg
 
         check_evaluation(episodes=episodes, seconds=seconds, form=form)
@@ -263,6 +263,16 @@ def load(policy: str | Path | Run, *, root: str | Path = "runs", trust: bool = F
         if not str(error).startswith(f"run={name}: "):
             raise
         raise UserError(f"{error}; shipped policies: {', '.join(known)}") from None
+
+
+def evaluate(policy: Policy | Run | str | Path, **how: Any) -> dict[str, Any]:
+    """Evaluate a policy in fresh worlds, and return its figures.
+
+    Args:
+        policy: a policy, or what `load` takes.
+        how: the arguments of `Policy.evaluate`: episodes, seconds, form, seed, steps.
+    """
+    return (policy if isinstance(policy, Policy) else load(policy)).evaluate(**how)
 
 
 def play(

@@ -12,8 +12,6 @@ from types import ModuleType
 
 MOVED = {
     "robot_rl.config": "robot_rl.settings",
-    "robot_rl.evaluate.controllers": "robot_rl.evaluate.policies",
-    "robot_rl.evaluate.team_bundles": "robot_rl.evaluate.team_rows",
     "robot_rl.experiment": "robot_rl.runs",
     "robot_rl.experiment.launchers": "robot_rl.cluster.launchers",
     "robot_rl.flow": "robot_rl.cluster.flow",

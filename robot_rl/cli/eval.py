@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     check_evaluation(episodes=options.episodes, seconds=options.seconds, form=options.form)
     moved = {key: value for key in ("engine", "assets") if (value := getattr(options, key))}
     policy = options.find_policy(changes | moved)
-    from robot_rl.evaluate import write_evaluation
+    from robot_rl.evaluation import write_evaluation
 
     trained_on = None if policy.run_dir is None else str(policy.run_dir.read_config()["config"]["engine"])
     is_other, is_changed = policy.cfg.engine != trained_on, bool(changes or options.steps)

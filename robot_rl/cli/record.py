@@ -42,7 +42,7 @@ def run(arguments: Sequence[str]) -> int:
     out = check_output("out", options.out or Options().out, MOTION)
     options.refuse_unsupported("record")
     source = _with_group(options.find_policy(changes), options.group)
-    from robot_rl.evaluate.rollout import record_motion
+    from robot_rl.evaluation.rollout import record_motion
     from robot_rl.learn.auxiliaries.motions import write_motion
 
     with contextlib.closing(source.cfg.make_env(num_envs=options.worlds, seed=options.seed)) as env:
@@ -57,7 +57,7 @@ def _with_group(source: "PolicySource", group: str) -> "PolicySource":
     """Return the policy with its task as it is recorded: without observation noise, and with the group."""
     from robot_rl_envs.motion import MOTION, with_motion
 
-    from robot_rl.evaluate import evaluation_task
+    from robot_rl.evaluation import evaluation_task
 
     task = source.cfg.task
     task = evaluation_task(with_motion(task) if group == MOTION else task)

@@ -148,14 +148,14 @@ def read_settings(text: str) -> dict[str, float]:
 
 
 def _seed(options: Options) -> int:
-    from robot_rl.evaluate import EVALUATION_SEED
+    from robot_rl.evaluation import EVALUATION_SEED
 
     return EVALUATION_SEED if options.seed is None else options.seed
 
 
 def _bundles(bundle: Path, task: Any) -> dict[str, Path]:
     """Return the bundle of each robot of a task by name."""
-    from robot_rl.evaluate.bundle_folders import team_bundles
+    from robot_rl.evaluation.bundle_folders import team_bundles
     from robot_rl.sim2sim.plant import LONE
 
     return team_bundles(bundle, task) if task.robots else {LONE: bundle}
@@ -255,7 +255,7 @@ def _show_session(name: str, result: Mapping[str, Any], *, can_fall: bool) -> No
 
 
 def _episodes(source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float]) -> dict[str, Any]:
-    from robot_rl.evaluate import evaluate_run, evaluation_task
+    from robot_rl.evaluation import evaluate_run, evaluation_task
     from robot_rl.sim2sim.message_relay import delay_messages
     from robot_rl.sim2sim.parity import ParityCfg, compare, evaluate_binaries
 

@@ -63,8 +63,8 @@ def quantized_later(cfg: Any, policy: Any, precision: str) -> Any:
     Raises:
         UserError: The precision does not exist, or the policy has none.
     """
-    from robot_rl.evaluate.policies import TRACED, Tracer
-    from robot_rl.evaluate.rollout import EVALUATION_SEED, measure
+    from robot_rl.evaluation.policies import TRACED, Tracer
+    from robot_rl.evaluation.rollout import EVALUATION_SEED, measure
     from robot_rl.learn.precision.conversion import in_precision
     from robot_rl.settings import PrecisionCfg, from_dict
 

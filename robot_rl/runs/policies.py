@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.evaluate.bundle_folders import policies_in
+from robot_rl.evaluation.bundle_folders import policies_in
 from robot_rl.runs.export import exported
 from robot_rl.runs.run_dir import RunDir
 from robot_rl.runs.settings import TrainCfg, change, default_tree, load, resolve, resolve_device
 from robot_rl.runs.trust import named_code, require_trust
 
 if TYPE_CHECKING:
-    from robot_rl.evaluate.policies import Policy
+    from robot_rl.evaluation.policies import Policy
 
 
 @dataclass(kw_only=True, slots=True)
@@ -59,7 +59,7 @@ class PolicySource:
             UserError: The checkpoint is missing or damaged.
             ContractError: The bundle is damaged, or is for another robot or another control period.
         """
-        from robot_rl.evaluate.policies import load_policy
+        from robot_rl.evaluation.policies import load_policy
 
         return load_policy(self.bundle or self.torch_policy(env.device), env)
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from robot_rl.errors import PeerError, UserError
-from robot_rl.evaluate.meter import describe_metrics
+from robot_rl.evaluation.meter import describe_metrics
 from robot_rl.metrics.description import Descriptions, judged
 from robot_rl.sim2sim.binary import Binary
 from robot_rl.sim2sim.commands import ActionReader
@@ -260,7 +260,7 @@ def evaluate_binaries(
         UserError: The runtime is not installed.
         PeerError: A binary ended or does not answer.
     """
-    from robot_rl.evaluate.rollout import evaluate
+    from robot_rl.evaluation.rollout import evaluate
 
     rows: list[dict[str, float]] = []
     metrics: Descriptions = {}

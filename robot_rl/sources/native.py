@@ -161,7 +161,7 @@ class NativeSource(TaskSource):
 
     def evaluate(self, task: "Task", worlds: EnvOptions, policy: Any, cfg: EvaluationCfg) -> dict[str, Any]:
         """Evaluate the torch policy and its bundle side by side, an episode a world."""
-        from robot_rl.evaluate import evaluate_run, evaluation_task
+        from robot_rl.evaluation import evaluate_run, evaluation_task
 
         seconds = SECONDS if cfg.seconds is None else cfg.seconds
         if cfg.steps:
@@ -203,7 +203,7 @@ class NativeSource(TaskSource):
         with contextlib.closing(self.make_env(task, one)) as env, as_user_error():
             env.policy_groups = groups
             if hasattr(actor, "actors"):
-                from robot_rl.evaluate.team_rows import export_team
+                from robot_rl.evaluation.team_rows import export_team
 
                 return export_team(env, actor, out, training=training, opset=opset)
             return export_policy(env, actor, out, run=training, opset=opset)

@@ -211,12 +211,12 @@ class TaskSource(ABC):
             cfg: The settings.
 
         Returns:
-            The content of eval.json, see `robot_rl.evaluate.rollout`.
+            The content of eval.json, see `robot_rl.evaluation.rollout`.
 
         Raises:
             UserError: A setting of the evaluation that is not for this source.
         """
-        from robot_rl.evaluate.rollout import MAX_STEPS, evaluate_episodes
+        from robot_rl.evaluation.rollout import MAX_STEPS, evaluate_episodes
 
         if cfg.form == "onnx":
             raise UserError(f"form=onnx: in {task.name} the torch policy plays; leave form= out")

@@ -5,8 +5,8 @@ import torch
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.evaluate import evaluation_task
-from robot_rl.evaluate.policies import ExportedPolicy
+from robot_rl.evaluation import evaluation_task
+from robot_rl.evaluation.policies import ExportedPolicy
 from robot_rl.runs.policies import find_bundle
 
 WORLDS, SETTLE, STEPS = 16, 50, 100

@@ -12,9 +12,9 @@ from robot_rl_deploy.verify import verify_bundle
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task, list_tasks
 
-from robot_rl.evaluate import evaluate, evaluate_run, evaluation_task, rollout
-from robot_rl.evaluate.policies import ExportedPolicy, FunctionPolicy
-from robot_rl.evaluate.rollout import evaluate_team
+from robot_rl.evaluation import evaluate, evaluate_run, evaluation_task, rollout
+from robot_rl.evaluation.policies import ExportedPolicy, FunctionPolicy
+from robot_rl.evaluation.rollout import evaluate_team
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.settings import NetworkCfg
 from tests.covering import tasks

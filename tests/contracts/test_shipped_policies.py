@@ -4,8 +4,8 @@ import pytest
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.evaluate import evaluate, evaluation_task
-from robot_rl.evaluate.policies import ExportedPolicy
+from robot_rl.evaluation import evaluate, evaluation_task
+from robot_rl.evaluation.policies import ExportedPolicy
 from robot_rl.runs.policies import find_bundle
 from tests.covering import chosen
 

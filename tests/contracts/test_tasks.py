@@ -10,7 +10,7 @@ from robot_rl_envs.task import TorchTerm
 from robot_rl_envs.terms import SIGNALS
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.evaluate import evaluation_task
+from robot_rl.evaluation import evaluation_task
 
 
 def actions_at(step, env):

@@ -8,7 +8,7 @@ from robot_rl_envs.mdp import events
 from robot_rl_envs.task import Event
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.evaluate import evaluate_run
+from robot_rl.evaluation import evaluate_run
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.make_trainer import make_trainer
 from robot_rl.learn.policy import make_policy

@@ -189,7 +189,7 @@ def test_it_is_an_environment_of_isaac_lab(engine):
 
 WALK = """
 from pathlib import Path
-from robot_rl.evaluate import evaluate_run, evaluation_task
+from robot_rl.evaluation import evaluate_run, evaluation_task
 task = evaluation_task(get_task("go2_flat"))
 bundle = Path(sys.argv[1])
 def worlds():

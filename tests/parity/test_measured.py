@@ -12,7 +12,7 @@ from robot_rl_envs.objects import Sphere
 from robot_rl_envs.task import Observation, ObservationGroup
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.evaluate import evaluate_run, evaluation_task
+from robot_rl.evaluation import evaluate_run, evaluation_task
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.settings import NetworkCfg
 

@@ -34,7 +34,7 @@ class EvaluatorProcess:
 
     def evaluate(self, weights: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> dict[str, float]:
         """Return the mean of each metric over the episodes, as `robot-rl eval` finds it for the torch policy."""
-        from robot_rl.evaluate import EVALUATION_SEED
+        from robot_rl.evaluation import EVALUATION_SEED
         from robot_rl.learn.policy import build_policy
         from robot_rl.runs.policies import PolicySource
         from robot_rl.sources.protocol import EvaluationCfg

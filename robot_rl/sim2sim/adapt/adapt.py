@@ -191,7 +191,7 @@ class Adaptation:
 
     def _evaluate(self, bundle: Path) -> dict[str, float]:
         """Return the means of the metrics in many worlds of the plant: a minute of one robot is a rough measure."""
-        from robot_rl.evaluate import EVALUATION_SEED, evaluate_run, evaluation_task
+        from robot_rl.evaluation import EVALUATION_SEED, evaluate_run, evaluation_task
 
         task = evaluation_task(make_plant(self.train.task, self.cfg.plant, self.run_dir.path / "plant")[0])
         worlds = self.train.worlds(WORLDS, EVALUATION_SEED)

@@ -20,7 +20,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from robot_rl.errors import UserError
-from robot_rl.evaluate.policies import Policy
+from robot_rl.evaluation.policies import Policy
 from robot_rl.sources.gymnasium.spaces import ActionMap, ObservationReader
 from robot_rl.sources.host import HostEnv, Statistics
 from robot_rl.sources.quarantine import Quarantine

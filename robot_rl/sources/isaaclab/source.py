@@ -162,7 +162,7 @@ def _make_export_env(task: "IsaacTask", worlds: EnvOptions, groups: tuple[str, .
 
     lab_cfg = task.load_cfg(1, worlds.device)
     if hasattr(lab_cfg, "task"):  # One of ours among Isaac Lab's, which has its own noise.
-        from robot_rl.evaluate import evaluation_task
+        from robot_rl.evaluation import evaluation_task
 
         lab_cfg.task = evaluation_task(lab_cfg.task)
     for name in groups:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from robot_rl.evaluate.policies import Loadable, load_policy
+from robot_rl.evaluation.policies import Loadable, load_policy
 from robot_rl.view.viewer.command import CommandInfo, command_info
 from robot_rl.view.viewer.eyes import camera_images
 from robot_rl.view.viewer.shapes import height_above_base

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from robot_rl.errors import UserError
-from robot_rl.evaluate.policies import Loadable
+from robot_rl.evaluation.policies import Loadable
 from robot_rl.view.viewer.command import CommandInfo
 from robot_rl.view.viewer.drive import Driver, can_be_pushed, command_frame, free_objects, heading, scene_model
 from robot_rl.view.viewer.ghost import Motions
@@ -38,7 +38,7 @@ def play(
 
     Args:
         env: an environment, preferably of one world.
-        policy: what `robot_rl.evaluate.policies.load_policy` takes.
+        policy: what `robot_rl.evaluation.policies.load_policy` takes.
         host: address to listen on; by default reachable from this machine only.
         port: TCP port; 0 takes a free one.
         ready: called with the page's address once it can be opened.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robot_rl.errors import UserError
-from robot_rl.evaluate.policies import Loadable
+from robot_rl.evaluation.policies import Loadable
 from robot_rl.view.viewer.command import POSE, CommandInfo
 from robot_rl.view.viewer.drive import (
     Driver,

@@ -11,8 +11,8 @@ from robot_rl_deploy.policy import BundlePolicy
 from robot_rl_envs.make import make_env
 
 from robot_rl.errors import UserError
-from robot_rl.evaluate import evaluation_task
-from robot_rl.evaluate.policies import robot_state
+from robot_rl.evaluation import evaluation_task
+from robot_rl.evaluation.policies import robot_state
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.settings import NetworkCfg
 from robot_rl.sim2sim.link import LOOPBACK, free_ports, make_link

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from robot_rl.evaluate import EVALUATION_SEED, evaluate, evaluation_task
-from robot_rl.evaluate.policies import ExportedPolicy
+from robot_rl.evaluation import EVALUATION_SEED, evaluate, evaluation_task
+from robot_rl.evaluation.policies import ExportedPolicy
 from robot_rl.sim2sim.parity import ParityCfg, compare, evaluate_binaries
 from robot_rl.sim2sim.plant import LONE
 

@@ -6,7 +6,7 @@ import pytest
 import robot_rl_tasks
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.evaluate import EVALUATION_SEED, evaluation_task
+from robot_rl.evaluation import EVALUATION_SEED, evaluation_task
 from robot_rl.sim2sim.parity import ParityCfg, evaluate_binaries
 from robot_rl.sim2sim.plant import LONE
 from tests.covering import chosen

@@ -12,8 +12,8 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.cli.main import main
-from robot_rl.evaluate import EVALUATION_SEED, evaluate, evaluation_task
-from robot_rl.evaluate.policies import ExportedPolicy
+from robot_rl.evaluation import EVALUATION_SEED, evaluate, evaluation_task
+from robot_rl.evaluation.policies import ExportedPolicy
 from robot_rl.sim2sim.link import LOOPBACK, free_ports
 from robot_rl.sim2sim.message_relay import delay_messages
 from robot_rl.sim2sim.parity import BinaryController, ParityCfg, Responder, evaluate_binaries, start_responders

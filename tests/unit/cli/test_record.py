@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from robot_rl.evaluate.rollout import record_motion
+from robot_rl.evaluation.rollout import record_motion
 from robot_rl.learn.auxiliaries.motions import read_motion
 from robot_rl.runs.run_dir import RunDir
 

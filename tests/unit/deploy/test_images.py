@@ -13,8 +13,8 @@ from robot_rl_deploy.describe import make_contract
 from robot_rl_deploy.export import export_policy
 from robot_rl_envs.make import make_env
 
-from robot_rl.evaluate.policies import ExportedPolicy
-from robot_rl.evaluate.shadow import Shadow
+from robot_rl.evaluation.policies import ExportedPolicy
+from robot_rl.evaluation.shadow import Shadow
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.networks.layout import ObservationLayout
 from robot_rl.settings import ConvCfg, NetworkCfg

@@ -32,9 +32,9 @@ def test_a_run_is_that_of_the_command_line(tmp_path, run, monkeypatch):
     assert repr(made).startswith("<run cartpole/here: iteration 2")
     policy = rr.load("here")
     assert repr(policy) == "<policy for cartpole: run here>"
-    assert policy.evaluate(episodes=2, seconds=0.5)["agreement"]["actions"]
+    assert rr.evaluate(policy, episodes=2, seconds=0.5)["agreement"]["actions"]
     assert rr.export(made) == made.path / "policy"
-    assert rr.load(made.path / "policy").evaluate(episodes=2, seconds=0.5, form="onnx")["onnx"]
+    assert rr.evaluate(made.path / "policy", episodes=2, seconds=0.5, form="onnx")["onnx"]
 
 
 def test_what_is_wrong_is_one_line(tmp_path):
@@ -47,7 +47,7 @@ def test_what_is_wrong_is_one_line(tmp_path):
         (lambda: rr.train(3), "must be a name"),  # type: ignore[arg-type]
         (lambda: rr.Robot.from_file(tmp_path / "none.urdf"), "none.urdf"),
         (lambda: rr.make(3), "task=3: must be the name of a task"),  # type: ignore[arg-type]
-        (lambda: rr.load("panda_reach").evaluate(form="onx"), "form=onx: must be one of"),
+        (lambda: rr.evaluate("panda_reach", form="onx"), "form=onx: must be one of"),
         (lambda: rr.load("panda_reach").evaluate(episodes=0), "episodes=0: must be an integer"),
         (lambda: rr.load("panda_reach").evaluate(seconds=-1), r"seconds=-1: must be in \(0, 3600\]"),
     ):

@@ -17,7 +17,7 @@ from robot_rl_deploy.strict import ContractError
 from robot_rl.cluster.launchers.slurm import SbatchJob, script
 from robot_rl.cluster.manifests.documents import to_yaml
 from robot_rl.errors import UserError
-from robot_rl.evaluate import write_evaluation
+from robot_rl.evaluation import write_evaluation
 from robot_rl.files import write_json
 from robot_rl.learn.auxiliaries.motions import write_motion
 from robot_rl.runs import outputs

@@ -9,7 +9,7 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.errors import UserError
-from robot_rl.evaluate import evaluation_task
+from robot_rl.evaluation import evaluation_task
 from robot_rl.sim2sim.plant import Plant, plant_task
 from tests.unit.actuation.conftest import by_speed
 

@@ -10,9 +10,9 @@ from robot_rl_envs.mdp import observations
 from robot_rl_envs.task import Observation, ObservationGroup
 
 from robot_rl.errors import UserError
-from robot_rl.evaluate import evaluate_run, evaluation_task
-from robot_rl.evaluate.bundle_folders import policies_in, team_bundles
-from robot_rl.evaluate.team_rows import export_team
+from robot_rl.evaluation import evaluate_run, evaluation_task
+from robot_rl.evaluation.bundle_folders import policies_in, team_bundles
+from robot_rl.evaluation.team_rows import export_team
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
 from robot_rl.learn.build import make_actor
 from robot_rl.learn.dims import make_env_spec

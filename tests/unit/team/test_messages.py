@@ -9,8 +9,8 @@ from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import observations, team
 from robot_rl_envs.task import Observation, ObservationGroup, Termination
 
-from robot_rl.evaluate.policies import FunctionPolicy
-from robot_rl.evaluate.rollout import evaluate_team, evaluation_task
+from robot_rl.evaluation.policies import FunctionPolicy
+from robot_rl.evaluation.rollout import evaluate_team, evaluation_task
 from robot_rl.settings.tree import apply_tree, override, task_tree
 from tests.unit.team.terms import number_is
 

@@ -9,8 +9,8 @@ from robot_rl_envs.mdp import team
 from robot_rl_envs.objects import Box
 from robot_rl_envs.task import Metric, Reward, Termination
 
-from robot_rl.evaluate.policies import FunctionPolicy
-from robot_rl.evaluate.rollout import evaluate, evaluate_team
+from robot_rl.evaluation.policies import FunctionPolicy
+from robot_rl.evaluation.rollout import evaluate, evaluate_team
 from robot_rl.view.viewer.drive import Driver, free_objects, goal, is_team, num_worlds
 from tests.unit.team.terms import number_is, own_number
 

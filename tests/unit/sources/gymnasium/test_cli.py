@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 
-from robot_rl.evaluate.rollout import evaluate_episodes
+from robot_rl.evaluation.rollout import evaluate_episodes
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
 from robot_rl.sources.gymnasium.task import GymTask
 

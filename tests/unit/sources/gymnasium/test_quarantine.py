@@ -9,7 +9,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from robot_rl.errors import NotRetryableError, UserError
-from robot_rl.evaluate.rollout import evaluate_episodes
+from robot_rl.evaluation.rollout import evaluate_episodes
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.trainer import Trainer
 from robot_rl.sources.gymnasium.adapter import GymEnv

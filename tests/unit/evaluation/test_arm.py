@@ -10,8 +10,8 @@ from robot_rl_envs.task import Command, Metric
 from robot_rl_envs.terms import command, metric
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.evaluate import evaluate
-from robot_rl.evaluate.policies import FunctionPolicy
+from robot_rl.evaluation import evaluate
+from robot_rl.evaluation.policies import FunctionPolicy
 
 
 @command(components={"x": "m", "y": "m", "z": "m"}, draws="position")

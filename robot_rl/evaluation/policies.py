@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
-from robot_rl.evaluate.bundle_folders import is_bundle, team_bundles
-from robot_rl.evaluate.team_rows import AllRows, RobotRows
+from robot_rl.evaluation.bundle_folders import is_bundle, team_bundles
+from robot_rl.evaluation.team_rows import AllRows, RobotRows
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robot_rl.evaluate.policies import ExportedPolicy, robot_state
+from robot_rl.evaluation.policies import ExportedPolicy, robot_state
 
 ACTION_BOUND = 1e-4
 """Difference of actions that float32 itself may make between two programs; the largest one ever seen is smaller."""

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from robot_rl.evaluate import evaluate, evaluate_run, evaluation_task, write_evaluation
-from robot_rl.evaluate.meter import EpisodeMeter, describe_metrics, summarize
-from robot_rl.evaluate.policies import FunctionPolicy
-from robot_rl.evaluate.rollout import agreement, compare_metrics
-from robot_rl.evaluate.shadow import Shadow
-from robot_rl.evaluate.team_rows import AllRows
+from robot_rl.evaluation import evaluate, evaluate_run, evaluation_task, write_evaluation
+from robot_rl.evaluation.meter import EpisodeMeter, describe_metrics, summarize
+from robot_rl.evaluation.policies import FunctionPolicy
+from robot_rl.evaluation.rollout import agreement, compare_metrics
+from robot_rl.evaluation.shadow import Shadow
+from robot_rl.evaluation.team_rows import AllRows
 from robot_rl.metrics.description import explain
 
 RATES = ("failure_rate", "quarantine_rate")

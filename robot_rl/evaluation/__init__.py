@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from robot_rl.evaluate.rollout import EVALUATION_SEED, evaluate, evaluate_run, evaluation_task, write_evaluation
+    from robot_rl.evaluation.rollout import EVALUATION_SEED, evaluate, evaluate_run, evaluation_task, write_evaluation
 
 __all__ = ["EVALUATION_SEED", "evaluate", "evaluate_run", "evaluation_task", "write_evaluation"]
 
@@ -12,6 +12,6 @@ def __getattr__(name: str) -> Any:
     """Return one of the names above: the module that has them imports PyTorch, which finding a policy does not need."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from robot_rl.evaluate import rollout
+    from robot_rl.evaluation import rollout
 
     return getattr(rollout, name)

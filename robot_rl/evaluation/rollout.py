@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from robot_rl.errors import UserError
-from robot_rl.evaluate.meter import EpisodeMeter, describe_metrics, summarize
-from robot_rl.evaluate.policies import ExportedPolicy, Loadable, Policy, load_policy
-from robot_rl.evaluate.shadow import Bound, Shadow
+from robot_rl.evaluation.meter import EpisodeMeter, describe_metrics, summarize
+from robot_rl.evaluation.policies import ExportedPolicy, Loadable, Policy, load_policy
+from robot_rl.evaluation.shadow import Bound, Shadow
 from robot_rl.files import finite, write_atomic
 
 EVALUATION_SEED = 20_261_103
@@ -66,7 +66,7 @@ def evaluate(
         disturb: Called with the environment and the number of each step before it.
 
     Returns:
-        Each metric of `robot_rl.evaluate.meter.describe_metrics` that applies -> {"mean", "std"} over episodes, or
+        Each metric of `robot_rl.evaluation.meter.describe_metrics` that applies -> {"mean", "std"} over episodes, or
         None if no episode has it.
     """
     return summarize(measure(env, policy, seconds=seconds, shadow=shadow, disturb=disturb))
