@@ -1,7 +1,7 @@
 """Robot RL: reinforcement learning for robots, from the simulator to the robot.
 
-The functions of `robot_rl.api` are here: `rr.make`, `rr.train`, `rr.load`, `rr.evaluate`, `rr.play`, `rr.export`, `rr.Robot`. They
-are imported when they are used.
+The functions of `robot_rl.api` are here: `rr.make`, `rr.train`, `rr.load`, `rr.evaluate`, `rr.play`, `rr.export`,
+`rr.Robot`. They are imported when they are used.
 """
 
 from typing import TYPE_CHECKING, Any

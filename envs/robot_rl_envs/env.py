@@ -98,6 +98,12 @@ class Env(VecEnv):
             rows.begin()
         self.reset()
 
+    def __repr__(self) -> str:
+        worlds = f"{self.num_worlds} worlds" + f" of {len(self.agents)} robots" * bool(self.agents)
+        groups = ", ".join(f"{name} {tuple(array.shape)}" for name, array in self._written.items())
+        actions = tuple(self._actions.shape)
+        return f"<{self.cfg.name}: {worlds}, {self.device}; actions {actions}; observations {groups}>"
+
     @property
     def only(self) -> RobotRows:
         """The rows of an environment of which all robots have one role.

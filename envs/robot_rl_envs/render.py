@@ -23,6 +23,8 @@ NO_GL = (
     "MUJOCO_GL=osmesa"
 )
 MAX_GEOMS = 5000
+SCALE = 2
+"""Each pixel is the mean of SCALE x SCALE: OpenGL's own antialiasing leaves the edges of shadows in steps."""
 PARKED_M = 15.0
 """Distance from the middle of a team from which on a robot is parked [m]."""
 
@@ -167,15 +169,18 @@ class Renderer:
         """
         if width < 1 or height < 1:
             raise ValueError(f"image of {width} x {height}: both must be positive")
-        self._context: Any = _make_context(width, height)
+        self._context: Any = _make_context(SCALE * width, SCALE * height)
         import mujoco
+        from PIL import Image
+
+        self._average = lambda pixels: np.asarray(Image.fromarray(pixels).reduce(SCALE))
 
         self._mj = mujoco
         self.width, self.height = width, height
         self.camera = camera or CameraCfg()
         self._free = travelling_joints(model)
         centre, self._reach = _extent(model, floating=self._free.size > 0)
-        self._model = _prepare(model, width, height, self._reach)
+        self._model = _prepare(model, SCALE * width, SCALE * height, self._reach)
         self._data = mujoco.MjData(self._model)
         self._scene = mujoco.MjvScene(self._model, maxgeom=max(MAX_GEOMS, model.ngeom + 1000))
         self._scene.flags[mujoco.mjtRndFlag.mjRND_HAZE] = True
@@ -183,11 +188,11 @@ class Renderer:
         # 200 % glyphs are never used: text is drawn on the finished image.
         self._gl = mujoco.MjrContext(self._model, int(mujoco.mjtFontScale.mjFONTSCALE_100))
         mujoco.mjr_setBuffer(int(mujoco.mjtFramebuffer.mjFB_OFFSCREEN), self._gl)
-        self._rect = mujoco.MjrRect(0, 0, width, height)
-        self._pixels = np.zeros((height, width, 3), dtype=np.uint8)
-        self._depth = np.zeros((height, width), dtype=np.float32)
+        self._rect = mujoco.MjrRect(0, 0, SCALE * width, SCALE * height)
+        self._pixels = np.zeros((SCALE * height, SCALE * width, 3), dtype=np.uint8)
+        self._depth = np.zeros(self._pixels.shape[:2], dtype=np.float32)
         self._gl.readDepthMap = int(mujoco.mjtDepthMap.mjDEPTH_ZEROFAR)
-        self._sky = None if (model.tex_type == mujoco.mjtTexture.mjTEXTURE_SKYBOX).any() else _gradient(height)
+        self._sky = None if (model.tex_type == mujoco.mjtTexture.mjTEXTURE_SKYBOX).any() else _gradient(SCALE * height)
         self._view = self._make_view(centre)
         self._aimed = self._free.size > 0 or self.camera.distance is not None
         self._ghost: Any = None
@@ -253,7 +258,7 @@ class Renderer:
         if self._sky is not None:
             empty = self._depth == 0.0
             self._pixels[empty] = np.broadcast_to(self._sky, self._pixels.shape)[empty]
-        return np.ascontiguousarray(self._pixels[::-1])
+        return np.ascontiguousarray(self._average(self._pixels)[::-1])
 
     def _follow(self) -> None:
         """Move the line of sight towards a floating base: fast enough to keep it in sight, without shaking."""
@@ -286,7 +291,13 @@ class Renderer:
         return middle, float(np.linalg.norm(at - middle, axis=1).max())
 
     def _light(self) -> None:
-        """Set bright surroundings and one sun with a shadow, which follows the robot."""
+        """Set bright surroundings and one sun with a shadow, which follows the robot.
+
+        The sun is behind the camera, which makes the shadow's map parallel to the image: at other angles, rounding
+        errors of its coordinates draw dots on the floor.
+        """
+        azimuth = math.radians(self._view.azimuth)
+        ahead = np.array([math.cos(azimuth), math.sin(azimuth)])
         for k in range(self._scene.nlight):
             light = self._scene.lights[k]
             if light.headlight:
@@ -294,6 +305,7 @@ class Renderer:
                 continue
             light.ambient[:], light.diffuse[:], light.specular[:] = 0.0, 0.42, 0.25
             if light.type == int(self._mj.mjtLightType.mjLIGHT_DIRECTIONAL):
+                light.dir[:2] = np.linalg.norm(light.dir[:2]) * ahead
                 # The shadow's map covers a few metres around the light's axis, so the robot has to be there.
                 light.pos[:] = self._view.lookat - 9.0 * self._reach * light.dir
 
@@ -355,7 +367,7 @@ def _gradient(height: int) -> np.ndarray:
 
 
 def _prepare(model: mujoco.MjModel, width: int, height: int, reach: float) -> mujoco.MjModel:
-    """Return a copy with a frame buffer of the right size, sharp shadows, and a horizon that fades into the sky."""
+    """Return a copy with a frame buffer of this size [px], sharp shadows, and a horizon that fades into the sky."""
     model = copy.copy(model)
     model.stat.extent = reach
     # A mirroring floor costs a second rendering and looks like water.
@@ -369,12 +381,8 @@ def _prepare(model: mujoco.MjModel, width: int, height: int, reach: float) -> mu
     vis = model.vis
     vis.global_.offwidth, vis.global_.offheight, vis.global_.fovy = width, height, 40.0
     quality = vis.quality
-    quality.shadowsize, quality.offsamples, quality.numslices, quality.numstacks = (
-        2048 if width > 400 else 1024,
-        4,
-        20,
-        10,
-    )
+    quality.shadowsize, quality.offsamples = (2048 if width > 800 else 1024), 0
+    quality.numslices, quality.numstacks = 20, 10
     vis.map.znear, vis.map.zfar, vis.map.shadowclip, vis.map.haze = 0.02, 60.0, 4.0, 0.35
     if not (model.geom_type == 0).any():
         # A terrain, no endless plane: haze need not hide a horizon, and a wider shadow map speckles slopes.

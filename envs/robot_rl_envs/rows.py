@@ -351,10 +351,12 @@ class RobotRows:
 
         Returns:
             ``episode/return``, ``episode/length_s`` (of episodes that ended; absent when none did), ``reward/<term>``
-            (per second), ``termination/<name>`` (share of ended episodes), ``tracking/<metric>``, ``episodes``,
-            ``quarantined`` (rows: worlds, or robots of a team), and, if there are any, ``quarantined/<reason>``.
+            (per second, of all steps), ``termination/<name>`` (share of ended episodes), ``tracking/<metric>``,
+            ``episodes``, ``quarantined`` (rows: worlds, or robots of a team), and, if there are any,
+            ``quarantined/<reason>``.
         """
         self._quarantine.collect()
+        self._log_rewards()
         log = self._log.numpy().sum(axis=0)
         self._log.zero_()
         episodes, length = log[layout.LOG_EPISODES], log[layout.LOG_LENGTH]
@@ -364,11 +366,18 @@ class RobotRows:
         if episodes > 0:
             metrics["episode/return"] = float(log[layout.LOG_RETURN] / episodes)
             metrics["episode/length_s"] = float(length / episodes)
-        divisors = {"reward": length, "termination": episodes, "tracking": log[layout.LOG_STEPS]}
+        steps = log[layout.LOG_STEPS]
+        divisors = {"reward": steps * self.step_dt, "termination": episodes, "tracking": steps}
         for name, k in self._layout.log.items():
             if (divisor := divisors[name.split("/")[0]]) > 0:
                 metrics[name] = float(log[k] / divisor)
         return metrics
+
+    def _log_rewards(self) -> None:
+        """Move the sums of the reward terms, the first terms of the log, into the log."""
+        first, sums = layout.LOG_TERMS, self.state.reward_sums
+        wp.to_torch(self._log)[0, first : first + sums.shape[1]] += sums.double().sum(0)
+        sums.zero_()
 
     @property
     def quarantine_dir(self) -> Path | None:
@@ -445,6 +454,7 @@ class RobotRows:
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return everything needed to continue from here, bit for bit on the CPU."""
+        self._log_rewards()
         shared = {
             *CONSTANTS,
             *RECOMPUTED,

@@ -153,7 +153,7 @@ def play(env, past, now, turn):
         if env.cfg.robot.feet:
             put(env, {name: state[name] for name in ("foot_contact", "foot_air_time_s")})
         obs, reward, dones, _ = env.step(torch.as_tensor(state["actions"], dtype=torch.float32))
-    return {name: value.clone() for name, value in obs.items()}, reward.clone(), dones.clone(), env.state.episode_sums
+    return {name: value.clone() for name, value in obs.items()}, reward.clone(), dones.clone(), env.state.reward_sums
 
 
 def test_the_mirror_maps_are_their_own_inverse(pair):

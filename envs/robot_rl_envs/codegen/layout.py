@@ -46,7 +46,7 @@ class TaskLayout:
         widths: observation group -> width.
         pipes: observation group -> columns of the memory of its terms' sensors; only groups that need some.
         log: log name -> index in the log array.
-        rewards: names of the reward terms, in the order of ``episode_sums``.
+        rewards: names of the reward terms, in the order of ``reward_sums``.
         reward_groups: groups of the reward terms in order; empty if there is only one.
         commands, intervals: names, in the order of their timers.
         resolved: path of a parameter given by a name ("events.load.body") -> its index.

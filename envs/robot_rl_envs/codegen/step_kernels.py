@@ -166,9 +166,6 @@ def outcome_values(w: KernelWriter, task: Task) -> Values:
             }
             rows.append(CONSTANTS | row | {"k": k})
     values["rewards"] = STEP.fill_each("reward", rows)
-    values["episode_sums"] = STEP.fill_each(
-        "episode_sum", ({"k": k, "log": log[f"reward/{name}"]} for k, name in enumerate(task.rewards))
-    )
     metrics = (
         {"k": k, "call": w.call(f"metrics.{name}", term, "s, i"), "log": log[f"tracking/{name}"]}
         for k, (name, term) in enumerate(task.metrics.items())

@@ -102,7 +102,7 @@ class TorchTerms:
             bad = bad | invalid
             value = value.nan_to_num(0.0, 0.0, 0.0)
             state.reward.add_(value)
-            state.episode_sums[:, index] += value
+            state.reward_sums[:, index] += value
             if groups:
                 state.reward_parts[:, groups.index(term.group)] += value
         if self.task.only_positive_rewards:

@@ -241,8 +241,6 @@ def clear_world(s: Any, i: int):
         s.sensordata[i, j] = 0.0
     for j in range(s.joint_vel.shape[1]):
         s.last_joint_vel[i, j] = s.qvel[i, s.joint_dof[j]]
-    for k in range(s.episode_sums.shape[1]):
-        s.episode_sums[i, k] = 0.0
     s.episode_return[i] = 0.0
     s.episode_length[i] = 0
     s.step_count[i] = 0

@@ -67,15 +67,15 @@ WORLD_FIELDS: Table = {
     "fault_term": (wp.int32, (), "index of the reward or observation term that was not finite in this step, else -1"),
     "reward": (wp.float32, (), "this step's reward"),
     "episode_return": (wp.float32, (), "sum of rewards of the running episode"),
-    "episode_sums": (wp.float32, ("nr",), "sum of each reward term over the running episode"),
+    "reward_sums": (wp.float32, ("nr",), "sum of each reward term since the metrics were last read"),
     "metric_values": (wp.float32, ("nm",), "each metric after this step's physics; the last known where quarantined"),
     "termination_bits": (wp.int32, (), "the task's terminations that held in this step: 1 << k for the k-th"),
 }
 
 FIELDS = ENTITY_FIELDS | WORLD_FIELDS
 
-RECOMPUTED = ("metric_values", "termination_bits")
-"""Fields that each step writes before anything reads them: no part of a checkpoint."""
+RECOMPUTED = ("metric_values", "termination_bits", "reward_sums")
+"""Fields that a checkpoint does not need: each step writes them before they are read, or the log contains them."""
 
 CONSTANTS: dict[str, tuple[Any, int, str]] = {
     "default_joint_pos": (wp.float32, 1, "(nj,) default pose [rad or m]"),

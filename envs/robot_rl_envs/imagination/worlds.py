@@ -27,7 +27,7 @@ from robot_rl_envs.terms import observation
 
 WORLD = "world"
 OWN = ("ctrl", "sensordata", "overflow", "last_joint_vel", "prev_prev_action", "foot_touchdown", "reward", "dirty")
-OWN += ("terminated", "time_out", "quarantined", "fault_term", "episode_return", "episode_sums", "metric_values")
+OWN += ("terminated", "time_out", "quarantined", "fault_term", "episode_return", "reward_sums", "metric_values")
 OWN += ("termination_bits", "interval_left_s", "command_left_s", "command_hold", "measured", "reward_parts")
 """Fields that a step writes before anything reads them, or that no term reads."""
 UNKNOWN = ("imu_acc", "joint_pos_late", "clip", "partner", "message")

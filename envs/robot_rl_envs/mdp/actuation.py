@@ -4,16 +4,14 @@ The native servo's are drawn by :mod:`robot_rl_envs.mdp.events` and :mod:`.rando
 nominal value, so nothing compounds over resets.
 """
 
-from typing import Any
-
 import warp as wp
 
-from robot_rl_envs.terms import event
+from robot_rl_envs.terms import State, event
 
 
 @event(writes="model")
 def explicit_gains(
-    s: Any,
+    s: State,
     i: int,
     rng: wp.uint32,
     kp_lo: float,
@@ -32,7 +30,7 @@ def explicit_gains(
 
 @event(writes="model", model_fields=("actuator_gainprm",))
 def dc_motor_gains(
-    s: Any,
+    s: State,
     i: int,
     rng: wp.uint32,
     kp_lo: float,

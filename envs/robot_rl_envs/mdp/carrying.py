@@ -16,7 +16,7 @@ from robot_rl_envs.mdp.commands import MIRRORED_VELOCITY, POINT, TWO_PI, VELOCIT
 from robot_rl_envs.mdp.objects import closed_near, held_near, nearness, to_base
 from robot_rl_envs.mdp.team import command_velocity
 from robot_rl_envs.quat import quat_from_axis_angle, quat_rotate, yaw_of
-from robot_rl_envs.terms import command, metric, observation, reward
+from robot_rl_envs.terms import State, command, metric, observation, reward
 from robot_rl_envs.terms.checks import above, at_least, check_above
 
 SAME_M = 1e-6
@@ -27,7 +27,7 @@ SAME_M = 1e-6
 
 @wp.func
 def velocity_to_goal(
-    s: Any,
+    s: State,
     i: int,
     object: float,
     distance_lo: float,
@@ -58,7 +58,7 @@ def velocity_to_goal(
     check=at_least(0.0, "distance_lo", "goal_speed", "gain", "turn_gain"),
 )
 def carry_to_goal(
-    s: Any,
+    s: State,
     i: int,
     rng: wp.uint32,
     object: float,
@@ -90,7 +90,7 @@ def carry_to_goal(
 
 @wp.func
 def move_target(
-    s: Any,
+    s: State,
     i: int,
     x_lo: float,
     x_hi: float,
@@ -133,7 +133,7 @@ def turn(yaw: float) -> np.ndarray:
 
 
 @wp.func
-def of_first(s: Any, point: wp.vec3) -> wp.vec3:
+def of_first(s: State, point: wp.vec3) -> wp.vec3:
     """Return the place in the world of a point in the frame of the first robot, which is bolted down [m]."""
     heading = quat_from_axis_angle(wp.vec3(0.0, 0.0, 1.0), s.place_yaw[0])
     return s.place_pos[0] + quat_rotate(heading, point)
@@ -148,7 +148,7 @@ def of_first(s: Any, point: wp.vec3) -> wp.vec3:
     check=_check_target,
 )
 def carry_to_target(
-    s: Any,
+    s: State,
     i: int,
     rng: wp.uint32,
     x_lo: float,
@@ -181,7 +181,7 @@ def carry_to_target(
 
 
 @wp.func
-def own_axis(s: Any, i: int, thing: int) -> wp.vec3:
+def own_axis(s: State, i: int, thing: int) -> wp.vec3:
     """Return the direction from an object's middle to row i's own end of it, in the world's frame.
 
     The ends are those along its x axis. The team's robots take them in turn, the first one the end ahead.
@@ -191,37 +191,37 @@ def own_axis(s: Any, i: int, thing: int) -> wp.vec3:
 
 
 @wp.func
-def own_end(s: Any, i: int, thing: int, reach: float) -> wp.vec3:
+def own_end(s: State, i: int, thing: int, reach: float) -> wp.vec3:
     """Return the place on an object that row i's robot is to hold, ``reach`` [m] from its middle, in the world."""
     return s.object_pos_w[i, thing] + reach * own_axis(s, i, thing)
 
 
 @observation(size=3, unit="m", frame="base")
-def end_pos(s: Any, i: int, j: int, object: float, reach: float) -> float:
+def end_pos(s: State, i: int, j: int, object: float, reach: float) -> float:
     """Position of the robot's own end of an object, ``reach`` [m] from its middle, in the base's frame [m]."""
     return to_base(s, i, own_end(s, i, int(object), reach) - s.base_pos_w[i])[j]
 
 
 @observation(size=3, unit="m", frame="base")
-def site_to_end(s: Any, i: int, j: int, site: float, object: float, reach: float) -> float:
+def site_to_end(s: State, i: int, j: int, site: float, object: float, reach: float) -> float:
     """Vector from a site to the robot's own end of an object, in the base's frame [m]."""
     return to_base(s, i, own_end(s, i, int(object), reach) - s.site_pos_w[i, int(site)])[j]
 
 
 @observation(size=3, frame="base")
-def end_axis(s: Any, i: int, j: int, object: float) -> float:
+def end_axis(s: State, i: int, j: int, object: float) -> float:
     """Direction from an object's middle to the robot's own end of it, in the base's frame."""
     return to_base(s, i, own_axis(s, i, int(object)))[j]
 
 
 @observation(size=3, frame="base")
-def object_axis(s: Any, i: int, j: int, object: float) -> float:
+def object_axis(s: State, i: int, j: int, object: float) -> float:
     """Direction of an object's x axis in the base's frame."""
     return to_base(s, i, quat_rotate(s.object_quat_wxyz[i, int(object)], wp.vec3(1.0, 0.0, 0.0)))[j]
 
 
 @observation(size=3, unit="m/s", frame="base")
-def object_velocity(s: Any, i: int, j: int, object: float) -> float:
+def object_velocity(s: State, i: int, j: int, object: float) -> float:
     """Velocity of an object relative to the base's, in the base's frame [m/s]."""
     return to_base(s, i, s.object_lin_vel_w[i, int(object)] - s.base_lin_vel_w[i])[j]
 
@@ -230,7 +230,7 @@ def object_velocity(s: Any, i: int, j: int, object: float) -> float:
 
 
 @wp.func
-def place_error(s: Any, i: int, thing: int) -> float:
+def place_error(s: State, i: int, thing: int) -> float:
     """Return how far the base is from its place below an object, along the ground [m].
 
     The place is the robot's start in the task, from the object's start, in the object's heading.
@@ -245,47 +245,47 @@ def place_error(s: Any, i: int, thing: int) -> float:
 
 
 @reward
-def keeps_place(s: Any, i: int, object: float, std: float) -> float:
+def keeps_place(s: State, i: int, object: float, std: float) -> float:
     """exp(-(e / std)^2), e the distance of the base from its place below an object [m]."""
     e = place_error(s, i, int(object)) / std
     return wp.exp(-e * e)
 
 
 @wp.func
-def goal_distance(s: Any, i: int, thing: int) -> float:
+def goal_distance(s: State, i: int, thing: int) -> float:
     """Return the distance of an object from the goal along the ground [m]."""
     away = s.goal_pos_w[i] - s.object_pos_w[i, thing]
     return wp.sqrt(away[0] * away[0] + away[1] * away[1])
 
 
 @reward
-def object_near_goal(s: Any, i: int, object: float, std: float) -> float:
+def object_near_goal(s: State, i: int, object: float, std: float) -> float:
     """exp(-(d / std)^2), d the distance of an object from the goal [m]."""
     d = goal_distance(s, i, int(object)) / std
     return wp.exp(-d * d)
 
 
 @reward
-def object_tilt(s: Any, i: int, object: float) -> float:
+def object_tilt(s: State, i: int, object: float) -> float:
     """1 - cos of the angle between an object's z axis and the vertical."""
     return 1.0 - quat_rotate(s.object_quat_wxyz[i, int(object)], wp.vec3(0.0, 0.0, 1.0))[2]
 
 
 @wp.func
-def end_distance(s: Any, i: int, site: float, object: float, reach: float) -> float:
+def end_distance(s: State, i: int, site: float, object: float, reach: float) -> float:
     """Return the distance of a site from the robot's own end of an object [m]."""
     return wp.length(own_end(s, i, int(object), reach) - s.site_pos_w[i, int(site)])
 
 
 @reward
-def reach_end(s: Any, i: int, site: float, object: float, reach: float, std: float) -> float:
+def reach_end(s: State, i: int, site: float, object: float, reach: float, std: float) -> float:
     """1 - tanh(d / std) of the distance d [m] from a site to the robot's own end of an object."""
     return nearness(end_distance(s, i, site, object, reach), std)
 
 
 @reward(check=above(0.0, "distance", "opened"))
 def closes_on_end(
-    s: Any, i: int, site: float, object: float, reach: float, joint: float, distance: float, opened: float
+    s: State, i: int, site: float, object: float, reach: float, joint: float, distance: float, opened: float
 ) -> float:
     """How far a finger has closed if the robot's own end of an object is between the fingers, in [0, 1].
 
@@ -296,7 +296,7 @@ def closes_on_end(
 
 @reward(check=above(0.0, "distance", "force"))
 def grasps_end(
-    s: Any,
+    s: State,
     i: int,
     site: float,
     object: float,
@@ -315,13 +315,13 @@ def grasps_end(
 
 
 @reward(check=above(0.0, "height"))
-def end_raised(s: Any, i: int, object: float, reach: float, rest: float, height: float) -> float:
+def end_raised(s: State, i: int, object: float, reach: float, rest: float, height: float) -> float:
     """Height of the robot's own end of an object above ``rest`` [m] as a share of ``height`` [m], in [0, 1]."""
     return wp.clamp((own_end(s, i, int(object), reach)[2] - rest) / height, 0.0, 1.0)
 
 
 @reward
-def object_inclined(s: Any, i: int, object: float) -> float:
+def object_inclined(s: State, i: int, object: float) -> float:
     """Squared sine of the angle between an object's x axis and the ground."""
     sine = own_axis(s, i, int(object))[2]
     return sine * sine
@@ -331,19 +331,19 @@ def object_inclined(s: Any, i: int, object: float) -> float:
 
 
 @metric(unit="rad", better="smaller")
-def object_slope(s: Any, i: int, object: float) -> float:
+def object_slope(s: State, i: int, object: float) -> float:
     """Angle between an object's x axis and the ground [rad]."""
     return wp.abs(wp.asin(wp.clamp(own_axis(s, i, int(object))[2], -1.0, 1.0)))
 
 
 @metric(unit="m", better="smaller")
-def goal_error(s: Any, i: int, object: float) -> float:
+def goal_error(s: State, i: int, object: float) -> float:
     """Distance of an object from the goal along the ground [m]."""
     return goal_distance(s, i, int(object))
 
 
 @metric(better="larger")
-def object_delivered(s: Any, i: int, object: float, distance: float, height: float) -> float:
+def object_delivered(s: State, i: int, object: float, distance: float, height: float) -> float:
     """1 where an object is within ``distance`` [m] of the goal along the ground, and above ``height`` [m]."""
     if goal_distance(s, i, int(object)) < distance and s.object_pos_w[i, int(object)][2] > height:
         return 1.0
@@ -351,7 +351,7 @@ def object_delivered(s: Any, i: int, object: float, distance: float, height: flo
 
 
 @metric(better="smaller")
-def object_dropped(s: Any, i: int, object: float, height: float) -> float:
+def object_dropped(s: State, i: int, object: float, height: float) -> float:
     """1 where an object is below a height [m]."""
     if s.object_pos_w[i, int(object)][2] < height:
         return 1.0
@@ -359,6 +359,6 @@ def object_dropped(s: Any, i: int, object: float, height: float) -> float:
 
 
 @metric(unit="m", better="smaller")
-def place_distance(s: Any, i: int, object: float) -> float:
+def place_distance(s: State, i: int, object: float) -> float:
     """Distance of the base from its place below an object [m]."""
     return place_error(s, i, int(object))

@@ -6,7 +6,7 @@ import warp as wp
 
 from robot_rl_envs.entity import mirrors
 from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply, yaw_of
-from robot_rl_envs.terms import command
+from robot_rl_envs.terms import State, command
 from robot_rl_envs.terms.checks import check_above, check_least, check_reach, check_share
 
 PI = wp.constant(3.141592653589793)
@@ -20,7 +20,7 @@ MIRRORED_VELOCITY = (1.0, -1.0, -1.0)
 
 @command(components=VELOCITY, draws="velocity", mirror=MIRRORED_VELOCITY)
 def uniform_velocity(
-    s: Any,
+    s: State,
     i: int,
     rng: wp.uint32,
     vx_lo: float,
@@ -51,7 +51,7 @@ def wrap_angle(angle: float) -> float:
 
 @wp.func
 def turn_to_heading(
-    s: Any,
+    s: State,
     i: int,
     vx_lo: float,
     vx_hi: float,
@@ -92,7 +92,7 @@ def _check_heading(params: dict[str, float], scene: Any) -> None:
     check=_check_heading,
 )
 def heading_velocity(
-    s: Any,
+    s: State,
     i: int,
     rng: wp.uint32,
     vx_lo: float,
@@ -135,7 +135,7 @@ def heading_velocity(
 
 @command(components=POINT, draws="position", mirror=mirrors.POLAR, check=check_reach)
 def uniform_position(
-    s: Any,
+    s: State,
     i: int,
     rng: wp.uint32,
     x_lo: float,
@@ -155,7 +155,7 @@ def uniform_position(
 
 @command(components=POINT | QUATERNION, draws="pose", mirror=mirrors.POLAR + mirrors.QUATERNION, check=check_reach)
 def uniform_pose(
-    s: Any,
+    s: State,
     i: int,
     rng: wp.uint32,
     x_lo: float,
@@ -192,7 +192,7 @@ def uniform_pose(
 
 @wp.func
 def move_to_goal(
-    s: Any,
+    s: State,
     i: int,
     x_lo: float,
     x_hi: float,
@@ -227,7 +227,7 @@ def _check_moving(params: dict[str, float], scene: Any) -> None:
     check=_check_moving,
 )
 def moving_position(
-    s: Any,
+    s: State,
     i: int,
     rng: wp.uint32,
     x_lo: float,

@@ -5,18 +5,18 @@ from typing import Any
 import warp as wp
 
 from robot_rl_envs.mdp.rewards import track_lin_vel
-from robot_rl_envs.terms import curriculum
+from robot_rl_envs.terms import State, curriculum
 from robot_rl_envs.terms.checks import check_above, check_least, check_share
 
 
 @wp.func
-def planar_speed(s: Any, i: int) -> float:
+def planar_speed(s: State, i: int) -> float:
     """Commanded speed in the plane [m/s]."""
     return wp.sqrt(s.command[i][0] * s.command[i][0] + s.command[i][1] * s.command[i][1])
 
 
 @wp.func
-def sum_commanded_distance(s: Any, i: int, promote_share: float, demote_share: float):
+def sum_commanded_distance(s: State, i: int, promote_share: float, demote_share: float):
     """Add this step's |v*_xy| dt [m]; an episode's first step resets the sum."""
     if s.step_count[i] == 1:
         s.commanded_distance_m[i] = 0.0
@@ -31,7 +31,7 @@ def _check_levels(params: dict[str, float], scene: Any) -> None:
 
 
 @curriculum(fields={"commanded_distance_m": ()}, update=sum_commanded_distance, check=_check_levels, reads_command=2)
-def terrain_levels(s: Any, i: int, rng: wp.uint32, promote_share: float, demote_share: float):
+def terrain_levels(s: State, i: int, rng: wp.uint32, promote_share: float, demote_share: float):
     """Promote a world that got far from its start, demote one that fell short of its command.
 
     Far is more than ``promote_share`` of half a tile; short is less than ``demote_share`` of the commanded distance:
@@ -59,7 +59,7 @@ def terrain_levels(s: Any, i: int, rng: wp.uint32, promote_share: float, demote_
 
 
 @wp.func
-def sum_tracking(s: Any, i: int, threshold: float, step: float, std: float):
+def sum_tracking(s: State, i: int, threshold: float, step: float, std: float):
     """Add this step's tracking, in [0, 1]; an episode's first step resets the sum."""
     if s.step_count[i] == 1:
         s.tracking_sum[i] = 0.0
@@ -72,7 +72,7 @@ def _check_command_range(params: dict[str, float], scene: Any) -> None:
 
 
 @curriculum(fields={"tracking_sum": ()}, update=sum_tracking, check=_check_command_range, reads_command=2)
-def command_range(s: Any, i: int, rng: wp.uint32, threshold: float, step: float, std: float):
+def command_range(s: State, i: int, rng: wp.uint32, threshold: float, step: float, std: float):
     """Grow the world's command range by ``step`` if it tracked well, shrink it if it failed or tracked badly.
 
     Well is a mean of exp(-|v*_xy - v_xy|^2 / std^2) over the episode, at most 1, above ``threshold``; badly is below

@@ -8,7 +8,7 @@ from typing import Any
 import warp as wp
 
 from robot_rl_envs.quat import quat_from_axis_angle
-from robot_rl_envs.terms import event
+from robot_rl_envs.terms import State, event
 from robot_rl_envs.terms.checks import above, at_least, check_least, check_share, movable_com, moving_body
 
 TWO_PI = wp.constant(6.283185307179586)
@@ -17,7 +17,7 @@ MIN_FRICTION = wp.constant(0.01)
 
 
 @event(writes="state", check=at_least(0.0, "xy", "yaw", "velocity"))
-def reset_base(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float, velocity: float):
+def reset_base(s: State, i: int, rng: wp.uint32, xy: float, yaw: float, velocity: float):
     """Spread the base over +-xy [m] and +-yaw [rad], with +-velocity [m/s, rad/s] in every direction."""
     at = s.base_qpos
     s.qpos[i, at] = s.qpos[i, at] + xy * (2.0 * wp.randf(rng) - 1.0)
@@ -37,7 +37,7 @@ def _check_fall(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="state", check=_check_fall)
-def reset_anyhow(s: Any, i: int, rng: wp.uint32, height: float, joints: float):
+def reset_anyhow(s: State, i: int, rng: wp.uint32, height: float, joints: float):
     """Drop the robot: any orientation, its base ``height`` [m] above its start, joints anywhere in their limits.
 
     Joints are uniform between the default pose and either limit, of which ``joints`` is the share that is used; without
@@ -61,7 +61,7 @@ def reset_anyhow(s: Any, i: int, rng: wp.uint32, height: float, joints: float):
 
 
 @event(writes="state", check=at_least(0.0, "position", "velocity"))
-def reset_joints(s: Any, i: int, rng: wp.uint32, position: float, velocity: float):
+def reset_joints(s: State, i: int, rng: wp.uint32, position: float, velocity: float):
     """Put the joints at the default pose +-position [rad or m], within their limits, with +-velocity [rad/s or m/s]."""
     for j in range(s.joint_pos.shape[1]):
         q = s.default_joint_pos[j] + position * (2.0 * wp.randf(rng) - 1.0)
@@ -70,7 +70,7 @@ def reset_joints(s: Any, i: int, rng: wp.uint32, position: float, velocity: floa
 
 
 @event(writes="state", check=at_least(0.0, "spread", "velocity"))
-def reset_joint_to(s: Any, i: int, rng: wp.uint32, joint: float, centre: float, spread: float, velocity: float):
+def reset_joint_to(s: State, i: int, rng: wp.uint32, joint: float, centre: float, spread: float, velocity: float):
     """Put one joint, given by its index, at centre +-spread [rad or m] with +-velocity."""
     j = int(joint)
     s.qpos[i, s.joint_qpos[j]] = centre + spread * (2.0 * wp.randf(rng) - 1.0)
@@ -78,7 +78,7 @@ def reset_joint_to(s: Any, i: int, rng: wp.uint32, joint: float, centre: float, 
 
 
 @event(writes="velocity", check=at_least(0.0, "xy", "yaw"))
-def push(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float):
+def push(s: State, i: int, rng: wp.uint32, xy: float, yaw: float):
     """Add +-xy [m/s] to the base's horizontal velocity and +-yaw [rad/s] to its turn."""
     at = s.base_dof
     s.qvel[i, at] = s.qvel[i, at] + xy * (2.0 * wp.randf(rng) - 1.0)
@@ -92,7 +92,7 @@ def push(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float):
     covers=("geom_friction[0]",),
     check=at_least(0.0, "lo"),
 )
-def foot_friction(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
+def foot_friction(s: State, i: int, rng: wp.uint32, lo: float, hi: float):
     """Draw one sliding friction in [lo, hi] for all feet of a world; less than 0.01 becomes 0.01."""
     mu = wp.max(lo + (hi - lo) * wp.randf(rng), MIN_FRICTION)
     for f in range(s.foot_geoms.shape[0]):
@@ -111,7 +111,7 @@ def _check_base_mass(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("body_mass", "body_inertia", "body_ipos"), set_const=True, check=_check_base_mass)
-def base_mass(s: Any, i: int, rng: wp.uint32, body: float, mass: float, com: float):
+def base_mass(s: State, i: int, rng: wp.uint32, body: float, mass: float, com: float):
     """Add +-mass [kg] to a body, its inertia scaled alike, and move its centre of mass by +-com [m] along each axis."""
     b = int(body)
     delta = mass * (2.0 * wp.randf(rng) - 1.0)
@@ -127,7 +127,7 @@ def base_mass(s: Any, i: int, rng: wp.uint32, body: float, mass: float, com: flo
     model_fields=("actuator_gainprm", "actuator_biasprm"),
     check=above(0.0, "lo", why=": gains are multiplied by it"),
 )
-def motor_strength(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
+def motor_strength(s: State, i: int, rng: wp.uint32, lo: float, hi: float):
     """Scale each motor's gains (or, driven by effort, its force) by a factor in [lo, hi]."""
     for a in range(s.ctrl.shape[1]):
         factor = lo + (hi - lo) * wp.randf(rng)

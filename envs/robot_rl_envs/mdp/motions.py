@@ -15,7 +15,7 @@ import warp as wp
 from robot_rl_envs.entity import mirrors
 from robot_rl_envs.launch import CHUNK_WORLDS
 from robot_rl_envs.quat import quat_multiply, quat_rotate, quat_rotate_inverse
-from robot_rl_envs.terms import command, curriculum, event, metric, observation, reward, termination
+from robot_rl_envs.terms import State, command, curriculum, event, metric, observation, reward, termination
 from robot_rl_envs.terms.checks import check_above, check_least, check_share
 
 PRIOR_FAILURES, PRIOR_S = wp.constant(0.5), wp.constant(1.0)
@@ -30,7 +30,7 @@ BASE_COMPONENTS |= {"lin_vel_x": "m/s", "lin_vel_y": "m/s", "lin_vel_z": "m/s", 
 
 
 @wp.func
-def motion_frame(s: Any, i: int) -> int:
+def motion_frame(s: State, i: int) -> int:
     """Return world i's place in its motion: the number of a frame, 0 the first."""
     m = s.motion_id[i]
     at = s.motion_start[i] + s.step_count[i]
@@ -40,13 +40,13 @@ def motion_frame(s: Any, i: int) -> int:
 
 
 @wp.func
-def reference(s: Any, i: int) -> int:
+def reference(s: State, i: int) -> int:
     """Return the row of world i's reference in the fields ``reference_...``."""
     return s.motion_first[s.motion_id[i]] + motion_frame(s, i)
 
 
 @wp.func
-def motion_bin(s: Any, i: int) -> int:
+def motion_bin(s: State, i: int) -> int:
     """Return the bin that world i's reference is in."""
     m = s.motion_id[i]
     at = motion_frame(s, i)
@@ -58,7 +58,7 @@ def motion_bin(s: Any, i: int) -> int:
 
 
 @wp.func
-def twist_between(s: Any, i: int, k: int) -> wp.vec4:
+def twist_between(s: State, i: int, k: int) -> wp.vec4:
     """Return the turn about the vertical from the reference's heading, row k, to world i's robot's: w, x, y, z."""
     q = s.reference_base_quat_wxyz[k]
     turn = quat_multiply(s.base_quat_wxyz[i], wp.vec4(q[0], -q[1], -q[2], -q[3]))
@@ -69,7 +69,7 @@ def twist_between(s: Any, i: int, k: int) -> wp.vec4:
 
 
 @wp.func
-def body_offset(s: Any, i: int, k: int, b: int, twist: wp.vec4) -> wp.vec3:
+def body_offset(s: State, i: int, k: int, b: int, twist: wp.vec4) -> wp.vec3:
     """Return the vector from tracked body b of the reference to that of the robot [m], world frame.
 
     The reference, row k, is moved to the robot's base in the plane and turned by ``twist``; heights are its own.
@@ -95,13 +95,13 @@ def _needs_motions(param: str, value: float, scene: Any) -> None:
 
 
 @wp.func
-def count_visit(s: Any, i: int, memory_s: float):
+def count_visit(s: State, i: int, memory_s: float):
     """Count this step for the bin that it was in."""
     wp.atomic_add(s.new_steps, i // ROW, motion_bin(s, i), 1)
 
 
 @wp.func
-def fold_counts(s: Any, i: int, memory_s: float):
+def fold_counts(s: State, i: int, memory_s: float):
     """Add the counts of the last step to those remembered; each bin is one world's.
 
     It runs before the physics, when no world counts or draws.
@@ -127,7 +127,7 @@ def _check_failures(params: dict[str, float], scene: Any) -> None:
 
 
 @curriculum(before=fold_counts, update=count_visit, check=_check_failures)
-def failing_starts(s: Any, i: int, rng: wp.uint32, memory_s: float):
+def failing_starts(s: State, i: int, rng: wp.uint32, memory_s: float):
     """Count failures in each bin of the motions, and the time spent there, for :func:`reset_to_motion`.
 
     Counts are forgotten with the time constant ``memory_s`` [s]. They are whole numbers, one row for each chunk of
@@ -151,7 +151,7 @@ def _check_reset(params: dict[str, float], scene: Any) -> None:
 
 
 @wp.func
-def bin_share(s: Any, b: int, only: float, by_time: int, spread: float) -> float:
+def bin_share(s: State, b: int, only: float, by_time: int, spread: float) -> float:
     """Return how often a bin is to be drawn, relative to others: by its length, or by its rate of failures."""
     if only >= 0.0 and s.bin_motion[b] != int(only):
         return 0.0
@@ -170,7 +170,7 @@ def bin_share(s: Any, b: int, only: float, by_time: int, spread: float) -> float
 
 @event(writes="state", modes=("reset",), check=_check_reset)
 def reset_to_motion(
-    s: Any,
+    s: State,
     i: int,
     rng: wp.uint32,
     position: float,
@@ -256,7 +256,7 @@ def mirror_tracked(scene: Any) -> mirrors.Mirror:
 
 
 @wp.func
-def send_frame(s: Any, i: int):
+def send_frame(s: State, i: int):
     """Write world i's reference as its command."""
     k = reference(s, i)
     joints = s.joint_pos.shape[1]
@@ -280,7 +280,7 @@ def _check_command(params: dict[str, float], scene: Any) -> None:
 
 
 @command(components=motion_components, draws="motion", mirror=mirror_frame, update=send_frame, check=_check_command)
-def reference_motion(s: Any, i: int, rng: wp.uint32):
+def reference_motion(s: State, i: int, rng: wp.uint32):
     """The current frame of the reference motion, as a player of motions sends it.
 
     Joint positions [rad] and velocities [rad/s] in the robot's order; then of the reference's base, in its own frame,
@@ -293,7 +293,7 @@ def reference_motion(s: Any, i: int, rng: wp.uint32):
 
 
 @wp.func
-def joint_error_sq(s: Any, i: int) -> float:
+def joint_error_sq(s: State, i: int) -> float:
     """Return the mean squared error of the joints [rad^2]."""
     k = reference(s, i)
     total = float(0.0)
@@ -304,13 +304,13 @@ def joint_error_sq(s: Any, i: int) -> float:
 
 
 @reward
-def track_joints(s: Any, i: int, std: float) -> float:
+def track_joints(s: State, i: int, std: float) -> float:
     """exp(-mean (q - q*)^2 / std^2) over the joints."""
     return wp.exp(-joint_error_sq(s, i) / (std * std))
 
 
 @wp.func
-def joint_vel_error_sq(s: Any, i: int) -> float:
+def joint_vel_error_sq(s: State, i: int) -> float:
     """Return the mean squared error of the joints' velocities [rad^2/s^2]."""
     k = reference(s, i)
     total = float(0.0)
@@ -321,27 +321,27 @@ def joint_vel_error_sq(s: Any, i: int) -> float:
 
 
 @reward
-def track_joint_vel(s: Any, i: int, std: float) -> float:
+def track_joint_vel(s: State, i: int, std: float) -> float:
     """exp(-mean (q' - q'*)^2 / std^2) over the joints."""
     return wp.exp(-joint_vel_error_sq(s, i) / (std * std))
 
 
 @reward
-def track_base_height(s: Any, i: int, std: float) -> float:
+def track_base_height(s: State, i: int, std: float) -> float:
     """exp(-(z - z*)^2 / std^2) of the base."""
     e = s.base_pos_w[i][2] - s.reference_base_pos_w[reference(s, i)][2]
     return wp.exp(-e * e / (std * std))
 
 
 @reward
-def track_base_tilt(s: Any, i: int, std: float) -> float:
+def track_base_tilt(s: State, i: int, std: float) -> float:
     """exp(-|g - g*|^2 / std^2) of the unit vectors of gravity in the base's frame."""
     want = gravity_of(s.reference_base_quat_wxyz[reference(s, i)])
     return wp.exp(-wp.length_sq(s.projected_gravity_b[i] - want) / (std * std))
 
 
 @reward
-def track_base_vel(s: Any, i: int, std: float) -> float:
+def track_base_vel(s: State, i: int, std: float) -> float:
     """exp(-|v - v*|^2 / std^2) of the base's velocity, each in its own frame."""
     k = reference(s, i)
     want = quat_rotate_inverse(s.reference_base_quat_wxyz[k], s.reference_base_lin_vel_w[k])
@@ -349,13 +349,13 @@ def track_base_vel(s: Any, i: int, std: float) -> float:
 
 
 @reward
-def track_base_turn(s: Any, i: int, std: float) -> float:
+def track_base_turn(s: State, i: int, std: float) -> float:
     """exp(-|w - w*|^2 / std^2) of the base's angular velocity, each in its own frame."""
     return wp.exp(-wp.length_sq(s.base_ang_vel_b[i] - s.reference_base_ang_vel_b[reference(s, i)]) / (std * std))
 
 
 @wp.func
-def body_pos_error_sq(s: Any, i: int) -> float:
+def body_pos_error_sq(s: State, i: int) -> float:
     """Return the mean squared distance of the tracked bodies from the reference's [m^2]."""
     k = reference(s, i)
     twist = twist_between(s, i, k)
@@ -366,13 +366,13 @@ def body_pos_error_sq(s: Any, i: int) -> float:
 
 
 @reward
-def track_body_pos(s: Any, i: int, std: float) -> float:
+def track_body_pos(s: State, i: int, std: float) -> float:
     """exp(-mean |p - p*|^2 / std^2) over the tracked bodies, relative to the base, heights in the world."""
     return wp.exp(-body_pos_error_sq(s, i) / (std * std))
 
 
 @wp.func
-def body_angle_sq(s: Any, i: int) -> float:
+def body_angle_sq(s: State, i: int) -> float:
     """Return the mean squared angle between the tracked bodies and the reference's [rad^2]."""
     k = reference(s, i)
     twist = twist_between(s, i, k)
@@ -386,13 +386,13 @@ def body_angle_sq(s: Any, i: int) -> float:
 
 
 @reward
-def track_body_quat(s: Any, i: int, std: float) -> float:
+def track_body_quat(s: State, i: int, std: float) -> float:
     """exp(-mean angle^2 / std^2) over the tracked bodies' orientations, after the turn about the vertical."""
     return wp.exp(-body_angle_sq(s, i) / (std * std))
 
 
 @wp.func
-def body_lin_vel_error_sq(s: Any, i: int) -> float:
+def body_lin_vel_error_sq(s: State, i: int) -> float:
     """Return the mean squared error of the tracked bodies' velocities [m^2/s^2]."""
     k = reference(s, i)
     twist = twist_between(s, i, k)
@@ -404,13 +404,13 @@ def body_lin_vel_error_sq(s: Any, i: int) -> float:
 
 
 @reward
-def track_body_lin_vel(s: Any, i: int, std: float) -> float:
+def track_body_lin_vel(s: State, i: int, std: float) -> float:
     """exp(-mean |v - v*|^2 / std^2) over the tracked bodies, after the turn about the vertical."""
     return wp.exp(-body_lin_vel_error_sq(s, i) / (std * std))
 
 
 @wp.func
-def body_ang_vel_error_sq(s: Any, i: int) -> float:
+def body_ang_vel_error_sq(s: State, i: int) -> float:
     """Return the mean squared error of the tracked bodies' angular velocities [rad^2/s^2]."""
     k = reference(s, i)
     twist = twist_between(s, i, k)
@@ -422,13 +422,13 @@ def body_ang_vel_error_sq(s: Any, i: int) -> float:
 
 
 @reward
-def track_body_ang_vel(s: Any, i: int, std: float) -> float:
+def track_body_ang_vel(s: State, i: int, std: float) -> float:
     """exp(-mean |w - w*|^2 / std^2) over the tracked bodies, after the turn about the vertical."""
     return wp.exp(-body_ang_vel_error_sq(s, i) / (std * std))
 
 
 @wp.func
-def contacts_alike(s: Any, i: int) -> float:
+def contacts_alike(s: State, i: int) -> float:
     """Return the share of feet with the same contact as the reference's."""
     k = reference(s, i)
     total = float(0.0)
@@ -438,7 +438,7 @@ def contacts_alike(s: Any, i: int) -> float:
 
 
 @reward
-def track_contact(s: Any, i: int) -> float:
+def track_contact(s: State, i: int) -> float:
     """Share of feet that are in contact where the reference's are."""
     return contacts_alike(s, i)
 
@@ -447,7 +447,7 @@ def track_contact(s: Any, i: int) -> float:
 
 
 @observation(size=lambda scene: 3 * scene.sizes["tracked"], unit="m", frame="base", mirror=mirror_tracked)
-def body_errors(s: Any, i: int, j: int) -> float:
+def body_errors(s: State, i: int, j: int) -> float:
     """Vectors from each tracked body of the reference to the robot's, in the base's frame [m]: privileged."""
     k = reference(s, i)
     b = j // 3
@@ -456,13 +456,13 @@ def body_errors(s: Any, i: int, j: int) -> float:
 
 
 @observation(size="feet", mirror="feet")
-def reference_contact(s: Any, i: int, j: int) -> float:
+def reference_contact(s: State, i: int, j: int) -> float:
     """1 for each foot that is in contact in the reference: privileged."""
     return s.reference_foot_contact[reference(s, i), j]
 
 
 @observation(unit="1", mirror=(1.0,))
-def motion_phase(s: Any, i: int, j: int) -> float:
+def motion_phase(s: State, i: int, j: int) -> float:
     """Share of the motion that is over: privileged."""
     return float(motion_frame(s, i)) / float(s.motion_frames[s.motion_id[i]])
 
@@ -471,7 +471,7 @@ def motion_phase(s: Any, i: int, j: int) -> float:
 
 
 @termination
-def motion_ended(s: Any, i: int) -> int:
+def motion_ended(s: State, i: int) -> int:
     """The last frame of a motion that does not loop was reached; a time-out."""
     m = s.motion_id[i]
     if s.motion_loops[m] == 0 and motion_frame(s, i) >= s.motion_frames[m] - 1:
@@ -480,7 +480,7 @@ def motion_ended(s: Any, i: int) -> int:
 
 
 @termination
-def base_height_off(s: Any, i: int, limit: float) -> int:
+def base_height_off(s: State, i: int, limit: float) -> int:
     """The base is more than limit [m] above or below the reference's."""
     if wp.abs(s.base_pos_w[i][2] - s.reference_base_pos_w[reference(s, i)][2]) > limit:
         return 1
@@ -488,7 +488,7 @@ def base_height_off(s: Any, i: int, limit: float) -> int:
 
 
 @termination
-def base_tilt_off(s: Any, i: int, limit_rad: float) -> int:
+def base_tilt_off(s: State, i: int, limit_rad: float) -> int:
     """The base leans more than limit_rad [rad] away from the reference's."""
     want = gravity_of(s.reference_base_quat_wxyz[reference(s, i)])
     if wp.dot(s.projected_gravity_b[i], want) < wp.cos(limit_rad):
@@ -497,7 +497,7 @@ def base_tilt_off(s: Any, i: int, limit_rad: float) -> int:
 
 
 @termination
-def body_height_off(s: Any, i: int, limit: float) -> int:
+def body_height_off(s: State, i: int, limit: float) -> int:
     """A tracked body is more than limit [m] above or below the reference's."""
     k = reference(s, i)
     off = wp.int32(0)
@@ -511,13 +511,13 @@ def body_height_off(s: Any, i: int, limit: float) -> int:
 
 
 @metric(unit="rad", better="smaller")
-def joint_error(s: Any, i: int) -> float:
+def joint_error(s: State, i: int) -> float:
     """Root of the mean squared error of the joints' positions."""
     return wp.sqrt(joint_error_sq(s, i))
 
 
 @metric(unit="m", better="smaller")
-def body_error(s: Any, i: int) -> float:
+def body_error(s: State, i: int) -> float:
     """Mean distance of the tracked bodies from the reference's, relative to the base, heights in the world."""
     k = reference(s, i)
     twist = twist_between(s, i, k)
@@ -528,6 +528,6 @@ def body_error(s: Any, i: int) -> float:
 
 
 @metric(better="larger")
-def contact_agreement(s: Any, i: int) -> float:
+def contact_agreement(s: State, i: int) -> float:
     """Share of feet that are in contact where the reference's are."""
     return contacts_alike(s, i)

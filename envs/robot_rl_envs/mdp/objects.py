@@ -9,12 +9,12 @@ from typing import Any
 import warp as wp
 
 from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply, quat_rotate_inverse
-from robot_rl_envs.terms import event, metric, observation, reward, termination
+from robot_rl_envs.terms import State, event, metric, observation, reward, termination
 from robot_rl_envs.terms.checks import above, at_least, check_above, check_range
 
 
 @wp.func
-def to_base(s: Any, i: int, vector: wp.vec3) -> wp.vec3:
+def to_base(s: State, i: int, vector: wp.vec3) -> wp.vec3:
     """Return a vector of the world's frame in that of world i's base; a fixed base has the world's."""
     quat = s.base_quat_wxyz[i]
     if wp.length_sq(quat) < 0.5:
@@ -23,19 +23,19 @@ def to_base(s: Any, i: int, vector: wp.vec3) -> wp.vec3:
 
 
 @wp.func
-def site_in_base(s: Any, i: int, site: int) -> wp.vec3:
+def site_in_base(s: State, i: int, site: int) -> wp.vec3:
     """Return the position of a site from world i's base, in the base's frame [m]."""
     return to_base(s, i, s.site_pos_w[i, site] - s.base_pos_w[i])
 
 
 @wp.func
-def object_in_base(s: Any, i: int, thing: int) -> wp.vec3:
+def object_in_base(s: State, i: int, thing: int) -> wp.vec3:
     """Return the position of an object from world i's base, in the base's frame [m]."""
     return to_base(s, i, s.object_pos_w[i, thing] - s.base_pos_w[i])
 
 
 @wp.func
-def target_position(s: Any, i: int) -> wp.vec3:
+def target_position(s: State, i: int) -> wp.vec3:
     """Return the position that world i's command names, in the base's frame [m]."""
     return wp.vec3(s.command[i][0], s.command[i][1], s.command[i][2])
 
@@ -50,31 +50,31 @@ def nearness(distance: float, std: float) -> float:
 
 
 @observation(size=3, unit="m", frame="base")
-def site_pos(s: Any, i: int, j: int, site: float) -> float:
+def site_pos(s: State, i: int, j: int, site: float) -> float:
     """Position of a site in the base's frame [m]."""
     return site_in_base(s, i, int(site))[j]
 
 
 @observation(size=3, unit="m/s", frame="base")
-def site_lin_vel(s: Any, i: int, j: int, site: float) -> float:
+def site_lin_vel(s: State, i: int, j: int, site: float) -> float:
     """Velocity of a site in the world, in the base's frame [m/s]."""
     return to_base(s, i, s.site_lin_vel_w[i, int(site)])[j]
 
 
 @observation(size=3, unit="m", frame="base")
-def site_to_target(s: Any, i: int, j: int, site: float) -> float:
+def site_to_target(s: State, i: int, j: int, site: float) -> float:
     """Vector from a site to the commanded position, in the base's frame [m]."""
     return (target_position(s, i) - site_in_base(s, i, int(site)))[j]
 
 
 @observation(size=3, unit="m", frame="base")
-def object_pos(s: Any, i: int, j: int, object: float) -> float:
+def object_pos(s: State, i: int, j: int, object: float) -> float:
     """Position of an object in the base's frame [m]."""
     return object_in_base(s, i, int(object))[j]
 
 
 @observation(size=4, unit="1", frame="world")
-def object_quat(s: Any, i: int, j: int, object: float) -> float:
+def object_quat(s: State, i: int, j: int, object: float) -> float:
     """Orientation of an object in the world, w x y z with w >= 0."""
     quat = s.object_quat_wxyz[i, int(object)]
     if quat[0] < 0.0:
@@ -83,55 +83,55 @@ def object_quat(s: Any, i: int, j: int, object: float) -> float:
 
 
 @observation(size=3, unit="m/s", frame="base")
-def object_lin_vel(s: Any, i: int, j: int, object: float) -> float:
+def object_lin_vel(s: State, i: int, j: int, object: float) -> float:
     """Velocity of an object in the world, in the base's frame [m/s]."""
     return to_base(s, i, s.object_lin_vel_w[i, int(object)])[j]
 
 
 @observation(size=3, unit="m", frame="base")
-def site_to_object(s: Any, i: int, j: int, site: float, object: float) -> float:
+def site_to_object(s: State, i: int, j: int, site: float, object: float) -> float:
     """Vector from a site to an object, in the base's frame [m]."""
     return to_base(s, i, s.object_pos_w[i, int(object)] - s.site_pos_w[i, int(site)])[j]
 
 
 @observation(size=3, unit="m", frame="base")
-def site_to_site(s: Any, i: int, j: int, site: float, to_site: float) -> float:
+def site_to_site(s: State, i: int, j: int, site: float, to_site: float) -> float:
     """Vector from one site to another, such as a drawer's handle, in the base's frame [m]."""
     return to_base(s, i, s.site_pos_w[i, int(to_site)] - s.site_pos_w[i, int(site)])[j]
 
 
 @observation(size=3, unit="m", frame="base")
-def object_to_target(s: Any, i: int, j: int, object: float) -> float:
+def object_to_target(s: State, i: int, j: int, object: float) -> float:
     """Vector from an object to the commanded position, in the base's frame [m]."""
     return (target_position(s, i) - object_in_base(s, i, int(object)))[j]
 
 
 @observation(unit="m", frame="joint")
-def object_joint_pos(s: Any, i: int, j: int, object_joint: float) -> float:
+def object_joint_pos(s: State, i: int, j: int, object_joint: float) -> float:
     """Position of a joint of an articulated object [m or rad]."""
     return s.object_joint_pos[i, int(object_joint)]
 
 
 @observation(unit="m/s", frame="joint")
-def object_joint_vel(s: Any, i: int, j: int, object_joint: float) -> float:
+def object_joint_vel(s: State, i: int, j: int, object_joint: float) -> float:
     """Velocity of a joint of an articulated object [m/s or rad/s]."""
     return s.object_joint_vel[i, int(object_joint)]
 
 
 @observation(unit="N")
-def contact_force(s: Any, i: int, j: int, contact: float) -> float:
+def contact_force(s: State, i: int, j: int, contact: float) -> float:
     """Size of the net force between the parts of a contact sensor in the last substep [N]."""
     return s.contact_force[i, int(contact)]
 
 
 @observation()
-def sensor_value(s: Any, i: int, j: int, sensor: float) -> float:
+def sensor_value(s: State, i: int, j: int, sensor: float) -> float:
     """Value of a sensor of one number in the robot's model, of the last substep; 0 in an episode's first step."""
     return s.sensordata[i, int(sensor)]
 
 
 @observation(size=3)
-def sensor_vector(s: Any, i: int, j: int, sensor: float) -> float:
+def sensor_vector(s: State, i: int, j: int, sensor: float) -> float:
     """Value of a sensor of three numbers in the robot's model, of the last substep; 0 in an episode's first step."""
     return s.sensordata[i, int(sensor) + j]
 
@@ -140,31 +140,31 @@ def sensor_vector(s: Any, i: int, j: int, sensor: float) -> float:
 
 
 @wp.func
-def distance_to_target(s: Any, i: int, position: wp.vec3) -> float:
+def distance_to_target(s: State, i: int, position: wp.vec3) -> float:
     """Distance of a position in the base's frame from the commanded one [m]."""
     return wp.length(target_position(s, i) - position)
 
 
 @reward(reads_command=3)
-def reach_target(s: Any, i: int, site: float, std: float) -> float:
+def reach_target(s: State, i: int, site: float, std: float) -> float:
     """1 - tanh(d / std) of the distance d [m] from a site to the commanded position."""
     return nearness(distance_to_target(s, i, site_in_base(s, i, int(site))), std)
 
 
 @reward
-def reach_object(s: Any, i: int, site: float, object: float, std: float) -> float:
+def reach_object(s: State, i: int, site: float, object: float, std: float) -> float:
     """1 - tanh(d / std) of the distance d [m] from a site to an object."""
     return nearness(wp.length(s.object_pos_w[i, int(object)] - s.site_pos_w[i, int(site)]), std)
 
 
 @reward
-def reach_site(s: Any, i: int, site: float, to_site: float, std: float) -> float:
+def reach_site(s: State, i: int, site: float, to_site: float, std: float) -> float:
     """1 - tanh(d / std) of the distance d [m] from one site to another."""
     return nearness(wp.length(s.site_pos_w[i, int(to_site)] - s.site_pos_w[i, int(site)]), std)
 
 
 @reward
-def object_lifted(s: Any, i: int, object: float, height: float) -> float:
+def object_lifted(s: State, i: int, object: float, height: float) -> float:
     """1 where an object is above a height [m]."""
     if s.object_pos_w[i, int(object)][2] > height:
         return 1.0
@@ -172,13 +172,13 @@ def object_lifted(s: Any, i: int, object: float, height: float) -> float:
 
 
 @reward
-def object_raised(s: Any, i: int, object: float, rest: float, height: float) -> float:
+def object_raised(s: State, i: int, object: float, rest: float, height: float) -> float:
     """Height of an object above ``rest`` [m], its height at rest, as a share of ``height`` [m], in [0, 1]."""
     return wp.clamp((s.object_pos_w[i, int(object)][2] - rest) / height, 0.0, 1.0)
 
 
 @reward(reads_command=3)
-def object_at_target(s: Any, i: int, object: float, std: float, height: float) -> float:
+def object_at_target(s: State, i: int, object: float, std: float, height: float) -> float:
     """1 - tanh(d / std) of the distance d [m] from an object to the commanded position; 0 below a height [m]."""
     if s.object_pos_w[i, int(object)][2] < height:
         return 0.0
@@ -186,13 +186,13 @@ def object_at_target(s: Any, i: int, object: float, std: float, height: float) -
 
 
 @reward
-def object_joint_open(s: Any, i: int, object_joint: float, goal: float) -> float:
+def object_joint_open(s: State, i: int, object_joint: float, goal: float) -> float:
     """Position of a joint of an articulated object as a share of ``goal`` [m or rad], in [0, 1]."""
     return wp.clamp(s.object_joint_pos[i, int(object_joint)] / goal, 0.0, 1.0)
 
 
 @reward
-def touches(s: Any, i: int, contact: float, force: float) -> float:
+def touches(s: State, i: int, contact: float, force: float) -> float:
     """1 if the force at a contact sensor is more than ``force`` [N]."""
     if s.contact_force[i, int(contact)] > force:
         return 1.0
@@ -200,26 +200,26 @@ def touches(s: Any, i: int, contact: float, force: float) -> float:
 
 
 @reward(check=above(0.0, "force", why=": the force is divided by it"))
-def contact_load(s: Any, i: int, contact: float, force: float) -> float:
+def contact_load(s: State, i: int, contact: float, force: float) -> float:
     """Force at a contact sensor as a share of ``force`` [N], in [0, 1]."""
     return wp.min(s.contact_force[i, int(contact)] / force, 1.0)
 
 
 @wp.func
-def closed_near(s: Any, i: int, joint: int, opened: float, d: float) -> float:
+def closed_near(s: State, i: int, joint: int, opened: float, d: float) -> float:
     """Return (1 - q / opened) exp(-d^2), q the position of a finger and d a distance as a share of one that is near."""
     return wp.clamp(1.0 - s.joint_pos[i, joint] / opened, 0.0, 1.0) * wp.exp(-d * d)
 
 
 @wp.func
-def held_near(s: Any, i: int, left: int, right: int, force: float, d: float) -> float:
+def held_near(s: State, i: int, left: int, right: int, force: float, d: float) -> float:
     """Return min(f / force, 1) exp(-d^2), f the smaller of two contact forces [N], d as of :func:`closed_near`."""
     weaker = wp.min(s.contact_force[i, left], s.contact_force[i, right])
     return wp.min(weaker / force, 1.0) * wp.exp(-d * d)
 
 
 @reward
-def closes(s: Any, i: int, site: float, object: float, joint: float, distance: float, opened: float) -> float:
+def closes(s: State, i: int, site: float, object: float, joint: float, distance: float, opened: float) -> float:
     """How far a finger has closed if the object is between the fingers, in [0, 1].
 
     (1 - q / opened) exp(-(d / distance)^2) with the finger's position q, ``opened`` [m or rad] of the open finger, and
@@ -231,7 +231,7 @@ def closes(s: Any, i: int, site: float, object: float, joint: float, distance: f
 
 @reward
 def grasps(
-    s: Any,
+    s: State,
     i: int,
     site: float,
     object: float,
@@ -253,13 +253,13 @@ def grasps(
 
 
 @metric(unit="m", better="smaller", reads_command=3)
-def site_error(s: Any, i: int, site: float) -> float:
+def site_error(s: State, i: int, site: float) -> float:
     """Distance of a site from the commanded position [m]."""
     return distance_to_target(s, i, site_in_base(s, i, int(site)))
 
 
 @metric(better="larger", reads_command=3)
-def site_reached(s: Any, i: int, site: float, distance: float) -> float:
+def site_reached(s: State, i: int, site: float, distance: float) -> float:
     """1 where a site is within ``distance`` [m] of the commanded position."""
     if distance_to_target(s, i, site_in_base(s, i, int(site))) < distance:
         return 1.0
@@ -267,19 +267,19 @@ def site_reached(s: Any, i: int, site: float, distance: float) -> float:
 
 
 @metric(unit="m", better="smaller")
-def site_distance(s: Any, i: int, site: float, to_site: float) -> float:
+def site_distance(s: State, i: int, site: float, to_site: float) -> float:
     """Distance between two sites [m]."""
     return wp.length(s.site_pos_w[i, int(to_site)] - s.site_pos_w[i, int(site)])
 
 
 @metric(unit="m", better="smaller", reads_command=3)
-def object_error(s: Any, i: int, object: float) -> float:
+def object_error(s: State, i: int, object: float) -> float:
     """Distance of an object from the commanded position [m]."""
     return distance_to_target(s, i, object_in_base(s, i, int(object)))
 
 
 @metric(better="larger", reads_command=3)
-def object_reached(s: Any, i: int, object: float, distance: float) -> float:
+def object_reached(s: State, i: int, object: float, distance: float) -> float:
     """1 where an object is within ``distance`` [m] of the commanded position."""
     if distance_to_target(s, i, object_in_base(s, i, int(object))) < distance:
         return 1.0
@@ -287,7 +287,7 @@ def object_reached(s: Any, i: int, object: float, distance: float) -> float:
 
 
 @metric(better="larger")
-def joint_opened(s: Any, i: int, object_joint: float, goal: float) -> float:
+def joint_opened(s: State, i: int, object_joint: float, goal: float) -> float:
     """1 where a joint of an articulated object is at ``goal`` [m or rad] or beyond."""
     if s.object_joint_pos[i, int(object_joint)] >= goal:
         return 1.0
@@ -295,7 +295,7 @@ def joint_opened(s: Any, i: int, object_joint: float, goal: float) -> float:
 
 
 @termination
-def object_below(s: Any, i: int, object: float, height: float) -> int:
+def object_below(s: State, i: int, object: float, height: float) -> int:
     """An object is below a height [m]: it fell off its table."""
     if s.object_pos_w[i, int(object)][2] < height:
         return 1
@@ -313,7 +313,7 @@ def _check_free(params: dict[str, float], scene: Any) -> None:
 
 @event(writes="state", check=_check_free)
 def reset_object(
-    s: Any,
+    s: State,
     i: int,
     rng: wp.uint32,
     object: float,
@@ -345,7 +345,7 @@ def _check_fixed(params: dict[str, float], scene: Any) -> None:
 
 @event(writes="model", model_fields=("body_pos",), check=_check_fixed)
 def place_fixed(
-    s: Any,
+    s: State,
     i: int,
     rng: wp.uint32,
     object: float,
@@ -366,7 +366,7 @@ def place_fixed(
 
 
 @event(writes="state", check=at_least(0.0, "velocity"))
-def reset_object_joint(s: Any, i: int, rng: wp.uint32, object_joint: float, lo: float, hi: float, velocity: float):
+def reset_object_joint(s: State, i: int, rng: wp.uint32, object_joint: float, lo: float, hi: float, velocity: float):
     """Put a joint of an articulated object in [lo, hi] [m or rad], with +-velocity."""
     j = int(object_joint)
     s.qpos[i, s.object_joint_qpos[j]] = lo + (hi - lo) * wp.randf(rng)
@@ -379,7 +379,7 @@ def reset_object_joint(s: Any, i: int, rng: wp.uint32, object_joint: float, lo: 
     covers=("friction of an object",),
     check=at_least(0.0, "lo"),
 )
-def object_friction(s: Any, i: int, rng: wp.uint32, object: float, lo: float, hi: float):
+def object_friction(s: State, i: int, rng: wp.uint32, object: float, lo: float, hi: float):
     """Draw one sliding friction in [lo, hi] for all geoms of an object."""
     o = int(object)
     mu = wp.max(lo + (hi - lo) * wp.randf(rng), 0.01)
@@ -404,7 +404,7 @@ def _check_size(params: dict[str, float], scene: Any) -> None:
     modes=("startup", "reset"),
     check=_check_size,
 )
-def object_size(s: Any, i: int, rng: wp.uint32, object: float, lo: float, hi: float):
+def object_size(s: State, i: int, rng: wp.uint32, object: float, lo: float, hi: float):
     """Multiply an object's size by a factor in [lo, hi], at the same density: mass by its cube, inertia by its fifth.
 
     Lengths of a box, cylinder or sphere are in proportion; the frame stays in the middle.
@@ -426,7 +426,7 @@ def object_size(s: Any, i: int, rng: wp.uint32, object: float, lo: float, hi: fl
     covers=("colour of an object",),
     check=lambda params, _: check_range(params, "lo", "hi", least=0.0, most=1.0),
 )
-def object_color(s: Any, i: int, rng: wp.uint32, object: float, lo: float, hi: float):
+def object_color(s: State, i: int, rng: wp.uint32, object: float, lo: float, hi: float):
     """Draw red, green and blue of an object in [lo, hi], for colour images; physics does not see it."""
     o = int(object)
     for k in range(3):

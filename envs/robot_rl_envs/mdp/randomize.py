@@ -9,7 +9,7 @@ from typing import Any
 import warp as wp
 
 from robot_rl_envs.engine import DIRTY_WRENCH
-from robot_rl_envs.terms import event
+from robot_rl_envs.terms import State, event
 from robot_rl_envs.terms.checks import (
     check_above,
     check_feet,
@@ -31,7 +31,7 @@ def _check_body_mass(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("body_mass", "body_inertia"), set_const=True, check=_check_body_mass)
-def body_mass(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
+def body_mass(s: State, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
     """Multiply a body's mass and inertia by one factor in [lo, hi]: the same shape, of another density."""
     b = int(body)
     factor = lo + (hi - lo) * wp.randf(rng)
@@ -46,7 +46,7 @@ def _check_payload(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("body_mass", "body_inertia"), set_const=True, check=_check_payload)
-def body_payload(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
+def body_payload(s: State, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
     """Add a mass in [lo, hi] [kg] to a body, distributed as its own: the inertia is scaled by the same factor."""
     b = int(body)
     factor = (s.body_mass_nominal[b, 0] + lo + (hi - lo) * wp.randf(rng)) / s.body_mass_nominal[b, 0]
@@ -64,7 +64,7 @@ def _check_body_com(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("body_ipos",), set_const=True, check=_check_body_com)
-def body_com(s: Any, i: int, rng: wp.uint32, body: float, x: float, y: float, z: float):
+def body_com(s: State, i: int, rng: wp.uint32, body: float, x: float, y: float, z: float):
     """Move a body's centre of mass by +-x, +-y, +-z [m] along the axes of the body's frame."""
     b = int(body)
     s.body_ipos[i, b, 0] = s.body_ipos_nominal[b, 0] + x * (2.0 * wp.randf(rng) - 1.0)
@@ -78,7 +78,7 @@ def _check_body_inertia(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("body_inertia",), set_const=True, check=_check_body_inertia)
-def body_inertia(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
+def body_inertia(s: State, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
     """Redistribute a body's mass: multiply its second moment along each principal axis by a factor in [lo, hi].
 
     With principal moments I_k the second moments are c_k = (I_x + I_y + I_z) / 2 - I_k = integral of x_k^2 dm >= 0, and
@@ -113,7 +113,7 @@ def _check_principal_inertia(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("body_inertia",), set_const=True, check=_check_principal_inertia)
-def principal_inertia(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
+def principal_inertia(s: State, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
     """Multiply each principal moment of a body's inertia by an independent factor in [lo, hi].
 
     Ranges that could break the triangle inequality are refused; ``body_inertia`` does not have this limit.
@@ -138,7 +138,7 @@ def _check_foot_spin(params: dict[str, float], scene: Any) -> None:
 
 @event(writes="model", model_fields=("geom_friction",), covers=("geom_friction[1:]",), check=_check_foot_spin)
 def foot_spin_friction(
-    s: Any, i: int, rng: wp.uint32, torsional_lo: float, torsional_hi: float, rolling_lo: float, rolling_hi: float
+    s: State, i: int, rng: wp.uint32, torsional_lo: float, torsional_hi: float, rolling_lo: float, rolling_hi: float
 ):
     """Draw one torsional and one rolling friction [m] for all feet of a world; see ``foot_friction`` for sliding."""
     torsional = wp.max(torsional_lo + (torsional_hi - torsional_lo) * wp.randf(rng), MIN_SPIN)
@@ -156,7 +156,7 @@ def _check_foot_solref(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("geom_solref",), check=_check_foot_solref)
-def foot_solref(s: Any, i: int, rng: wp.uint32, time_lo: float, time_hi: float, damping_lo: float, damping_hi: float):
+def foot_solref(s: State, i: int, rng: wp.uint32, time_lo: float, time_hi: float, damping_lo: float, damping_hi: float):
     """Draw how soft the feet of a world are: the contact's time constant [s] and damping ratio."""
     time = time_lo + (time_hi - time_lo) * wp.randf(rng)
     damping = damping_lo + (damping_hi - damping_lo) * wp.randf(rng)
@@ -176,7 +176,7 @@ def _check_foot_solimp(params: dict[str, float], scene: Any) -> None:
 
 @event(writes="model", model_fields=("geom_solimp",), check=_check_foot_solimp)
 def foot_solimp(
-    s: Any,
+    s: State,
     i: int,
     rng: wp.uint32,
     dmin_lo: float,
@@ -209,7 +209,7 @@ def _check_joints(field: str, what: str) -> Any:
 
 
 @event(writes="model", model_fields=("dof_damping",), check=_check_joints("dof_damping", "damping"))
-def joint_damping(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
+def joint_damping(s: State, i: int, rng: wp.uint32, lo: float, hi: float):
     """Multiply each joint's viscous damping by an independent factor in [lo, hi]."""
     for j in range(s.joint_dof.shape[0]):
         d = s.joint_dof[j]
@@ -217,7 +217,7 @@ def joint_damping(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
 
 
 @event(writes="model", model_fields=("dof_frictionloss",), check=_check_joints("dof_frictionloss", "dry friction"))
-def joint_friction(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
+def joint_friction(s: State, i: int, rng: wp.uint32, lo: float, hi: float):
     """Multiply each joint's dry friction by an independent factor in [lo, hi]."""
     for j in range(s.joint_dof.shape[0]):
         d = s.joint_dof[j]
@@ -225,7 +225,7 @@ def joint_friction(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
 
 
 @event(writes="model", model_fields=("dof_armature",), set_const=True, check=_check_joints("dof_armature", "armature"))
-def joint_armature(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
+def joint_armature(s: State, i: int, rng: wp.uint32, lo: float, hi: float):
     """Multiply each joint's armature, the inertia of its rotor and gears, by an independent factor in [lo, hi]."""
     for j in range(s.joint_dof.shape[0]):
         d = s.joint_dof[j]
@@ -240,7 +240,7 @@ def _check_gravity(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("opt.gravity",), check=_check_gravity)
-def gravity(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
+def gravity(s: State, i: int, rng: wp.uint32, lo: float, hi: float):
     """Multiply a world's gravity by a factor in [lo, hi]."""
     factor = lo + (hi - lo) * wp.randf(rng)
     for k in range(3):
@@ -255,7 +255,7 @@ def _check_motor_gains(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("actuator_gainprm", "actuator_biasprm"), check=_check_motor_gains)
-def motor_gains(s: Any, i: int, rng: wp.uint32, kp_lo: float, kp_hi: float, kd_lo: float, kd_hi: float):
+def motor_gains(s: State, i: int, rng: wp.uint32, kp_lo: float, kp_hi: float, kd_lo: float, kd_hi: float):
     """Multiply each servo's kp and kd by independent factors; for the engine's own position servo."""
     for a in range(s.ctrl.shape[1]):
         kp = kp_lo + (kp_hi - kp_lo) * wp.randf(rng)
@@ -268,7 +268,14 @@ def motor_gains(s: Any, i: int, rng: wp.uint32, kp_lo: float, kp_hi: float, kd_l
 
 @wp.func
 def release_wrench(
-    s: Any, i: int, body: float, force_xy: float, force_z: float, torque: float, duration_lo: float, duration_hi: float
+    s: State,
+    i: int,
+    body: float,
+    force_xy: float,
+    force_z: float,
+    torque: float,
+    duration_lo: float,
+    duration_hi: float,
 ):
     """Count down, and remove the force when the time is over."""
     b = int(body)
@@ -297,7 +304,7 @@ def _check_wrench(params: dict[str, float], scene: Any) -> None:
     modes=("reset", "interval"),
 )
 def wrench(
-    s: Any,
+    s: State,
     i: int,
     rng: wp.uint32,
     body: float,

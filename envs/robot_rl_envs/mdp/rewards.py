@@ -1,15 +1,13 @@
 """Reward terms: each a formula about one world, before its weight and the step time."""
 
-from typing import Any
-
 import warp as wp
 
 from robot_rl_envs.mdp.observations import clock_phase, is_moving
-from robot_rl_envs.terms import reward
+from robot_rl_envs.terms import State, reward
 
 
 @reward(reads_command=2)
-def track_lin_vel(s: Any, i: int, std: float) -> float:
+def track_lin_vel(s: State, i: int, std: float) -> float:
     """exp(-|v*_xy - v_xy|^2 / std^2): planar velocity tracking in the base frame, in [0, 1]. std [m/s]."""
     ex = s.command[i][0] - s.base_lin_vel_b[i][0]
     ey = s.command[i][1] - s.base_lin_vel_b[i][1]
@@ -17,54 +15,54 @@ def track_lin_vel(s: Any, i: int, std: float) -> float:
 
 
 @reward(reads_command=3)
-def track_yaw_rate(s: Any, i: int, std: float) -> float:
+def track_yaw_rate(s: State, i: int, std: float) -> float:
     """exp(-(w*_z - w_z)^2 / std^2): yaw rate tracking in the base frame, in [0, 1]. std [rad/s]."""
     e = s.command[i][2] - s.base_ang_vel_b[i][2]
     return wp.exp(-(e * e) / (std * std))
 
 
 @reward
-def alive(s: Any, i: int) -> float:
+def alive(s: State, i: int) -> float:
     """1 in every step."""
     return 1.0
 
 
 @reward
-def lin_vel_z(s: Any, i: int) -> float:
+def lin_vel_z(s: State, i: int) -> float:
     """Squared vertical velocity of the base [m^2/s^2]."""
     v = s.base_lin_vel_b[i][2]
     return v * v
 
 
 @reward
-def ang_vel_xy(s: Any, i: int) -> float:
+def ang_vel_xy(s: State, i: int) -> float:
     """Squared roll and pitch rate [rad^2/s^2]."""
     w = s.base_ang_vel_b[i]
     return w[0] * w[0] + w[1] * w[1]
 
 
 @reward
-def flat_orientation(s: Any, i: int) -> float:
+def flat_orientation(s: State, i: int) -> float:
     """sin^2 of the base's tilt: squared horizontal part of projected gravity."""
     g = s.projected_gravity_b[i]
     return g[0] * g[0] + g[1] * g[1]
 
 
 @reward
-def upright(s: Any, i: int) -> float:
+def upright(s: State, i: int) -> float:
     """(1 + cos tilt) / 2 of the base: 1 upright, 0 upside down."""
     return 0.5 * (1.0 - s.projected_gravity_b[i][2])
 
 
 @reward
-def rise(s: Any, i: int, height: float) -> float:
+def rise(s: State, i: int, height: float) -> float:
     """Height of the base as a share of ``height`` [m], in [0, 1], times ((1 + cos tilt) / 2)^2."""
     up = 0.5 * (1.0 - s.projected_gravity_b[i][2])
     return up * up * wp.clamp(s.base_pos_w[i][2] / height, 0.0, 1.0)
 
 
 @wp.func
-def pose_error_sq(s: Any, i: int) -> float:
+def pose_error_sq(s: State, i: int) -> float:
     """Sum of squared deviations of all joints from the default pose [rad^2]."""
     total = float(0.0)
     for j in range(s.joint_pos.shape[1]):
@@ -74,21 +72,21 @@ def pose_error_sq(s: Any, i: int) -> float:
 
 
 @reward
-def stance(s: Any, i: int, std: float) -> float:
+def stance(s: State, i: int, std: float) -> float:
     """exp(-|q - q_default|^2 / std^2) of all joints [rad], times max(cos tilt, 0)^2, so that it counts upright."""
     up = wp.max(-s.projected_gravity_b[i][2], 0.0)
     return up * up * wp.exp(-pose_error_sq(s, i) / (std * std))
 
 
 @reward
-def base_height(s: Any, i: int, target: float) -> float:
+def base_height(s: State, i: int, target: float) -> float:
     """Squared deviation of the base's height from target [m]."""
     e = s.base_pos_w[i][2] - target
     return e * e
 
 
 @reward
-def joint_torque(s: Any, i: int) -> float:
+def joint_torque(s: State, i: int) -> float:
     """Sum of squared joint torques [N^2 m^2]."""
     total = float(0.0)
     for j in range(s.joint_torque.shape[1]):
@@ -97,7 +95,7 @@ def joint_torque(s: Any, i: int) -> float:
 
 
 @reward
-def mechanical_power(s: Any, i: int) -> float:
+def mechanical_power(s: State, i: int) -> float:
     """Sum of max(torque * velocity, 0) over the joints [W]."""
     total = float(0.0)
     for j in range(s.joint_torque.shape[1]):
@@ -106,7 +104,7 @@ def mechanical_power(s: Any, i: int) -> float:
 
 
 @reward
-def joint_acc(s: Any, i: int) -> float:
+def joint_acc(s: State, i: int) -> float:
     """Sum of squared joint accelerations over the control step [rad^2/s^4]."""
     total = float(0.0)
     for j in range(s.joint_vel.shape[1]):
@@ -116,7 +114,7 @@ def joint_acc(s: Any, i: int) -> float:
 
 
 @reward
-def action_rate(s: Any, i: int) -> float:
+def action_rate(s: State, i: int) -> float:
     """Sum of squared changes of the action from one step to the next."""
     total = float(0.0)
     for j in range(s.action.shape[1]):
@@ -126,7 +124,7 @@ def action_rate(s: Any, i: int) -> float:
 
 
 @reward
-def action_jerk(s: Any, i: int) -> float:
+def action_jerk(s: State, i: int) -> float:
     """Sum of squared second differences of the action."""
     total = float(0.0)
     for j in range(s.action.shape[1]):
@@ -136,7 +134,7 @@ def action_jerk(s: Any, i: int) -> float:
 
 
 @reward
-def joint_limits(s: Any, i: int, soft: float) -> float:
+def joint_limits(s: State, i: int, soft: float) -> float:
     """Sum of how far joints are beyond ``soft`` (0 to 1) of their range about its middle [rad]."""
     total = float(0.0)
     for j in range(s.joint_pos.shape[1]):
@@ -147,7 +145,7 @@ def joint_limits(s: Any, i: int, soft: float) -> float:
 
 
 @reward
-def pose(s: Any, i: int, moving_scale: float) -> float:
+def pose(s: State, i: int, moving_scale: float) -> float:
     """Sum of squared deviations from the default pose, times ``moving_scale`` unless standing [rad^2]."""
     total = pose_error_sq(s, i)
     if is_moving(s, i) == 1:
@@ -156,7 +154,7 @@ def pose(s: Any, i: int, moving_scale: float) -> float:
 
 
 @reward
-def hip_pose(s: Any, i: int) -> float:
+def hip_pose(s: State, i: int) -> float:
     """Sum of squared deviations of every third joint (the hips of a quadruped) from the default pose [rad^2]."""
     total = float(0.0)
     for k in range(s.joint_pos.shape[1] / 3):
@@ -166,7 +164,7 @@ def hip_pose(s: Any, i: int) -> float:
 
 
 @reward
-def foot_slip(s: Any, i: int) -> float:
+def foot_slip(s: State, i: int) -> float:
     """Sum over feet in contact of squared horizontal speed [m^2/s^2]."""
     total = float(0.0)
     for f in range(s.foot_contact.shape[1]):
@@ -176,7 +174,7 @@ def foot_slip(s: Any, i: int) -> float:
 
 
 @wp.func
-def trot_swing(s: Any, i: int, foot: int, frequency_hz: float) -> float:
+def trot_swing(s: State, i: int, foot: int, frequency_hz: float) -> float:
     """Swing progress in (0, 1) of a foot by the trot clock, or -1 in stance: feet 0 and 3 swing first, then 1 and 2."""
     phase = clock_phase(s, i, frequency_hz)
     if foot == 1 or foot == 2:
@@ -188,7 +186,7 @@ def trot_swing(s: Any, i: int, foot: int, frequency_hz: float) -> float:
 
 
 @reward
-def trot_contact(s: Any, i: int, frequency_hz: float) -> float:
+def trot_contact(s: State, i: int, frequency_hz: float) -> float:
     """Share of feet in contact when the trot clock wants stance, in the air when it wants swing; standing: all down."""
     total = float(0.0)
     moving = is_moving(s, i)
@@ -201,7 +199,7 @@ def trot_contact(s: Any, i: int, frequency_hz: float) -> float:
 
 
 @reward
-def trot_height(s: Any, i: int, frequency_hz: float, height: float) -> float:
+def trot_height(s: State, i: int, frequency_hz: float, height: float) -> float:
     """Mean over feet of how well each follows the trot clock, in [0, 1].
 
     In swing, progress sigma in (0, 1): min(z / z*, 1) - 4 max(z / height - 1.5, 0) with z* = height * sin(pi * sigma),
@@ -222,7 +220,7 @@ def trot_height(s: Any, i: int, frequency_hz: float, height: float) -> float:
 
 
 @reward
-def foot_air_time(s: Any, i: int, target_s: float) -> float:
+def foot_air_time(s: State, i: int, target_s: float) -> float:
     """Sum at touchdown of (air time - target) while moving [s]."""
     total = float(0.0)
     if is_moving(s, i) == 1:
@@ -232,7 +230,7 @@ def foot_air_time(s: Any, i: int, target_s: float) -> float:
 
 
 @reward
-def stand_still(s: Any, i: int) -> float:
+def stand_still(s: State, i: int) -> float:
     """Sum of squared joint velocities while the command is to stand [rad^2/s^2]."""
     total = float(0.0)
     if is_moving(s, i) == 0:
@@ -242,7 +240,7 @@ def stand_still(s: Any, i: int) -> float:
 
 
 @reward
-def terminated(s: Any, i: int) -> float:
+def terminated(s: State, i: int) -> float:
     """1 / step_dt in the step in which the base has fallen, so that the weight is the penalty of one fall."""
     if s.projected_gravity_b[i][2] > -0.5:
         return 1.0 / s.step_dt
@@ -250,27 +248,27 @@ def terminated(s: Any, i: int) -> float:
 
 
 @reward
-def upright_pole(s: Any, i: int, joint: float) -> float:
+def upright_pole(s: State, i: int, joint: float) -> float:
     """(1 + cos angle) / 2 of one joint: 1 upright, 0 hanging."""
     return 0.5 * (1.0 + wp.cos(s.joint_pos[i, int(joint)]))
 
 
 @reward
-def centred(s: Any, i: int, joint: float) -> float:
+def centred(s: State, i: int, joint: float) -> float:
     """Squared position of one joint [m^2 or rad^2]."""
     x = s.joint_pos[i, int(joint)]
     return x * x
 
 
 @reward
-def joint_vel_sq(s: Any, i: int, joint: float) -> float:
+def joint_vel_sq(s: State, i: int, joint: float) -> float:
     """Squared velocity of one joint [m^2/s^2 or rad^2/s^2]."""
     v = s.joint_vel[i, int(joint)]
     return v * v
 
 
 @reward
-def joint_vel_size(s: Any, i: int) -> float:
+def joint_vel_size(s: State, i: int) -> float:
     """Sum of squared joint velocities [m^2/s^2 or rad^2/s^2]."""
     total = float(0.0)
     for j in range(s.joint_vel.shape[1]):
@@ -279,7 +277,7 @@ def joint_vel_size(s: Any, i: int) -> float:
 
 
 @reward
-def joint_vel_excess(s: Any, i: int, share: float) -> float:
+def joint_vel_excess(s: State, i: int, share: float) -> float:
     """Sum over joints of the speed beyond ``share`` of the velocity limit, in velocity limits."""
     total = float(0.0)
     for j in range(s.joint_vel.shape[1]):
@@ -288,7 +286,7 @@ def joint_vel_excess(s: Any, i: int, share: float) -> float:
 
 
 @reward
-def action_size(s: Any, i: int) -> float:
+def action_size(s: State, i: int) -> float:
     """Sum of squared actions."""
     total = float(0.0)
     for j in range(s.action.shape[1]):

@@ -13,7 +13,7 @@ from robot_rl_envs.entity.crews import agent_of, world_of
 from robot_rl_envs.mdp.commands import MIRRORED_VELOCITY, VELOCITY, wrap_angle
 from robot_rl_envs.mdp.objects import to_base
 from robot_rl_envs.quat import yaw_of
-from robot_rl_envs.terms import command, event, metric, observation, reward
+from robot_rl_envs.terms import State, command, event, metric, observation, reward
 from robot_rl_envs.terms.checks import at_least, require
 
 # -- commands ----------------------------------------------------------------------------------------------------------
@@ -21,7 +21,7 @@ from robot_rl_envs.terms.checks import at_least, require
 
 @wp.func
 def command_velocity(
-    s: Any,
+    s: State,
     i: int,
     want: wp.vec3,
     turn_gain: float,
@@ -43,7 +43,7 @@ def command_velocity(
 
 @wp.func
 def keep_marching(
-    s: Any,
+    s: State,
     i: int,
     speed_lo: float,
     speed_hi: float,
@@ -70,7 +70,7 @@ def keep_marching(
     check=at_least(0.0, "speed_lo", "gain", "turn_gain"),
 )
 def march(
-    s: Any,
+    s: State,
     i: int,
     rng: wp.uint32,
     speed_lo: float,
@@ -96,13 +96,13 @@ def march(
 
 
 @wp.func
-def other_of(s: Any, i: int, n: int) -> int:
+def other_of(s: State, i: int, n: int) -> int:
     """Return the index in the team of the n-th robot after row i's."""
     return (agent_of(s, i) + 1 + n) % s.team_active.shape[1]
 
 
 @observation(size=lambda scene: 4 * scene.sizes["others"], unit="m", frame="base")
-def others_pos(s: Any, i: int, j: int) -> float:
+def others_pos(s: State, i: int, j: int) -> float:
     """Position of each other robot in the base's frame [m], and 1 if it takes part; zeros if it does not."""
     b = other_of(s, i, j / 4)
     w = world_of(s, i)
@@ -114,7 +114,7 @@ def others_pos(s: Any, i: int, j: int) -> float:
 
 
 @observation(size=lambda scene: 3 * scene.sizes["others"], unit="m/s", frame="base")
-def others_vel(s: Any, i: int, j: int) -> float:
+def others_vel(s: State, i: int, j: int) -> float:
     """Velocity of each other robot in the base's frame [m/s]; zeros if it takes no part."""
     b = other_of(s, i, j / 3)
     w = world_of(s, i)
@@ -131,7 +131,7 @@ def _check_sender(params: dict[str, float], scene: Any) -> None:
 
 
 @observation(size=0, check=_check_sender)
-def received(s: Any, i: int, j: int, message: float, sender: float) -> float:
+def received(s: State, i: int, j: int, message: float, sender: float) -> float:
     """Values of a message of the sender-th robot after this one, and 1 if it takes part; zeros if it does not."""
     w, b = world_of(s, i), other_of(s, i, int(sender))
     if s.team_active[w, b] == 0:
@@ -146,7 +146,7 @@ def received(s: Any, i: int, j: int, message: float, sender: float) -> float:
 
 
 @wp.func
-def formation_gap(s: Any, i: int) -> float:
+def formation_gap(s: State, i: int) -> float:
     """Return the mean distance of the other robots from their places, seen from row i's robot [m].
 
     Their places are their starts in the task, along the ground; 0 for a robot alone.
@@ -166,7 +166,7 @@ def formation_gap(s: Any, i: int) -> float:
 
 
 @reward
-def keeps_formation(s: Any, i: int, std: float) -> float:
+def keeps_formation(s: State, i: int, std: float) -> float:
     """exp(-(e / std)^2), e the mean distance of the others from their places relative to this robot [m]."""
     e = formation_gap(s, i) / std
     return wp.exp(-e * e)
@@ -176,13 +176,13 @@ def keeps_formation(s: Any, i: int, std: float) -> float:
 
 
 @metric(unit="m", better="smaller")
-def formation_error(s: Any, i: int) -> float:
+def formation_error(s: State, i: int) -> float:
     """Mean distance of the others from their places relative to this robot [m]; 0 for a robot alone."""
     return formation_gap(s, i)
 
 
 @metric(better="larger")
-def passed(s: Any, i: int, x: float) -> float:
+def passed(s: State, i: int, x: float) -> float:
     """1 where the base is beyond ``x`` [m] in the world."""
     if s.base_pos_w[i][0] > x:
         return 1.0
@@ -190,7 +190,7 @@ def passed(s: Any, i: int, x: float) -> float:
 
 
 @metric(better="smaller")
-def collides(s: Any, i: int, contact: float, force: float) -> float:
+def collides(s: State, i: int, contact: float, force: float) -> float:
     """1 where a contact sensor, as a rule of "others", feels more than ``force`` [N]."""
     if s.contact_force[i, int(contact)] > force:
         return 1.0
@@ -198,7 +198,7 @@ def collides(s: Any, i: int, contact: float, force: float) -> float:
 
 
 @metric(unit="1")
-def team_size(s: Any, i: int) -> float:
+def team_size(s: State, i: int) -> float:
     """Robots of the world that take part."""
     count = float(0.0)
     w = world_of(s, i)
@@ -211,7 +211,7 @@ def team_size(s: Any, i: int) -> float:
 
 
 @event(writes="nothing", check=at_least(0.0, "yaw"))
-def turn_team(s: Any, i: int, rng: wp.uint32, yaw: float):
+def turn_team(s: State, i: int, rng: wp.uint32, yaw: float):
     """Turn the robots' starts about the world's origin by +-yaw [rad]; give it team=True."""
     angle = yaw * (2.0 * wp.randf(rng) - 1.0)
     at = s.start_pos_w[i]

@@ -13,10 +13,12 @@ from robot_rl_envs.terms.declare import (
     term_info,
     termination,
 )
+from robot_rl_envs.terms.state import State
 
 __all__ = [
     "SIGNALS",
     "Source",
+    "State",
     "TermInfo",
     "command",
     "curriculum",

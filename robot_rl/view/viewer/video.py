@@ -69,8 +69,8 @@ class VideoCfg:
     seconds: float = 10.0
     fps: int = 25
     num_robots: int = 1
-    width: int = 640
-    height: int = 480
+    width: int = 1280
+    height: int = 720
     motion: str = ""
 
     def __post_init__(self) -> None:

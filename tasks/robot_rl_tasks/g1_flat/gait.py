@@ -1,17 +1,15 @@
 """Reward terms of a humanoid that walks by a clock, foot after foot."""
 
-from typing import Any
-
 import warp as wp
 from robot_rl_envs.mdp.observations import clock_phase, is_moving
 from robot_rl_envs.quat import quat_rotate_inverse
-from robot_rl_envs.terms import reward
+from robot_rl_envs.terms import State, reward
 
 LEG_JOINTS = wp.constant(6)
 
 
 @wp.func
-def walk_swing(s: Any, i: int, foot: int, frequency_hz: float, swing: float) -> float:
+def walk_swing(s: State, i: int, foot: int, frequency_hz: float, swing: float) -> float:
     """Swing progress in [0, 1) of a foot by the gait clock, or -1 in stance; foot 1 is half a period after foot 0."""
     phase = clock_phase(s, i, frequency_hz) + 0.5 * float(foot)
     phase = phase - wp.floor(phase)
@@ -21,7 +19,7 @@ def walk_swing(s: Any, i: int, foot: int, frequency_hz: float, swing: float) -> 
 
 
 @reward
-def walk_contact(s: Any, i: int, frequency_hz: float, swing: float) -> float:
+def walk_contact(s: State, i: int, frequency_hz: float, swing: float) -> float:
     """Mean over the feet of 1 if contact is as the gait clock says, down in stance and up in swing, else -1.
 
     Whoever does not step at all gets next to nothing of it, and has as little to lose by a first step. At command 0
@@ -39,7 +37,7 @@ def walk_contact(s: Any, i: int, frequency_hz: float, swing: float) -> float:
 
 
 @wp.func
-def swing_heights(s: Any, i: int, frequency_hz: float, swing: float, height: float) -> wp.vec2:
+def swing_heights(s: State, i: int, frequency_hz: float, swing: float, height: float) -> wp.vec2:
     """Return the sum over the feet in swing of how well each follows its arc, see `walk_height`, and their number."""
     total = float(0.0)
     count = float(0.0)
@@ -55,7 +53,7 @@ def swing_heights(s: Any, i: int, frequency_hz: float, swing: float, height: flo
 
 
 @reward
-def walk_height(s: Any, i: int, frequency_hz: float, swing: float, height: float) -> float:
+def walk_height(s: State, i: int, frequency_hz: float, swing: float, height: float) -> float:
     """Mean over the feet in swing of how well each follows its arc, in [0, 1]; 1 if none is in swing.
 
     With the progress sigma in [0, 1) of the swing: min(z / z*, 1) - 4 max(z / height - 1.5, 0), at least 0, of the
@@ -71,7 +69,7 @@ def walk_height(s: Any, i: int, frequency_hz: float, swing: float, height: float
 
 
 @reward
-def walk_joints(s: Any, i: int, frequency_hz: float, swing: float, lift: float, std: float) -> float:
+def walk_joints(s: State, i: int, frequency_hz: float, swing: float, lift: float, std: float) -> float:
     """Mean over the legs in swing of exp(-e / std^2), e the squared error of hip pitch, knee and ankle pitch.
 
     With the progress sigma in [0, 1) of the swing, the joints are to leave the default pose by -l, 2 l and -l with
@@ -99,14 +97,14 @@ def walk_joints(s: Any, i: int, frequency_hz: float, swing: float, lift: float, 
 
 
 @reward
-def feet_close(s: Any, i: int, distance: float) -> float:
+def feet_close(s: State, i: int, distance: float) -> float:
     """How much less than ``distance`` the left foot is to the left of the right one, in the base's frame [m]."""
     apart = quat_rotate_inverse(s.base_quat_wxyz[i], s.foot_pos_w[i, 0] - s.foot_pos_w[i, 1])
     return wp.max(distance - apart[1], 0.0)
 
 
 @reward
-def hips_turned(s: Any, i: int) -> float:
+def hips_turned(s: State, i: int) -> float:
     """Sum of squared deviations of the hips' roll and yaw, joints 1 and 2 of a leg, from the default pose [rad^2]."""
     total = float(0.0)
     for k in range(2):
@@ -118,7 +116,7 @@ def hips_turned(s: Any, i: int) -> float:
 
 
 @reward
-def upper_body(s: Any, i: int) -> float:
+def upper_body(s: State, i: int) -> float:
     """Sum of squared deviations of waist and arms, the joints after both legs, from the default pose [rad^2]."""
     total = float(0.0)
     for j in range(2 * LEG_JOINTS, s.joint_pos.shape[1]):

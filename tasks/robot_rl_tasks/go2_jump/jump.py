@@ -6,24 +6,22 @@ The box is an object whose frame is in its middle and not turned; ``up`` is half
 and width [m].
 """
 
-from typing import Any
-
 import warp as wp
 from robot_rl_envs.mdp.objects import nearness, to_base
-from robot_rl_envs.terms import metric, observation, reward
+from robot_rl_envs.terms import State, metric, observation, reward
 
 SUNK_M = wp.constant(0.02)
 """How far a sole may be below the top of the box, and still be on it: contacts give way a little."""
 
 
 @wp.func
-def top_of(s: Any, i: int, thing: int, up: float) -> wp.vec3:
+def top_of(s: State, i: int, thing: int, up: float) -> wp.vec3:
     """Return the middle of the box's top in the world [m]."""
     return s.object_pos_w[i, thing] + wp.vec3(0.0, 0.0, up)
 
 
 @wp.func
-def count_feet_on(s: Any, i: int, thing: int, up: float, half: float) -> float:
+def count_feet_on(s: State, i: int, thing: int, up: float, half: float) -> float:
     """Return the number of feet over the top of the box and not below it."""
     top = top_of(s, i, thing, up)
     count = float(0.0)
@@ -36,7 +34,7 @@ def count_feet_on(s: Any, i: int, thing: int, up: float, half: float) -> float:
 
 
 @wp.func
-def count_touching(s: Any, i: int) -> float:
+def count_touching(s: State, i: int) -> float:
     """Return the number of feet in contact."""
     count = float(0.0)
     for f in range(s.foot_contact.shape[1]):
@@ -45,20 +43,20 @@ def count_touching(s: Any, i: int) -> float:
 
 
 @observation(size=3, unit="m", frame="base", mirror=(1.0, -1.0, 1.0))
-def box_top(s: Any, i: int, j: int, object: float, up: float) -> float:
+def box_top(s: State, i: int, j: int, object: float, up: float) -> float:
     """Vector from the base to the middle of the box's top, in the base's frame [m]."""
     return to_base(s, i, top_of(s, i, int(object), up) - s.base_pos_w[i])[j]
 
 
 @reward
-def near_place(s: Any, i: int, object: float, up: float, height: float, std: float) -> float:
+def near_place(s: State, i: int, object: float, up: float, height: float, std: float) -> float:
     """1 - tanh(d / std) of the base's distance d [m] from its place: ``height`` [m] above the middle of the top."""
     place = top_of(s, i, int(object), up) + wp.vec3(0.0, 0.0, height)
     return nearness(wp.length(place - s.base_pos_w[i]), std)
 
 
 @reward
-def leap(s: Any, i: int, object: float) -> float:
+def leap(s: State, i: int, object: float) -> float:
     """Horizontal speed towards the box's middle [m/s] while no foot touches anything, times max(cos tilt, 0)^2.
 
     Away from the box it is negative: over an episode it is the way through the air, which hopping on the spot does not
@@ -73,13 +71,13 @@ def leap(s: Any, i: int, object: float) -> float:
 
 
 @reward
-def feet_on(s: Any, i: int, object: float, up: float, half: float) -> float:
+def feet_on(s: State, i: int, object: float, up: float, half: float) -> float:
     """Share of the feet over the top of the box and not below it."""
     return count_feet_on(s, i, int(object), up, half) / float(s.foot_contact.shape[1])
 
 
 @wp.func
-def is_standing(s: Any, i: int, thing: int, up: float, half: float, height: float, tilt_rad: float) -> float:
+def is_standing(s: State, i: int, thing: int, up: float, half: float, height: float, tilt_rad: float) -> float:
     """1 if the robot stands on the box, as of ``stands_on``."""
     feet = float(s.foot_contact.shape[1])
     high = s.base_pos_w[i][2] - top_of(s, i, thing, up)[2] > height
@@ -90,7 +88,9 @@ def is_standing(s: Any, i: int, thing: int, up: float, half: float, height: floa
 
 
 @reward
-def settled(s: Any, i: int, object: float, up: float, half: float, height: float, tilt_rad: float, std: float) -> float:
+def settled(
+    s: State, i: int, object: float, up: float, half: float, height: float, tilt_rad: float, std: float
+) -> float:
     """exp(-|q - q_default|^2 / std^2) of all joints [rad] if the robot stands on the box, as of ``stands_on``."""
     total = float(0.0)
     for j in range(s.joint_pos.shape[1]):
@@ -100,13 +100,13 @@ def settled(s: Any, i: int, object: float, up: float, half: float, height: float
 
 
 @metric(better="larger")
-def stands_on(s: Any, i: int, object: float, up: float, half: float, height: float, tilt_rad: float) -> float:
+def stands_on(s: State, i: int, object: float, up: float, half: float, height: float, tilt_rad: float) -> float:
     """1 where all feet are on the box, the base ``height`` [m] above its top, leaning less than ``tilt_rad`` [rad]."""
     return is_standing(s, i, int(object), up, half, height, tilt_rad)
 
 
 @metric(unit="s", better="larger")
-def flight_time(s: Any, i: int) -> float:
+def flight_time(s: State, i: int) -> float:
     """Time for which no foot has touched anything [s]; 0 while one does."""
     if count_touching(s, i) > 0.0:
         return 0.0

@@ -35,8 +35,8 @@ def test_two_tasks_of_the_same_terms_in_another_order_share_no_kernel(puppet, ca
     for _ in range(2):
         assert step(one)[0]["actor"][0].tolist() == [0.5, 2.0, 3.0]
         assert step(two)[0]["actor"][0].tolist() == [2.0, 3.0, 0.5]
-    assert one.state.episode_sums[0].tolist() == pytest.approx([2 * 0.025, 2 * 0.9])
-    assert two.state.episode_sums[0].tolist() == pytest.approx([2 * 0.9, 2 * 0.025])
+    assert one.state.reward_sums[0].tolist() == pytest.approx([2 * 0.025, 2 * 0.9])
+    assert two.state.reward_sums[0].tolist() == pytest.approx([2 * 0.9, 2 * 0.025])
 
 
 def test_the_same_names_may_mean_other_functions_and_weights(puppet, cart_task):

@@ -100,7 +100,7 @@ def test_a_world_that_is_not_finite_is_quarantined_alone(run_twin, field):
     metrics = env.pop_metrics()
     assert metrics["quarantined"] == 1
     assert all(np.isfinite(value) for value in metrics.values())
-    for name in ("qpos", "qvel", "joint_vel", "foot_pos_w", "episode_sums", "sensordata"):
+    for name in ("qpos", "qvel", "joint_vel", "foot_pos_w", "reward_sums", "sensordata"):
         assert torch.isfinite(getattr(env.state, name)).all(), name
     assert np.isfinite(env.engine.get_state()).all()
 

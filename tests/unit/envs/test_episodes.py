@@ -132,7 +132,6 @@ def test_a_reset_world_starts_from_nothing(doll):
     doll.step(actions, qpos=[[1.5, 2.0], [0.5, 2.0], [0.5, 2.0]], qvel=[3.0, 3.0])
     s = doll.state
     assert s.episode_return.tolist() == pytest.approx([0.0, 0.175, 0.175])
-    assert s.episode_sums[0].tolist() == [0.0, 0.0]
     assert s.action[:, 0].tolist() == pytest.approx([0.0, 0.4, 0.5])
     assert s.step_count.tolist() == [0, 1, 1]
     assert s.joint_pos[0].tolist() == pytest.approx([0.25, math.pi])
@@ -165,8 +164,8 @@ def test_metrics_of_episodes_by_hand(doll):
     assert got["quarantined"] == 0
     assert got["episode/return"] == pytest.approx(sum(returns) / 2, rel=1e-5)
     assert got["episode/length_s"] == pytest.approx(0.4)
-    assert got["reward/alive"] == pytest.approx(2.0, rel=1e-5), "per second of the ended episodes"
-    assert got["reward/centred"] == pytest.approx(-(2 * 0.25 + 2.25 + 4 * 0.04 + 4.0) * DT / 0.8, rel=1e-5)
+    assert got["reward/alive"] == pytest.approx(2.0, rel=1e-5), "per second of all worlds, of running episodes too"
+    assert got["reward/centred"] == pytest.approx(-(2 * 0.25 + 2.25 + 2 * 0.0625 + 4 * 0.04 + 4.0) / 15, rel=1e-5)
     assert got["termination/off_rail"] == 1.0
     assert got["termination/time_limit"] == 0.0
     # two worlds hang for all five steps, one stands upright
@@ -204,7 +203,7 @@ def test_only_positive_rewards_floors_the_sum_and_not_the_terms(puppet, cart_tas
     _, reward, _, _ = run(doll, 1, [[0.0, 0.0], [0.25, 0.0], [0.5, 0.0]])
     torch.testing.assert_close(reward, torch.tensor([1.0, 0.5, 0.0]) * DT)
     torch.testing.assert_close(doll.state.episode_return, reward)
-    assert doll.state.episode_sums[2].tolist() == pytest.approx([DT, -2.0 * DT])
+    assert doll.state.reward_sums[2].tolist() == pytest.approx([DT, -2.0 * DT])
 
 
 def test_held_commands_are_drawn_by_nobody(puppet, go2_task):

@@ -213,7 +213,7 @@ def test_reward(reward_term, doll, seen):
 
 
 def doll_sums(doll, seen):
-    return seen.s.episode_sums / doll.env.step_dt
+    return seen.s.reward_sums / doll.env.step_dt
 
 
 def test_metric(metric_term, doll, seen):

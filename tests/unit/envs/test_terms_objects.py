@@ -210,10 +210,9 @@ def seen(scene_task):
     )
     env.set_command(TARGET)
     for step in range(25):
-        before = env.state.episode_sums.clone()
         env.pop_metrics()
         obs, *_ = env.step(torch.full((3, 2), 0.1 * step))
-    rewards = ((env.state.episode_sums - before) / env.step_dt).numpy()
+    rewards = (env.state.reward_sums / env.step_dt).numpy()
     terms = env.observation_terms
     parts = {name: obs["actor"][:, slice(*_span(terms[f"actor.{name}"]))].numpy() for name in actor}
     worlds = [measured(env, world) for world in range(3)]

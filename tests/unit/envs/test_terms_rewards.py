@@ -173,7 +173,7 @@ def scored(puppet, go2_states, every_reward):
     assert not dones.any()
     s = doll.snapshot()
     s.before, s.given, s.total = before, actions.astype(float), total.numpy()
-    s.scores = {name: s.episode_sums[:, k] / s.step_dt for k, name in enumerate(names)}
+    s.scores = {name: s.reward_sums[:, k] / s.step_dt for k, name in enumerate(names)}
     return s
 
 
@@ -201,7 +201,7 @@ def test_formulas_are_of_terms_that_exist(library):
 
 
 def test_a_step_s_reward_is_the_sum_of_its_terms(scored):
-    np.testing.assert_allclose(scored.total, scored.episode_sums.sum(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(scored.total, scored.reward_sums.sum(axis=1), rtol=1e-5)
 
 
 def test_foot_bookkeeping_follows_the_contact_sensor(scored):

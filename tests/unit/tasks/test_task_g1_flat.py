@@ -56,8 +56,9 @@ def earn(env):
         state.command.copy_(torch.tensor([command]))
         state.command_hold.fill_(1)
         state.step_count.fill_(round(turns * PERIOD_S / env.step_dt) - 1)
+        env.pop_metrics()
         env.step(torch.zeros(1, env.num_actions))
-        earned = state.episode_sums[0, list(env.cfg.rewards).index(name)].item()
+        earned = state.reward_sums[0, list(env.cfg.rewards).index(name)].item()
         return earned / env.step_dt, state.foot_height_w[0].clone()
 
     return run

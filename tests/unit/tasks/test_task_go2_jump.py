@@ -53,9 +53,9 @@ def see(env):
         env.reset()
         state.object_pos_w[0, 0] = torch.tensor([AHEAD, 0.0, TOP - 0.2])
         for _ in range(steps):
-            before = state.episode_sums.clone()
+            before = state.reward_sums.clone()
             obs, *_ = env.step(torch.zeros(1, env.num_actions))
-        earned = (state.episode_sums - before)[0] / env.step_dt
+        earned = (state.reward_sums - before)[0] / env.step_dt
         found = dict(zip(env.cfg.rewards, earned.tolist(), strict=True))
         return found | dict(zip(env.cfg.metrics, state.metric_values[0].tolist(), strict=True)), obs["actor"][0]
 
