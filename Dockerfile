@@ -22,8 +22,27 @@ COPY sim_assets sim_assets
 COPY deploy_jetson deploy_jetson
 RUN pip install -c constraints.txt ".[$EXTRAS]"
 
+# The robot's image, without PyTorch or a simulator, also for aarch64 (Jetson Thor): docker build --target robot ...
+# It has the binary with ONNX Runtime; TensorRT and the real-time service come with `robot-rl deploy` (docs/robot.md).
+FROM python:3.11.14-slim-bookworm AS robot-build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install -y --no-install-recommends g++ && python -m venv /opt/robot-rl
+COPY constraints.txt /build/
+COPY deploy_jetson /build/deploy_jetson
+RUN /opt/robot-rl/bin/pip install -c /build/constraints.txt /build/deploy_jetson /build/deploy_jetson/runtime
+
+FROM python:3.11.14-slim-bookworm AS robot
+RUN groupadd --gid 1000 robot && useradd --uid 1000 --gid 1000 --create-home robot
+COPY --from=robot-build /opt/robot-rl /opt/robot-rl
+ENV PATH=/opt/robot-rl/bin:$PATH
+USER 1000:1000
+WORKDIR /home/robot
+CMD ["robot-rl-infer", "--help"]
+
 FROM python:3.11.14-slim-bookworm
 # EGL and Mesa for cameras and films, tini to pass signals on, wget for the probes that KubeRay writes.
+# hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install -y --no-install-recommends libegl1 libegl-mesa0 libgl1-mesa-dri libgomp1 tini wget \
     && rm -rf /var/lib/apt/lists/* \

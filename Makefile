@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-long nets runtime test-deploy test-cluster isaac test-isaac fuzz check format install install-dev bench bench-env bench-learner bench-gpu rival-mjlab bench-mjlab rival-gymnasium bench-gymnasium clean
+.PHONY: help run test test-all test-long nets runtime test-deploy test-cluster isaac test-isaac fuzz check release format install install-dev bench bench-env bench-learner bench-gpu rival-mjlab bench-mjlab rival-gymnasium bench-gymnasium clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -35,6 +35,9 @@ TASK ?= go2_flat
 WALKER := $(if $(filter go2_flat,$(TASK)),$(if $(wildcard /dev/nvidia0),,learner=world_model))
 LEARNER := $(if $(findstring learner=,$(TRAIN)),,$(WALKER))
 FUZZ ?= 1000
+# make release URL=https://host/owner/robot-rl: where links of the READMEs lead. KERNELS: tasks compiled for GPUs.
+URL ?=
+KERNELS ?= go2_flat
 # Options of make bench-gpu, e.g. make bench-gpu BENCH="kernels=kernels parts=env,rollout"
 BENCH ?=
 TOY ?=
@@ -102,6 +105,10 @@ check: $(DEV)  ## lint, format, types, direction of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+	$(BIN)/hadolint Dockerfile
+
+release: $(DEV)  ## build and check what is published, into dist/: wheels, changelog, kernels; needs URL=https://...
+	$(BIN)/python .ci/release.py "$(URL)" "$(KERNELS)"
 
 format: $(DEV)  ## put the code into shape
 	$(BIN)/ruff check --fix .
