@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import signal as signals
+import sys
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 
@@ -50,6 +51,12 @@ class UserError(ValueError):
         text = re.sub(r"[^\S ]+", " ", str(line))
         text = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
         super().__init__(text if len(text) <= MAX_LINE else f"{text[: MAX_LINE - 305]} ... {text[-300:]}")
+
+
+def require_linux(what: str) -> None:
+    """Raise a `UserError` on other systems; `what` uses Linux's real-time scheduling, signals or file systems."""
+    if sys.platform != "linux":
+        raise UserError(f"{what}: needs Linux; training, evaluation, export, play and report run here")
 
 
 @contextlib.contextmanager

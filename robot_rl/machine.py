@@ -62,6 +62,13 @@ def machine_facts() -> dict[str, Any]:
     return facts
 
 
+def count_cores() -> int:
+    """Return the number of cores that this process may use; without Linux that of the machine."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def cpu_name() -> str:
     """Return the processor's model, or its architecture."""
     try:

@@ -19,14 +19,15 @@ DROPPED = ("FORCE_COLOR", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"
 
 _TIE = """
 import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 if os.getppid() == int(sys.argv[1]):
     os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
 def tied(words: Sequence[str]) -> list[str]:
-    """Return a command line that gets SIGTERM when this process dies, however it dies."""
+    """Return a command line that, on Linux, gets SIGTERM when this process dies, however it dies."""
     return [sys.executable, "-ISc", _TIE, str(os.getpid()), *words]
 
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from robot_rl.cli.options import TaskRunOptions, option, read_all
-from robot_rl.errors import ExitCode, UserError, suggest
+from robot_rl.errors import ExitCode, UserError, require_linux, suggest
 from robot_rl.processes import SIGNALS, restore_signals, take_signals
 from robot_rl.runs.outputs import DRILL, check_optional
 
@@ -57,6 +57,7 @@ class Options(TaskRunOptions):
 def run(arguments: Sequence[str]) -> int:
     """Inject the faults and print the cost of each."""
     options = read_all(Options, arguments, first="run")
+    require_linux("drill")
     out = check_optional("out", options.out, DRILL)
     run_dir = options.find_run()
     from robot_rl.drill import DrillError, drill, has_worlds, make_copies

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from robot_rl.learn.ranks import ProcessGroup
+from robot_rl.machine import count_cores
 
 
 def use_threads(count: int, device: str) -> None:
@@ -20,7 +21,7 @@ def use_threads(count: int, device: str) -> None:
     if torch.device(device).type != "cpu":
         return
     if count == 0 and "OMP_NUM_THREADS" not in os.environ:
-        count = max(1, len(os.sched_getaffinity(0)) // 2)
+        count = max(1, count_cores() // 2)
     if count:
         torch.set_num_threads(count)
 
@@ -33,7 +34,7 @@ def restore_threads(meta: Mapping[str, Any], device: str, ranks: ProcessGroup, t
     before = meta.get("threads", ())
     if torch.device(device).type != "cpu" or len(before) != ranks.size:
         return
-    wanted, now, cores = before[ranks.rank], torch.get_num_threads(), len(os.sched_getaffinity(0))
+    wanted, now, cores = before[ranks.rank], torch.get_num_threads(), count_cores()
     if wanted == now:
         return
     if wanted > max(cores, now):

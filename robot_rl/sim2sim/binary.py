@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from robot_rl.errors import UserError, as_user_error
+from robot_rl.errors import UserError, as_user_error, require_linux
 from robot_rl.files import read_json
 from robot_rl.processes import tied
 
@@ -31,8 +31,9 @@ def load_runtime() -> Any:
     """Return the module `robot_rl_runtime`.
 
     Raises:
-        UserError: It is not installed.
+        UserError: It is not installed, or this is not Linux.
     """
+    require_linux("the robot's runtime")
     try:
         return importlib.import_module("robot_rl_runtime")
     except ImportError as error:

@@ -13,6 +13,7 @@ from typing import ClassVar, TextIO
 
 from robot_rl.cluster.launchers.launcher import FrozenRun, Launcher
 from robot_rl.errors import Interrupted
+from robot_rl.machine import count_cores
 from robot_rl.processes import tied
 from robot_rl.runs import signals
 from robot_rl.settings.schema import setting
@@ -76,5 +77,5 @@ class Local(Launcher):
 
     def _environment(self) -> dict[str, str]:
         """Return the environment of a run's process: the cores are divided among the learners of all."""
-        threads = max(1, len(os.sched_getaffinity(0)) // self.at_once)
+        threads = max(1, count_cores() // self.at_once)
         return {"OMP_NUM_THREADS": str(threads), **os.environ}

@@ -21,8 +21,9 @@ from typing import Any, ClassVar
 
 from robot_rl.cluster.launchers import exit_codes
 from robot_rl.cluster.launchers.launcher import COMMAND, FrozenRun, Launcher
-from robot_rl.errors import ExitCode, UserError
+from robot_rl.errors import ExitCode, UserError, require_linux
 from robot_rl.learn.stores import LOOPBACK, address_toward, is_here, open_store
+from robot_rl.machine import count_cores
 from robot_rl.metrics.rows import to_stderr
 from robot_rl.processes import SIGNALS, is_taken
 from robot_rl.settings.schema import setting
@@ -76,12 +77,13 @@ class Torchrun(Launcher):
         """Raise UserError if the port of the rendezvous is taken, or there are too few GPUs or cores."""
         import torch
 
+        require_linux("launcher=torchrun")
         if "RANK" in os.environ:
             raise UserError("launcher=torchrun: this is a process of torchrun already; leave launcher= out")
         devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if self.gpus > devices:
             raise UserError("launcher.gpus", self.gpus, f"this machine has {devices}", "give at most that")
-        cores = len(os.sched_getaffinity(0))
+        cores = count_cores()
         if self.cpus > cores:
             raise UserError("launcher.cpus", self.cpus, f"this machine has {cores}", "give at most that")
         if self.rendezvous:

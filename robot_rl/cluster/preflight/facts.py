@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.cluster.manifests.processes import FIRST_PORT, PORTS
-from robot_rl.machine import cpu_name, git_state, package_versions
+from robot_rl.machine import count_cores, cpu_name, git_state, package_versions
 
 VARIABLES = re.compile(
     r"(NCCL|GLOO|TORCH_NCCL|UCX|TORCH_DISTRIBUTED)_\w+|MASTER_(ADDR|PORT)|OMP_NUM_THREADS"
@@ -96,7 +96,7 @@ def read_facts(root: Path, environ: Mapping[str, str] = os.environ) -> NodeFacts
         gpus=[torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())],
         cpu=cpu_name(),
         flags=_instruction_sets(),
-        cores=len(os.sched_getaffinity(0)),
+        cores=count_cores(),
         disks={"root": _free(root), "cache": _free(cache), SHM: _free(Path(SHM)) if Path(SHM).is_dir() else None},
         limits={"nofile": _limit(resource.RLIMIT_NOFILE), "memlock": _limit(resource.RLIMIT_MEMLOCK)},
         variables={name: value for name, value in sorted(environ.items()) if VARIABLES.fullmatch(name)},

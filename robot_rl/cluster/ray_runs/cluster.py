@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError
+from robot_rl.machine import count_cores
 
 QUICK = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
@@ -92,7 +93,7 @@ def connect(address: str, store_bytes: int = STORE_BYTES) -> str:
     try:
         ray.init(
             address="local",
-            num_cpus=len(os.sched_getaffinity(0)),
+            num_cpus=count_cores(),
             include_dashboard=False,
             object_store_memory=store_bytes,
             log_to_driver=False,
