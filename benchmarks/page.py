@@ -3,14 +3,14 @@
     python benchmarks/page.py             # writes docs/benchmarks.md and its chart
     python benchmarks/page.py --check     # writes nothing; exit code 1 if they differ from what would be written
 
-A figure is a placeholder in a text: `{walk.json: reached_s | median | .1f}` is a file, a path in it, and steps. A row of
-page.yaml has its own file, which a placeholder need not name. In a path, joined by dots,
+A figure is a placeholder in a text: `{walk.json: reached_s | median | .1f}` is a file, a path in it, and steps. A row
+of page.yaml has its own file, which a placeholder need not name. In a path, joined by dots,
 
 - a name is a key, which may itself have dots, and a number an index;
 - `who=mjlab, default` is the first element of a list with that value, `a=1 & b=2` with both;
 - `*` is every element or value, and what follows is read from each of them.
 
-A step is a function (median, mean, min, max, sum, len, sort), `* number`, `/ number`, `- number` (or a path in the same
+A step is a function (median, mean, min, max, sum, len, sort), `* number`, `/ number`, `+ number` (or a path in the same
 file instead of the number), `round digits`, or at the end a format of Python's. tests/unit/docs/figures.toml has the
 same placeholders for the other pages.
 """
@@ -44,7 +44,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "len": len,
     "sort": sorted,
 }
-OPERATORS = {"*": operator.mul, "/": operator.truediv, "-": operator.sub}
+OPERATORS = {"*": operator.mul, "/": operator.truediv, "+": operator.add}
 
 
 @cache
@@ -184,10 +184,11 @@ def chart() -> str:
     from robot_rl.view.chart import BLUE, GREEN, ORANGE
 
     data = load("learners_go2_flat.json")
+    end = data["notes"]["limit_s"]
     colours = dict(zip(("world_model", "ppo", "flashsac"), (BLUE, ORANGE, GREEN), strict=True))
-    plot = Plot((640, 300), x=(0.0, data["notes"]["limit_s"]), y=(0.0, 1.0))
-    plot.axes(ticks(0.0, data["notes"]["limit_s"])[:-1], ticks(0.0, 1.0, 4), "seconds of training", "velocity error, m/s")
-    plot.line([0.0, data["notes"]["limit_s"]], [data["notes"]["bound"]] * 2, "#777777", width=1.0, dash="4 3")
+    plot = Plot((640, 300), x=(0.0, end), y=(0.0, 1.0))
+    plot.axes(ticks(0.0, end)[:-1], ticks(0.0, 1.0, 4), "seconds of training", "velocity error, m/s")
+    plot.line([0.0, end], [data["notes"]["bound"]] * 2, "#777777", width=1.0, dash="4 3")
     for k, (learner, colour) in enumerate(colours.items()):
         plot.text(plot.x.end - 8 - 90 * k, plot.y.end + 14, learner, "end", fill=colour, font_size=12)
     for training in data["trainings"]:
