@@ -139,7 +139,7 @@ def machine(data: Any) -> str:
 def taken(name: str, scripts: dict[str, str]) -> str:
     """Return the last cell of a row: the machine, and the script or command that made the file `name`.
 
-    Without a line in page.yaml it is the script of the same name; of an empty line none is there any more.
+    Without a line in page.yaml it is the script of the same name; an empty line means that it was removed.
 
     Raises:
         ValueError: there is no such script.
