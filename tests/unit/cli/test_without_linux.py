@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[3]
 CALLS = (
     "copy_file_range eventfd eventfd_read eventfd_write fdatasync fork forkpty getrandom memfd_create pidfd_open "
     "posix_fadvise posix_fallocate sched_getaffinity sched_setaffinity sched_setscheduler sched_getscheduler "
-    "sched_param sendfile setns unshare SCHED_FIFO SCHED_OTHER SCHED_RESET_ON_FORK O_DIRECT O_PATH O_TMPFILE EFD_NONBLOCK"
+    "sched_param sendfile setns unshare SCHED_FIFO SCHED_OTHER SCHED_RESET_ON_FORK O_DIRECT O_PATH O_TMPFILE "
+    "EFD_NONBLOCK"
 )
 """Names of os that macOS lacks, and fork, after which its libraries do not work."""
 USERS = (
