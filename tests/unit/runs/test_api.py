@@ -72,7 +72,13 @@ def test_importing_it_imports_nothing_else():
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("train_and_export", ["2"]), ("step_a_task", []), ("shipped_policy", []), ("own_robot", ["robot"])],
+    [
+        ("train_and_export", ["2"]),
+        ("step_a_task", []),
+        ("shipped_policy", []),
+        ("own_reward", ["2"]),
+        ("own_robot", ["robot"]),
+    ],
 )
 def test_an_example_runs(name, words, tmp_path, start_python):
     if words == ["robot"]:
@@ -85,3 +91,17 @@ def test_an_example_runs(name, words, tmp_path, start_python):
     process = start_python([str(EXAMPLES / f"{name}.py"), *words], cwd=tmp_path)
     output, _ = process.communicate(timeout=180)
     assert process.returncode == 0, output
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["first_steps", "look_inside"])
+def test_a_notebook_runs(name, tmp_path):
+    nbformat = pytest.importorskip("nbformat")
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", 4)
+    assert not any(cell.get("outputs") for cell in notebook.cells), "is kept without outputs"
+    for cell in notebook.cells:
+        cell.source = cell.source.replace("max_iterations=100", "max_iterations=2")
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert any("image/png" in output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", []))
