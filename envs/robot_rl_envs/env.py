@@ -99,7 +99,8 @@ class Env(VecEnv):
         self.reset()
 
     def __repr__(self) -> str:
-        worlds = f"{self.num_worlds} world{'s' * (self.num_worlds != 1)}" + f" of {len(self.agents)} robots" * bool(self.agents)
+        worlds = f"{self.num_worlds} world" + "s" * (self.num_worlds != 1)
+        worlds += f" of {len(self.agents)} robots" * bool(self.agents)
         groups = ", ".join(f"{name} {tuple(array.shape)}" for name, array in self._written.items())
         actions = tuple(self._actions.shape)
         return f"<{self.cfg.name}: {worlds}, {self.device}; actions {actions}; observations {groups}>"
