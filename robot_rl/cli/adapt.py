@@ -1,4 +1,4 @@
-"""Adapt a policy to the robot that it runs on, while it runs: a simulated one in real time, by its own binary.
+"""Adapt a policy to its robot while it runs: a simulated robot in real time, by its own binary.
 
 usage: robot-rl adapt policy=<name> plant=<plant> [key=value ...]
 

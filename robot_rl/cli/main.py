@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import errno
 import importlib
+import itertools
 import os
 import re
 import sys
@@ -27,13 +28,21 @@ GL_BACKENDS = (
     *("on", "off", "enable", "disable", "enabled", "disabled", "true", "false", "0", "1"),
 )
 """The values that MuJoCo accepts; any other one raises at its import."""
-COMMANDS = (
-    *("train", "resume", "eval", "export", "deploy", "import-mjlab", "sign", "video", "record", "play", "sim2sim"),
-    *("adapt", "report", "sync", "terrain", "motion", "inspect", "usd", "cross", "list", "runs", "board", "watch"),
-    *("serve-metrics", "preflight", "worker", "replay", "latency", "drill", "flow", "profile", "bench", "manifest"),
-    *("compile", "check", "new"),
-)
-"""Each is the module robot_rl.cli.<command>, with _ for -: its docstring is the help, `run(arguments)` runs it."""
+COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
+    "Train": ("train", "resume", "eval", "profile", "bench", "compile", "drill"),
+    "Look": (
+        *("list", "runs", "watch", "board", "play", "video", "report", "sync", "terrain", "motion", "record"),
+        *("inspect", "cross"),
+    ),
+    "Robot": ("export", "sign", "deploy", "sim2sim", "adapt", "replay", "latency", "usd", "import-mjlab"),
+    "Cluster": ("preflight", "manifest", "flow", "serve-metrics", "worker"),
+    "Extend": ("new", "check"),
+}
+"""The commands by what they are for; commands of other packages are listed with the last group.
+
+Each command is the module robot_rl.cli.<command>, with _ for -: its docstring is the help, `run(arguments)` runs it.
+"""
+COMMANDS = tuple(itertools.chain.from_iterable(COMMAND_GROUPS.values()))
 
 EXAMPLES = """\
 examples:
@@ -53,12 +62,15 @@ def usage() -> str:
     from robot_rl.plugins import first_line
 
     folder = Path(__file__).parent
-    texts = {name: first_line(folder / f"{name.replace('-', '_')}.py") for name in COMMANDS}
-    texts |= {name: f"of {' and of '.join(plugin.packages)}" for name, plugin in _others().items()}
-    rows = "\n".join(f"  {name:<12} {text}" for name, text in texts.items())
+    parts = []
+    for group, names in COMMAND_GROUPS.items():
+        texts = {name: first_line(folder / f"{name.replace('-', '_')}.py") for name in names}
+        if group == "Extend":
+            texts |= {name: f"of {' and of '.join(plugin.packages)}" for name, plugin in _others().items()}
+        parts.append(f"{group}:\n" + "".join(f"  {name:<13} {text}\n" for name, text in texts.items()))
     return (
         "robot-rl: reinforcement learning for robots, from the simulator to the robot\n\n"
-        f"usage: robot-rl <command> [key=value ...]\n\ncommands:\n{rows}\n\n{EXAMPLES}"
+        "usage: robot-rl <command> [key=value ...]\n\n" + "\n".join((*parts, EXAMPLES))
     )
 
 

@@ -1,4 +1,4 @@
-"""Write the file that starts a run on a cluster: a manifest of Kubernetes, a workflow of OSMO, a batch script of Slurm.
+"""Write the file that starts a run on a cluster, for Kubernetes, OSMO or Slurm (a batch script).
 
 usage: robot-rl manifest [RUN] target=<target> [key=value ...]
        robot-rl manifest check=FILE

@@ -1,4 +1,4 @@
-"""Check a cluster before a run: versions, clocks, shared root, ports, disks, NCCL's variables, Slurm's settings.
+"""Check a cluster before a run: versions, clocks, shared root, ports, disks, variables of NCCL, Slurm.
 
 usage: robot-rl preflight [launcher=<name>] [launcher.<setting>=<value> ...] [key=value ...]
 

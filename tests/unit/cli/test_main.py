@@ -12,17 +12,26 @@ import pytest
 from robot_rl_deploy.contract import ContractError
 
 from robot_rl.cli import main as main_module
-from robot_rl.cli.main import COMMANDS, guarded, main
+from robot_rl.cli.main import COMMAND_GROUPS, COMMANDS, guarded, main
 from robot_rl.errors import ExitCode, Interrupted, NotRetryableError, PeerError, UserError
 from robot_rl.learn.algorithms import REGISTRY
 
 
-def test_help_names_every_command(run):
+def test_help_names_every_command_in_its_group(run):
     code, out, err = run("--help")
     assert (code, err) == (0, "")
-    for command in COMMANDS:
-        assert f"\n  {command} " in out
+    for group, commands in COMMAND_GROUPS.items():
+        rows = out.partition(f"\n{group}:\n")[2].partition("\n\n")[0].splitlines()
+        assert tuple(row.split()[0] for row in rows) == commands
+        assert max(map(len, rows)) <= 120
+    assert len(set(COMMANDS)) == len(COMMANDS)
     assert run()[0] == 2
+
+
+def test_every_module_of_a_command_is_in_a_group():
+    folder = Path(main_module.__file__).parent
+    found = [path.stem for path in folder.glob("*.py") if re.search(r"^def run\(", path.read_text(), re.MULTILINE)]
+    assert {name.replace("_", "-") for name in found} == set(COMMANDS)
 
 
 def test_version(run):

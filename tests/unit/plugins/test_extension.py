@@ -187,7 +187,7 @@ def test_a_run_with_all_of_them(install, monkeypatch, tmp_path, capsys):
     assert capsys.readouterr().out == "1\n"
     assert main(["--help"]) == main(["count-runs", "--help"]) == 0
     help_text = capsys.readouterr().out
-    assert "count-runs   of theirs" in help_text
+    assert "count-runs    of theirs" in help_text
     assert "usage: robot-rl count-runs TASK" in help_text
     assert main(["no-runs"]) == main(["no-runs", "--help"]) == 2
     assert "command=no-runs: is <class 'pathlib.Path'>; must be a module with run" in capsys.readouterr().err
