@@ -6,7 +6,7 @@ import math
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +78,15 @@ def read_json(path: Path, most: int | None = None) -> Any:
         raise UserError(f"{path}: damaged, {error}") from None
 
 
-def read_yaml(text: str) -> Any:
+def read_yaml(text: str, build: Callable[[Any], Any] | None = None) -> Any:
     """Parse one document of YAML: lists and dicts of numbers, words, flags, dates and None; None for an empty one.
 
     Refused are small texts that expand without end, by aliases of aliases and merged keys, and a key that a group has
     twice, since the second would silently replace the first.
+
+    Args:
+        text: The document.
+        build: Makes the result of the checked node of PyYAML; by default as YAML's own rules say.
 
     Raises:
         ValueError: It is not YAML, has more than `MAX_VALUES` values, is nested deeper than `MAX_DEPTH`, or has a key
@@ -97,7 +101,7 @@ def read_yaml(text: str) -> Any:
             if node is None:
                 return None
             _count(node, {}, MAX_DEPTH)
-            return loader.construct_document(node)
+            return loader.construct_document(node) if build is None else build(node)
         finally:
             loader.dispose()
     except Exception as error:  # PyYAML passes on the errors of its constructors, such as for the 45th of May

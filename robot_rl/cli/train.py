@@ -1,6 +1,6 @@
 """Train a policy; any value of the task and the learner can be set by name.
 
-usage: robot-rl train task=<name> [key=value ...] [-m] [--cfg job]
+usage: robot-rl train task=<name> [--config FILE] [key=value ...] [-m] [--cfg job]
 
 tasks:
 {tasks}
@@ -24,6 +24,12 @@ Anything of the learner and of the task is set by name:
   robot-rl train task=<name> --cfg job               prints every setting there is, with its value
   robot-rl train learner=<name> --help               describes every setting of a learner
   robot-rl train launcher=<name> --help              describes every setting of a launcher
+
+a file of settings, which words of the command line replace:
+  robot-rl train --config my.yaml seed=2             my.yaml: task: go2_flat
+                                                     rewards: {action_rate: {weight: -0.02}}
+                                                     ppo.learning_rate: 5e-4
+  robot-rl train task=<name> --cfg job > my.yaml     writes one with every setting
 
 {source_settings}
 sweeps, one run after another, or as the launcher starts them:
@@ -106,6 +112,16 @@ def _sources() -> list[TaskSource]:
 
 def run(arguments: Sequence[str]) -> int:
     """Train once, or for each job of a sweep; with a launcher, freeze the runs and let it start them."""
+    from robot_rl.cli.config_file import take_config
+
+    words, file = take_config(arguments)
+    if file is None:
+        return _train(words)
+    with file.named():
+        return _train(words)
+
+
+def _train(arguments: Sequence[str]) -> int:
     from robot_rl.cli.compose import launch
     from robot_rl.cli.launching import read_launcher_words, read_sweeper_words
 
