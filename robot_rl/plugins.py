@@ -17,6 +17,7 @@ from robot_rl_assets.plugins import (
     describe_plugins,
     find_plugins,
     first_line,
+    named_here,
 )
 
 from robot_rl.errors import UserError, as_user_error
@@ -41,6 +42,7 @@ __all__ = [
     "load",
     "load_reference",
     "make",
+    "named_here",
 ]
 
 T = TypeVar("T")

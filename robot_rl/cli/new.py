@@ -14,8 +14,8 @@ are reported. Without it a small arm is written, to be replaced.
 
 A task is one folder, and so is a robot: in robot-rl's source tree tasks/robot_rl_tasks/<name>/ and
 sim_assets/robot_rl_assets/<name>/, where nothing else is edited. A project is a package outside of it, with a robot, a
-task, a loss, tests and the entry points by which robot-rl finds them once it is installed (docs/plugins.md); inside
-one, new tasks and robots are written into its package and its pyproject.toml.
+task, a loss, tests and the entry points by which robot-rl finds them in its folder, and everywhere once it is installed
+(docs/plugins.md); inside one, new tasks and robots are written into its package and its pyproject.toml.
 """
 
 import importlib.util
@@ -84,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
     _refuse_unused(kind, options)
     if kind == "project":
         root, files = make_project(name, Path(options.root or "."))
-        steps = f"cd {root} && pip install -e '.[test]' && robot-rl train task={name}_task max_iterations=20 && pytest"
+        steps = f"cd {root} && robot-rl train task={name}_task max_iterations=20"
         for path in files:
             print(root / path)
     else:
@@ -95,7 +95,7 @@ def run(arguments: Sequence[str]) -> int:
         files = task_files(name, options.robot, place, options.kind) if kind == "task" else robot_files(name, place)
         write_into(place, kind, name, files)
         steps = f"robot-rl train task={name}" if kind == "task" else f"robot-rl new task <name> robot={name}"
-        steps = f"pip install -e . && {steps}" if place.package else steps
+        steps = f"cd {place.root} && {steps}" if place.package and place.root.resolve() != Path.cwd() else steps
     print(f"next: {steps}")
     return 0
 

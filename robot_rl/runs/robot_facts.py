@@ -4,9 +4,11 @@ A bundle's own checks know no robots: they refuse gains and limits that no robot
 have that robot's joints, limits no wider than its own, and gains of their order of magnitude.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError, as_user_error
+from robot_rl.plugins import ROBOTS, named_here
 
 if TYPE_CHECKING:
     from robot_rl_assets.robot import Joint, Robot
@@ -59,10 +61,14 @@ def _implausible(robot: "Robot") -> list[str]:
 
 
 def check_robot(contract: "Contract") -> None:
-    """Refuse a contract that contradicts a known robot; that of an unknown robot passes."""
-    from robot_rl_assets.registry import get_robot, list_robots
+    """Refuse a contract that contradicts a known robot; that of an unknown robot passes.
 
-    if contract.robot not in list_robots():
+    A robot of the working folder is known once something that the user named has imported it: a bundle must not.
+    """
+    from robot_rl_assets.registry import REGISTRY, get_robot, list_robots
+
+    here = named_here(ROBOTS, contract.robot, REGISTRY.files())
+    if contract.robot not in list_robots() or any(code.partition(":")[0] not in sys.modules for code in here):
         return
     with as_user_error():
         robot = get_robot(contract.robot)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from robot_rl.errors import UserError, as_user_error
+from robot_rl.plugins import TASKS, named_here
 from robot_rl.settings import LearnerCfg
 from robot_rl.settings import tree as trees
 from robot_rl.sources.protocol import Defaults, EnvOptions, EvaluationCfg, Resolved, TaskSource, require_team_learner
@@ -118,9 +119,11 @@ class NativeSource(TaskSource):
         return trees.named_parts(find_task(name))
 
     def named_code(self, tree: Mapping[str, Any]) -> list[str]:
-        """Return the module of a task that is written `module:name`."""
+        """Return the module of a task that is written `module:name`, or is of the project in the working folder."""
+        from robot_rl_tasks.registry import REGISTRY
+
         module, colon, _ = str(tree.get("task")).rpartition(":")
-        return [module] if colon else []
+        return [module] if colon else named_here(TASKS, tree.get("task"), REGISTRY.files())
 
     def with_motion(self, task: "Task") -> "Task":
         """Return a task with the poses that a motion prior compares."""

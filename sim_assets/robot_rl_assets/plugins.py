@@ -1,8 +1,9 @@
 """Registries of objects that a setting may name, of a package's folder, of a plug-in, or as `module:name`.
 
-An installed package declares entry points in one of `GROUPS`; code that is not installed is named by its module, also
-looked for in the current directory. Nothing is imported before it is used, and a plug-in that cannot be used is
-one line that names its distribution: the others keep working. Standard library only.
+An installed package declares entry points in one of `GROUPS`, and so does the project in the working folder
+(`robot_rl_assets.project`); other code is named by its module, also looked for in that folder. Nothing is imported
+before it is used, and a plug-in that cannot be used is one line that names its distribution: the others keep working.
+Standard library only.
 """
 
 import ast
@@ -22,6 +23,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from robot_rl_assets import authored
+from robot_rl_assets.project import find_project, normalized
 
 TASKS, ROBOTS, ALGORITHMS = "robot_rl.tasks", "robot_rl.robots", "robot_rl.algorithms"
 SOURCES, LAUNCHERS = "robot_rl.sources", "robot_rl.launchers"
@@ -46,11 +48,13 @@ class Plugin:
         name: What it is called by.
         packages: The distributions that declare it; more than one is a conflict.
         target: The `module:name` that it stands for.
+        folder: The folder of its module, if the project in the working folder declares it and is not installed.
     """
 
     name: str
     packages: tuple[str, ...]
     target: str
+    folder: str = ""
 
     def load(self, what: str) -> Any:
         """Import it and return the named object.
@@ -66,6 +70,8 @@ class Plugin:
             raise PluginError(f"{line} have the same name; uninstall one of them")
         if not NAME.fullmatch(self.name):
             raise PluginError(f"{line} must be called by letters, digits, _, - and .")
+        if self.folder and self.folder not in sys.path:
+            sys.path.append(self.folder)
         return _import(self.target, f"{line} cannot be used", "repair or uninstall that package")
 
 
@@ -136,17 +142,30 @@ class Registry:
 
 
 def find_plugins(group: str) -> dict[str, Plugin]:
-    """Return the plug-ins of a group by name; none of them is imported."""
+    """Return the plug-ins of a group by name, those of the project in the working folder among them; none is imported.
+
+    A project that is also installed adds the entry points that it had not at its installation. Its sources need one:
+    they are imported to ask which tasks they have, and code of a folder runs only if it is named.
+    """
+    project = find_project()
+    entries = [
+        (entry.name, entry.value, "a package without a name" if entry.dist is None else entry.dist.name, "")
+        for entry in metadata.entry_points(group=group)
+    ]
+    known = {name for name, _, package, _ in entries if normalized(package) == project.name}
+    own = project.groups.get(group, {}) if group != SOURCES else {}
+    entries += [(name, target, project.name, project.folder) for name, target in own.items() if name not in known]
     found: dict[str, Plugin] = {}
-    for entry in sorted(metadata.entry_points(group=group), key=lambda entry: (entry.name, entry.value)):
-        package = "a package without a name" if entry.dist is None else entry.dist.name
-        packages = (*(found[entry.name].packages if entry.name in found else ()), package)
-        found[entry.name] = Plugin(entry.name, packages, entry.value.partition("[")[0].strip())
+    for name, target, package, folder in sorted(entries):
+        packages = (*(found[name].packages if name in found else ()), package)
+        found[name] = Plugin(name, packages, target.partition("[")[0].strip(), folder)
     return found
 
 
 def describe_plugins(group: str, what: str, own: Iterable[str] = ()) -> dict[str, str]:
-    """Return a line for each plug-in of a group: its description, or why it cannot be used; each is loaded.
+    """Return a line for each plug-in of a group: its description, or why it cannot be used.
+
+    Those that are installed are loaded, those of the project in the working folder read.
 
     Args:
         group: The group.
@@ -159,6 +178,9 @@ def describe_plugins(group: str, what: str, own: Iterable[str] = ()) -> dict[str
         if name in own:
             lines[f"{name} of {packages}"] = "cannot be used: robot-rl has one of this name"
             continue
+        if plugin.folder and len(plugin.packages) == 1:
+            lines[name] = f"{_describe(plugin)} (of {packages}, in this folder)"
+            continue
         try:
             plugin.load(what)
         except PluginError as error:
@@ -167,6 +189,24 @@ def describe_plugins(group: str, what: str, own: Iterable[str] = ()) -> dict[str
             text = sys.modules[plugin.target.partition(":")[0]].__doc__ or ""
             lines[name] = f"{text.strip().partition(chr(10))[0].rstrip('.')} (of {packages})"
     return lines
+
+
+def _describe(plugin: Plugin) -> str:
+    """Return the first line of the docstring of a plug-in's module, which is not imported."""
+    path = Path(plugin.folder, *plugin.target.partition(":")[0].split("."))
+    return first_line(path / "__init__.py" if path.is_dir() else path.with_name(f"{path.name}.py"))
+
+
+def named_here(group: str, name: object, own: Iterable[str] = ()) -> list[str]:
+    """Return the code of the working folder that a name stands for, as a list of one; empty for any other name.
+
+    Args:
+        group: One of `GROUPS`.
+        name: The name, of any type.
+        own: Names that the registry knows by itself.
+    """
+    plugin = find_plugins(group).get(str(name)) if name not in own else None
+    return [plugin.target] if plugin is not None and plugin.folder else []
 
 
 def first_line(path: Path) -> str:
@@ -212,6 +252,7 @@ def load(group: str, name: str, what: str, own: Iterable[str] = ()) -> Any:
         known = sorted({*own, *found})
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
         hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint += f"; {problem}" if (problem := find_project().problem) else ""
         raise PluginError(f"{what}={name}: must be one of {', '.join(known)}, or module:name{hint}")
     return found[name].load(what)
 

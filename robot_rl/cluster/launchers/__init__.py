@@ -12,7 +12,7 @@ from typing import Any
 
 from robot_rl.cluster.launchers.launcher import Launcher
 from robot_rl.errors import UserError
-from robot_rl.plugins import LAUNCHERS, Registry, load
+from robot_rl.plugins import LAUNCHERS, Registry, load, named_here
 from robot_rl.settings import from_dict
 
 
@@ -52,9 +52,10 @@ def get_launcher(name: str) -> type[Launcher]:
 
 
 def list_launchers() -> dict[str, type[Launcher]]:
-    """Return all launchers that can be used, by name, those of plug-ins last."""
+    """Return all launchers that can be used, by name, those of plug-ins last; all are imported, so only installed ones."""
     launchers = {}
-    for name in sorted(REGISTRY.names(), key=lambda name: name not in REGISTRY.files()):
+    names = [name for name in REGISTRY.names() if not named_here(LAUNCHERS, name, REGISTRY.files())]
+    for name in sorted(names, key=lambda name: name not in REGISTRY.files()):
         with contextlib.suppress(UserError):  # `robot-rl list plugins` says why.
             launchers[name] = get_launcher(name)
     return launchers

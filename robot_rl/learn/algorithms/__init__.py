@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError
-from robot_rl.plugins import ALGORITHMS, Registry
+from robot_rl.plugins import ALGORITHMS, Registry, named_here
 from robot_rl.settings import LearnerCfg, apply_overrides, from_dict, to_dict
 
 SHARED = ("actor_groups", "critic_groups")
@@ -82,4 +82,5 @@ def learner_code(name: Any, settings: Mapping[str, Any]) -> list[str]:
     found = [name, settings.get("converter")]
     several = settings.get("auxiliaries")
     found += several if isinstance(several, list | tuple) else []
-    return [text for text in found if isinstance(text, str) and ":" in text]
+    named = [text for text in found if isinstance(text, str) and ":" in text]
+    return named_here(ALGORITHMS, name, REGISTRY.files()) + named
