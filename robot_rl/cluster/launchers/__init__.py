@@ -52,7 +52,7 @@ def get_launcher(name: str) -> type[Launcher]:
 
 
 def list_launchers() -> dict[str, type[Launcher]]:
-    """Return all launchers that can be used, by name, those of plug-ins last; all are imported, so only installed ones."""
+    """Return all launchers that can be used, by name, those of installed plug-ins last; each is imported."""
     launchers = {}
     names = [name for name in REGISTRY.names() if not named_here(LAUNCHERS, name, REGISTRY.files())]
     for name in sorted(names, key=lambda name: name not in REGISTRY.files()):
