@@ -400,19 +400,24 @@ def signal(copies: RunCopies, outcome: Outcome) -> None:
 
 
 def torn_checkpoint(copies: RunCopies, outcome: Outcome) -> None:
-    """The newest checkpoint cut in half, one bit of the one before flipped."""
+    """The newest checkpoint cut in half, one bit of the one before flipped; with a replay memory only the newest cut.
+
+    That memory is in the newest two checkpoints: from the third the run would continue, but not as the same run.
+    """
     run, before = copies.killed("torn_checkpoint")
-    *_, spared, second, newest = saved.list_checkpoints(run.path)
-    files = [max(path.glob("*.safetensors"), key=lambda file: file.stat().st_size) for path in (newest, second)]
-    files[0].write_bytes(files[0].read_bytes()[: files[0].stat().st_size // 2])
-    content = bytearray(files[1].read_bytes())
-    content[len(content) // 2] ^= 1
-    files[1].write_bytes(content)
-    cut, flipped = (f"{path.parent.name}/{path.name}" for path in files)
-    outcome.injected = f"{cut} cut in half, one bit of {flipped} flipped"
+    *_, third, second, newest = saved.list_checkpoints(run.path)
+    torn, spared = ([newest], second) if saved.replay_files(newest) else ([newest, second], third)
+    cut, *flipped = [max(path.glob("*.safetensors"), key=lambda file: file.stat().st_size) for path in torn]
+    cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
+    outcome.injected = f"{newest.name}/{cut.name} cut in half"
+    for file in flipped:
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+        outcome.injected += f", one bit of {file.parent.name}/{file.name} flipped"
     copies.recover(run, outcome, before, most_lost=before[-1]["iteration"] - int(spared.name))
     output = " ".join(outcome.noticed)
-    for path in (newest, second):
+    for path in torn:
         outcome.expect(path.name in output, f"checkpoint {path.name} was not reported as damaged")
 
 

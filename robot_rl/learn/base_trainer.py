@@ -124,6 +124,8 @@ class BaseTrainer(Checkpointed):
                 if not self.checkpoints.is_saved:
                     self.save()
                 self.checkpoints.saver.wait()
+                if self.iteration >= self.cfg.max_iterations:
+                    self.checkpoints.saver.conclude()
         except KeyboardInterrupt as error:
             self.checkpoints.saver.finish()
             number = getattr(error, "signal", signal.SIGINT)

@@ -165,7 +165,7 @@ class Replay:
 
 
 def make_replay(setting: str, capacity: int, steps: int, context: Context, sizes: Mapping[str, int]) -> Replay:
-    """Allocate a learner's replay memory, and say first how large it makes every checkpoint.
+    """Allocate a learner's replay memory, and say first how large it makes the newest checkpoints.
 
     Args:
         setting: The setting that gives the capacity, such as "flashsac.replay".
@@ -194,5 +194,7 @@ def make_replay(setting: str, capacity: int, steps: int, context: Context, sizes
             f"give at most {int(capacity * there / needed)}",
         )
     if context.ranks.is_first:
-        to_stderr(f"replay memory: {capacity} transitions, {needed / 1e6:.0f} MB in every checkpoint ({setting})")
+        to_stderr(
+            f"replay memory: {capacity} transitions, {needed / 1e6:.0f} MB in the newest two checkpoints ({setting})"
+        )
     return Replay(capacity, worlds, sizes, context.device)

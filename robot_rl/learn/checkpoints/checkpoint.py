@@ -1,7 +1,9 @@
 """Checkpoints: a directory that is either whole or absent. No pickle.
 
 model.safetensors holds networks and learner, env.safetensors the worlds (env.rank<r>.safetensors those of process r),
-and meta.json describes them, with the sha256 of every file. Every tensor of a checkpoint is in the CPU's memory.
+replay.safetensors the replay memory of a learner that has one, and meta.json describes them, with the sha256 of every
+file. The replay memory is by far the largest part, and only a run that continues needs it: `drop_replay` removes it.
+Every tensor of a checkpoint is in the CPU's memory.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ from typing import Any
 from torch import Tensor
 
 from robot_rl.errors import UserError
-from robot_rl.files import read_plain
+from robot_rl.files import read_plain, write_atomic
 from robot_rl.learn.checkpoints.description import SCHEMA, check_description, migrate
 from robot_rl.metrics.rows import to_stderr
 
 WEIGHTS = "model.safetensors"
 META = "meta.json"
-FILES = re.compile(r"model\.safetensors|env(\.rank[1-9][0-9]*)?\.safetensors")
+FILES = re.compile(r"model\.safetensors|(env|replay)(\.rank[1-9][0-9]*)?\.safetensors")
 """Names of the files, other than meta.json, with checksums in meta.json."""
 SHAPING = (
     "memory.kind",
@@ -49,12 +51,18 @@ def worlds_file(rank: int = 0) -> str:
     return "env.safetensors" if rank == 0 else f"env.rank{rank}.safetensors"
 
 
+def replay_file(rank: int = 0) -> str:
+    """Return the name of the file that holds the replay memory of a process."""
+    return "replay.safetensors" if rank == 0 else f"replay.rank{rank}.safetensors"
+
+
 def save_checkpoint(
     directory: Path,
     tensors: Mapping[str, Tensor],
     meta: Mapping[str, Any],
     *,
     worlds: Mapping[str, Tensor] | None = None,
+    replay: Mapping[str, Tensor] | None = None,
     staging: Path | None = None,
     others: Callable[[], Mapping[str, str]] | None = None,
 ) -> Path:
@@ -67,6 +75,7 @@ def save_checkpoint(
         tensors: networks and learner, by name.
         meta: its description, JSON-able. "schema" and the checksums, under "sha256", are added.
         worlds: this process's worlds, by name; None: no file for them.
+        replay: this process's replay memory, by name; None: no file for it.
         staging: the temporary directory, from `stage`; None makes one.
         others: waits for the files of other processes in it, and returns their checksums by name.
 
@@ -80,6 +89,8 @@ def save_checkpoint(
         sums = {WEIGHTS: write_tensors(staging / WEIGHTS, tensors)}
         if worlds is not None:
             sums[worlds_file()] = write_tensors(staging / worlds_file(), worlds)
+        if replay is not None:
+            sums[replay_file()] = write_tensors(staging / replay_file(), replay)
         if others is not None:
             sums |= others()
         body = {"schema": SCHEMA, **{key: value for key, value in meta.items() if key != "sha256"}}
@@ -134,9 +145,39 @@ def read_description(path: Path) -> dict[str, Any]:
 
 def load_worlds(path: Path, rank: int = 0) -> dict[str, Tensor] | None:
     """Return the worlds of a process, tensors on the CPU by name; None if there are none. Damage raises UserError."""
-    sums = _read_meta(Path(path))["sha256"]
-    name = worlds_file(rank)
-    return _read_tensors(Path(path) / name, sums) if name in sums else None
+    return _read_part(Path(path), worlds_file(rank))
+
+
+def load_replay(path: Path, rank: int = 0) -> dict[str, Tensor] | None:
+    """Return the replay memory of a process, tensors on the CPU by name; None without one. Damage raises UserError."""
+    return _read_part(Path(path), replay_file(rank))
+
+
+def replay_files(path: Path) -> list[Path]:
+    """Return the files of a checkpoint's replay memory, one of each process; none without such a memory."""
+    return sorted(Path(path).glob("replay*.safetensors"))
+
+
+def drop_replay(path: Path) -> None:
+    """Remove the replay memory of a checkpoint, which remains whole: its description no longer names those files.
+
+    After a crash at any moment the checkpoint is whole, and a second call removes the rest.
+
+    Raises:
+        UserError: the description is damaged; nothing is changed.
+        OSError: the disk is full or not writable.
+    """
+    files = replay_files(path)
+    if not files:
+        return
+    meta = _read_meta(Path(path))
+    names = [file.name for file in files]
+    kept = {name: value for name, value in meta["sha256"].items() if name not in names}
+    if kept != meta["sha256"]:
+        write_atomic(Path(path) / META, json.dumps(meta | {"sha256": kept}, indent=1) + "\n")
+        sync_directory(Path(path))
+    for file in files:
+        file.unlink()
 
 
 def verify_checkpoint(path: Path) -> None:
@@ -207,9 +248,14 @@ def prune(directory: Path, keep: int) -> None:
         return
     older = [path for path in list_checkpoints(directory.parent.parent) if int(path.name) < int(directory.name)]
     for path in older[: max(0, len(older) - keep + 1)]:
-        hidden = path.with_name(f".{path.name}{REMOVED}")  # At once: none is ever seen in part.
-        path.rename(hidden)
-        shutil.rmtree(hidden, ignore_errors=True)
+        remove_checkpoint(path)
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Remove a checkpoint, at once: it is never seen in part."""
+    hidden = path.with_name(f".{path.name}{REMOVED}")
+    path.rename(hidden)
+    shutil.rmtree(hidden, ignore_errors=True)
 
 
 def check_shapes(
@@ -270,6 +316,12 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _read_part(path: Path, name: str) -> dict[str, Tensor] | None:
+    """Return the tensors of a checkpoint's file; None if it is without that file."""
+    sums = _read_meta(path)["sha256"]
+    return _read_tensors(path / name, sums) if name in sums else None
 
 
 def _read_tensors(path: Path, sums: Mapping[str, str]) -> dict[str, Tensor]:

@@ -191,10 +191,11 @@ class CheckpointManager:
         check_precision(path, *settings)
         trainer.check(meta)
         own = worlds.read_own(path, meta, ranks) or worlds.under(tensors, f"rank{ranks.rank}.")
+        report = tell if ranks.is_first else lambda _: None
         tensors |= own
+        tensors |= worlds.read_replay(path, meta, tensors, trainer.state(), ranks, tell=report)
         check_shapes(path, tensors, trainer.networks() | trainer.state(), settings)
         live, held = trainer.worlds(), {}
-        report = tell if ranks.is_first else lambda _: None
         if fresh_worlds:
             report(f"checkpoint {path}: every world begins again, as requested")
         else:
@@ -206,6 +207,7 @@ class CheckpointManager:
         trainer.iteration, trainer.env_steps, trainer.time_s = counters
         if trainer.run_dir is not None and Path(path).resolve().parent.parent == trainer.run_dir.resolve():
             trainer.metrics_mark, self._saved_iteration = meta.get("metrics"), trainer.iteration
+            self.saver.loaded = trainer.run_dir / "checkpoints" / Path(path).name
 
     def _load_or_restore(self, path: Path, tensors: Mapping[str, Tensor], held: Mapping[str, Tensor]) -> None:
         """Load the checked tensors; if they still do not fit, restore the state before and raise UserError."""
@@ -227,12 +229,12 @@ class CheckpointManager:
 
     def _package(self, run_dir: Path) -> Package:
         """Return the contents of a checkpoint of this moment, live."""
-        trainer, state = self._trainer, self._trainer.state()
-        own = trainer.packed_worlds()
+        trainer, state, own = self._trainer, self._trainer.state(), self._trainer.packed_worlds()
+        replay = {name: state.pop(name) for name in list(state) if name.startswith(worlds.REPLAY)}
         if not trainer.ranks.is_first:
             own |= {f"{worlds.OWN}{name}": t for name, t in state.items() if not name.startswith("optimizer.")}
         path = run_dir / "checkpoints" / f"{trainer.iteration:06d}"
-        return Package(path, trainer.networks() | state, self._description(), own)
+        return Package(path, trainer.networks() | state, self._description(), own, replay)
 
     def _description(self) -> dict[str, Any]:
         """Return a checkpoint's description."""

@@ -6,19 +6,33 @@ on a file system that all of them see. The first waits for the others' files bef
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import json
 import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from robot_rl.errors import NotRetryableError, PeerError
-from robot_rl.learn.checkpoints.checkpoint import prune, save_checkpoint, stage, tidy, worlds_file, write_tensors
+from robot_rl.errors import NotRetryableError, PeerError, UserError
+from robot_rl.learn.checkpoints.checkpoint import (
+    drop_replay,
+    list_checkpoints,
+    prune,
+    replay_file,
+    replay_files,
+    save_checkpoint,
+    stage,
+    tidy,
+    verify_checkpoint,
+    worlds_file,
+    write_tensors,
+)
 from robot_rl.learn.checkpoints.worlds import ENV, LIVE
 from robot_rl.learn.health import check_finite
 from robot_rl.learn.ranks import ProcessGroup
@@ -37,30 +51,36 @@ class Package:
         tensors: networks and learner, of which the first process's are kept.
         meta: its description.
         worlds: this process's worlds, and its other tensors that differ from process to process.
+        replay: this process's replay memory; empty for a learner without one.
     """
 
     path: Path
     tensors: Mapping[str, Tensor]
     meta: Mapping[str, Any]
     worlds: Mapping[str, Tensor]
+    replay: Mapping[str, Tensor] = field(default_factory=dict)
 
     def copied(self, into: Package | None = None) -> Package:
         """Return a copy in the CPU's memory, in the arrays of an earlier copy if these fit."""
-        had: Mapping[str, Tensor] = {} if into is None else {**into.tensors, **into.worlds}
-        return replace(self, tensors=copied(self.tensors, had), worlds=copied(self.worlds, had))
+        had: Mapping[str, Tensor] = {} if into is None else {**into.tensors, **into.worlds, **into.replay}
+        parts = {part: copied(getattr(self, part), had) for part in ("tensors", "worlds", "replay")}
+        return replace(self, **parts)
 
 
 class Saver:
     """Writes the checkpoints of a run, one at a time; all processes save at the same time.
 
-    At most `interval` iterations and `interval_s` [s] (0: any) are between two of them; `keep` (0: all) stay.
+    At most `interval` iterations and `interval_s` [s] (0: any) are between two of them; `keep` (0: all) stay. The
+    replay memory stays in the newest one and in the one before, from which a run continues if the newest is damaged.
 
     Attributes:
         durable: the newest checkpoint that is on the disk; None before the first.
+        loaded: the checkpoint that the run continues from; None for a new run.
     """
 
     def __init__(self, ranks: ProcessGroup, keep: int, interval: int = 1, interval_s: float = 0.0) -> None:
         self.durable: Path | None = None
+        self.loaded: Path | None = None
         self._ranks, self._keep = ranks, keep
         self._interval, self._interval_s, self._since = interval, interval_s, time.monotonic()
         self._thread: threading.Thread | None = None
@@ -87,7 +107,7 @@ class Saver:
         self._abandoned_at = float("inf")
         path, meta = package.path, package.meta
         staging = Path(self._ranks.first(lambda: str(self._stage(path))))
-        own = copied(package.worlds)
+        own, replay = copied(package.worlds), copied(package.replay)
         work: Callable[[], None]
         if self._ranks.is_first:
             kept = copied(package.tensors)
@@ -96,18 +116,21 @@ class Saver:
             def work() -> None:
                 try:
                     check_finite(kept)
-                    check_finite(learned(own))
+                    check_finite(learned(own) | replay)
                 except NotRetryableError:
                     shutil.rmtree(staging, ignore_errors=True)
                     raise
-                save_checkpoint(path, kept, meta, worlds=own or None, staging=staging, others=others)
-                self.durable = path
+                parts = {"worlds": own or None, "replay": replay or None}
+                save_checkpoint(path, kept, meta, **parts, staging=staging, others=others)
+                before, self.durable = self.durable or self.loaded, path
                 prune(path, self._keep)
+                if before is not None:
+                    drop_replays_before(path, besides=before)
         else:
 
             def work() -> None:
-                check_finite(learned(own))
-                _write_part(staging, self._ranks.rank, own)
+                check_finite(learned(own) | replay)
+                _write_part(staging, self._ranks.rank, own, replay)
                 self.durable = path
 
         self._thread = threading.Thread(target=self._run, args=(work,), name="robot-rl-save")
@@ -142,6 +165,11 @@ class Saver:
             if line:
                 raise PeerError(f"process {rank} could not save ({line})")
 
+    def conclude(self) -> None:
+        """Leave the replay memory of a finished training in its newest checkpoint only, if that one can be read."""
+        if self._ranks.is_first and self.durable is not None:
+            drop_replays_before(self.durable, is_checked=False)
+
     def finish(self) -> None:
         """Wait for the checkpoint that was begun, when an error ends the training; raises nothing."""
         self._abandoned_at = time.monotonic() + GRACE_S
@@ -169,7 +197,7 @@ class Saver:
                 if time.monotonic() > self._abandoned_at:
                     raise PeerError(f"process {rank} did not save its worlds")
                 time.sleep(POLL_S)
-            sums[worlds_file(rank)] = done.read_text()
+            sums |= json.loads(done.read_text())
             done.unlink()
         return sums
 
@@ -197,9 +225,31 @@ def _done_name(rank: int) -> str:
     return f"{worlds_file(rank)}.sha256"
 
 
-def _write_part(staging: Path, rank: int, worlds: Mapping[str, Tensor]) -> None:
-    """Write a process's file, then its checksum, with a name that marks the file as whole."""
-    found = write_tensors(staging / worlds_file(rank), worlds)
+def drop_replays_before(newest: Path, *, besides: Path | None = None, is_checked: bool = True) -> None:
+    """Remove the replay memory of all checkpoints of a run that are older than one of them.
+
+    One that is damaged stays as it is, and so do all if there is no room for a description: the next call removes them.
+
+    Args:
+        newest: the checkpoint.
+        besides: an older one that keeps its memory.
+        is_checked: whether `newest` is known to be whole; else it is read, and if it is damaged nothing is removed.
+    """
+    older = [path for path in list_checkpoints(newest.parent.parent) if int(path.name) < int(newest.name)]
+    older = [path for path in older if path != besides and replay_files(path)]
+    with contextlib.suppress(OSError, UserError):
+        if older and not is_checked:
+            verify_checkpoint(newest)
+        for path in older:
+            with contextlib.suppress(UserError):
+                drop_replay(path)
+
+
+def _write_part(staging: Path, rank: int, worlds: Mapping[str, Tensor], replay: Mapping[str, Tensor]) -> None:
+    """Write a process's files, then their checksums, with a name that marks the files as whole."""
+    found = {worlds_file(rank): write_tensors(staging / worlds_file(rank), worlds)}
+    if replay:
+        found[replay_file(rank)] = write_tensors(staging / replay_file(rank), replay)
     part = staging / f".{_done_name(rank)}"
-    part.write_text(found)
+    part.write_text(json.dumps(found))
     part.rename(staging / _done_name(rank))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from robot_rl.errors import UserError
-from robot_rl.learn.checkpoints.checkpoint import load_worlds
+from robot_rl.learn.checkpoints.checkpoint import load_replay, load_worlds
 from robot_rl.learn.ranks import ProcessGroup
 
 ENV = "env."
@@ -19,6 +19,8 @@ LIVE = "worlds."
 """Prefix of the learner's state of each world, (N, ...)."""
 OWN = "own."
 """Prefix of the tensors that a process other than the first has for itself, such as its random streams."""
+REPLAY = "replay."
+"""Prefix of the tensors of a learner's replay memory."""
 FRESH = "give fresh_worlds=true to begin them again"
 
 
@@ -46,6 +48,35 @@ def read_own(path: Path, meta: Mapping[str, Any], ranks: ProcessGroup) -> dict[s
     if ranks.is_first or meta.get("processes", 1) != ranks.size:
         return {}
     return under(load_worlds(path, ranks.rank) or {}, OWN)
+
+
+def read_replay(
+    path: Path,
+    meta: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    state: Mapping[str, Tensor],
+    ranks: ProcessGroup,
+    *,
+    tell: Callable[[str], None],
+) -> dict[str, Tensor]:
+    """Return this process's replay memory in a checkpoint, empty if it was removed there; `tell` gets a line then.
+
+    Args:
+        path: the checkpoint.
+        meta: its description.
+        tensors: its tensors that were read; those of earlier versions have the memory among them.
+        state: the state of the learner, which says whether there is such a memory.
+        ranks: the processes that train together.
+        tell: called with a line if the memory begins empty.
+    """
+    wanted = {name: tensor for name, tensor in state.items() if name.startswith(REPLAY)}
+    if not wanted or any(name in tensors for name in wanted):
+        return {}
+    found = load_replay(path, ranks.rank if meta.get("processes", 1) == ranks.size else 0)
+    if found is None:
+        tell(f"checkpoint {path}: is without its replay memory, which only the newest two keep; it begins empty")
+        return {name: torch.zeros_like(tensor, device="cpu") for name, tensor in wanted.items()}
+    return found
 
 
 def check_size(meta: Mapping[str, Any], num_envs: int, processes: int) -> None:

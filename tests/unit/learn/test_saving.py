@@ -7,9 +7,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from robot_rl.errors import NotRetryableError
-from robot_rl.learn.checkpoints import saving
-from robot_rl.learn.checkpoints.checkpoint import list_checkpoints, load_checkpoint
+from robot_rl.errors import NotRetryableError, UserError
+from robot_rl.learn.checkpoints import checkpoint, saving
+from robot_rl.learn.checkpoints.checkpoint import (
+    drop_replay,
+    list_checkpoints,
+    load_checkpoint,
+    load_replay,
+    replay_files,
+    verify_checkpoint,
+)
 from robot_rl.learn.checkpoints.saving import Package, Saver
 from robot_rl.learn.ranks import SINGLE_PROCESS
 from robot_rl.learn.trainer import Trainer
@@ -151,3 +158,72 @@ def test_no_number_that_is_not_finite_is_kept(tmp_path, value):
     with pytest.raises(NotRetryableError, match=r"'actor.normalizer.var' holds 1 of 3 numbers that are not finite"):
         saver.wait()
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["000001"]
+
+
+def save_with_replay(saver, run_dir, *iterations):
+    for iteration in iterations:
+        replay = {"replay.reward": torch.full((4,), float(iteration))}
+        path = run_dir / "checkpoints" / f"{iteration:06d}"
+        saver.start(Package(path, {"weights": torch.ones(3)}, {"iteration": iteration}, {}, replay))
+        saver.wait()
+
+
+def with_replay(run_dir):
+    """The checkpoints that have the replay memory; all of the run are whole."""
+    for path in list_checkpoints(run_dir):
+        verify_checkpoint(path)
+    return [int(path.name) for path in list_checkpoints(run_dir) if load_replay(path) is not None]
+
+
+def test_the_replay_memory_is_in_the_newest_two_and_at_the_end_in_the_newest(tmp_path):
+    saver = Saver(SINGLE_PROCESS, 0)
+    save_with_replay(saver, tmp_path, 1, 2, 3, 4)
+    assert with_replay(tmp_path) == [3, 4]
+    assert load_replay(saver.durable)["replay.reward"].tolist() == [4.0] * 4
+    saver.conclude()
+    assert with_replay(tmp_path) == [4]
+
+
+def test_a_memory_is_kept_until_the_newest_can_be_read(tmp_path):
+    saver = Saver(SINGLE_PROCESS, 0)
+    save_with_replay(saver, tmp_path, 1, 2)
+    content = (saver.durable / "replay.safetensors").read_bytes()
+    (saver.durable / "replay.safetensors").write_bytes(content[:-1])
+    saver.conclude()
+    assert len(replay_files(tmp_path / "checkpoints" / "000001")) == 1
+    with pytest.raises(UserError, match=r"000002/replay\.safetensors: damaged"):
+        load_replay(saver.durable)
+
+
+def test_a_run_that_continues_keeps_the_memory_it_continued_from(tmp_path):
+    """Not the one of a newer checkpoint, which is damaged, and is left as it is."""
+    save_with_replay(Saver(SINGLE_PROCESS, 0), tmp_path, 2, 4)
+    damaged = tmp_path / "checkpoints" / "000004" / "meta.json"
+    damaged.write_text("{")
+    saver = Saver(SINGLE_PROCESS, 0)
+    saver.loaded = tmp_path / "checkpoints" / "000002"
+    save_with_replay(saver, tmp_path, 3)
+    assert [len(replay_files(path)) for path in list_checkpoints(tmp_path)] == [1, 1, 1]
+    save_with_replay(saver, tmp_path, 5)
+    assert [len(replay_files(path)) for path in list_checkpoints(tmp_path)] == [0, 1, 1, 1]
+    assert damaged.read_text() == "{"
+
+
+@pytest.mark.parametrize("fails", ["write_atomic", "sync_directory"])
+def test_a_crash_while_a_memory_is_removed_leaves_a_whole_checkpoint(tmp_path, monkeypatch, fails):
+    def crash(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    saver = Saver(SINGLE_PROCESS, 0)
+    save_with_replay(saver, tmp_path, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, fails, crash)
+        with pytest.raises(OSError, match="No space"):
+            drop_replay(saver.durable)
+    verify_checkpoint(saver.durable)
+    save_with_replay(saver, tmp_path, 2, 3)
+    assert with_replay(tmp_path) == [2, 3]
+    assert sorted(path.name for path in (tmp_path / "checkpoints" / "000001").iterdir()) == [
+        "meta.json",
+        "model.safetensors",
+    ]

@@ -87,7 +87,6 @@ class FlashSACLearnerCfg(LearnerCfg):
     max_iterations: int = 3000
     save_interval: int = 1000
     save_interval_s: float = 600.0
-    keep_checkpoints: int = 2
     flashsac: FlashSACCfg = field(default_factory=FlashSACCfg)
 
     def __post_init__(self) -> None:

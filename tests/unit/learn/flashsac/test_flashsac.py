@@ -15,6 +15,7 @@ from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearn
 from robot_rl.learn.algorithms.flashsac.flashsac import HeldNoise, keep_transitions
 from robot_rl.learn.algorithms.flashsac.layers import Trunk, UnitBatchNorm, UnitLinear
 from robot_rl.learn.algorithms.flashsac.networks import BoundedTanh, project_target
+from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, list_checkpoints, replay_files
 from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.replay import Replay
@@ -226,6 +227,27 @@ def test_the_policy_of_a_checkpoint_is_the_policy(tmp_path):
         assert torch.equal(make_policy(tmp_path)(obs), runner.actor.mean(obs["actor"]))
 
 
+def test_a_checkpoint_without_its_replay_memory_continues_with_an_empty_one(tmp_path):
+    """Of three checkpoints the newest two are damaged."""
+    runner = Trainer(PointEnv(), make_cfg(save_interval=4), run_dir=tmp_path)
+    runner.train(12)
+    newest = list_checkpoints(tmp_path)
+    assert [len(replay_files(path)) for path in newest] == [0, 1, 1]
+    for path in newest[1:]:
+        (path / "replay.safetensors").unlink()
+    lines = []
+    chosen = good_checkpoint(tmp_path, lines.append)
+    runner.load(chosen, tell=lines.append)
+    assert [line.partition(": ")[2].partition(",")[0] for line in lines[:3]] == [
+        "missing",
+        "missing",
+        "is without its replay memory",
+    ]
+    assert (runner.iteration, int(runner.algorithm.replay.counts.sum())) == (4, 0)
+    runner.train(8)
+    assert int(runner.algorithm.replay.counts.min()) == 4 * 8
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -249,7 +271,7 @@ def test_from_the_command_line_it_trains_and_exports_a_bundle(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     assert main(["train", "task=go2_flat", "learner=flashsac", "run_id=a", "max_iterations=4", *TINY]) == 0
     output = capsys.readouterr().err
-    assert "replay memory: 400 transitions, 0 MB in every checkpoint (flashsac.replay)" in output
+    assert "replay memory: 400 transitions, 0 MB in the newest two checkpoints (flashsac.replay)" in output
     assert main(["export", "run=go2_flat/a"]) == 0
     rows = [json.loads(line) for line in Path("runs/go2_flat/a/metrics.jsonl").read_text().splitlines()]
     assert rows[-1]["loss/critic"] > 0.0
