@@ -1,7 +1,8 @@
-"""Show the runs below a root as a table, and the differences between two of them.
+"""Show the runs below a root as a table, or what differs between two; prune the checkpoints of finished ones.
 
 usage: robot-rl runs [<setting>=<value> ...] [key=value ...]
        robot-rl runs diff RUN RUN [root=runs]
+       robot-rl runs prune [RUN ...] [task=<name>] [keep=1] [root=runs] [yes=true]
 
 {Options}
 
@@ -10,9 +11,18 @@ usage: robot-rl runs [<setting>=<value> ...] [key=value ...]
   robot-rl runs sort=goal columns=ppo.learning_rate,perf/steps_per_s
   robot-rl runs by=ppo.entropy_coef task=go2_flat   over seeds: how many, interquartile mean, 95 % interval
   robot-rl runs diff 20261125-134500-1-33ce latest  command, settings, launcher, versions, machine, commit
+  robot-rl runs prune                               what finished runs do not need, with sizes; yes=true removes it
 
 A column is a setting or a metric of the last iteration, by its name in metrics.jsonl. "goal" is the metric that the
 task is solved by, else the return.
+
+prune removes the checkpoints of finished runs but the newest (keep= of them), the exported one, the one with the best
+evaluation, and those that another run below root= needs as its teacher or reference; of those that stay, the replay
+memory, so that a run that is trained further begins with an empty one; and temporary folders of killed processes. A run
+that a process trains is not touched.
+
+settings of prune:
+{PruneOptions}
 """
 
 import time
@@ -48,8 +58,18 @@ class DiffOptions:
     root: str = option("runs", "the directory of all runs")
 
 
+@dataclass(kw_only=True, slots=True)
+class PruneOptions:
+    """Options of robot-rl runs prune."""
+
+    root: str = option("runs", "the directory of all runs")
+    task: str = option("", "only runs of this task")
+    keep: int = option(1, "how many of the newest checkpoints of each run stay", least=1, most=1_000_000)
+    yes: bool = option(False, "remove; else the sizes are only shown")
+
+
 def run(arguments: Sequence[str]) -> int:
-    """Print the table, or the differences."""
+    """Print the table, or the differences; or prune."""
     from robot_rl.runs.run_index import (
         DAMAGED,
         DONE,
@@ -64,6 +84,8 @@ def run(arguments: Sequence[str]) -> int:
 
     if arguments[:1] == ["diff"]:
         return _diff(arguments[1:])
+    if arguments[:1] == ["prune"]:
+        return _prune(arguments[1:])
     options, wanted = read(Options, arguments, every=True)
     states = (RUNNING, DONE, STOPPED, EMPTY, DAMAGED)
     if options.state and options.state not in states:
@@ -192,3 +214,47 @@ def _diff(arguments: Sequence[str]) -> int:
     same = [part for part, lines in found.items() if not lines]
     print(f"the same: {', '.join(same)}" if same else "all of them differ in something")
     return 0
+
+
+def _prune(arguments: Sequence[str]) -> int:
+    """Show what finished runs do not need, and remove it if requested; return 1 if a run could not be pruned."""
+    from robot_rl.cli.options import split_bare
+    from robot_rl.runs.prune import find_surplus, remove
+    from robot_rl.runs.run_dir import RunDir
+    from robot_rl.runs.run_index import DONE, read_runs
+
+    names, words = split_bare(arguments)
+    options = read_all(PruneOptions, words)
+    every = read_runs(options.root)
+    chosen = {RunDir.find(name, options.root).path.resolve() for name in names}
+    rows = [row for row in every if options.task in ("", row.task) and (not names or row.path.resolve() in chosen)]
+    for row in rows:
+        if names and row.state != DONE:
+            print(f"{row.run_id}: is {row.state}; only finished runs are pruned")
+    found = find_surplus(rows, every, options.keep)
+    if not found:
+        print("nothing to remove")
+        return 0
+    table = []
+    for one in found:
+        stay = ", ".join(f"{int(path.name)} ({why})" for path, why in sorted(one.kept.items()))
+        memory = str(len(one.memories)) if one.memories else ""
+        table.append((f"{one.run_dir.task}/{one.run_dir.run_id}", str(len(one.old)), memory, _mb(one.size), stay))
+    total = _mb(sum(one.size for one in found))
+    _print(("run", "checkpoints", "replay", "MB", "these stay"), [*table, ("all", "", "", total, "")], right=(1, 2, 3))
+    if not options.yes:
+        print("nothing was removed; yes=true removes it")
+        return 0
+    failed = 0
+    for one in found:
+        try:
+            remove(one)
+        except (UserError, OSError) as error:
+            print(f"{one.run_dir.run_id}: not pruned: {error}")
+            failed += 1
+    print(f"removed from {len(found) - failed} run{'s' * (len(found) - failed != 1)}")
+    return int(failed > 0)
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:,.1f}"

@@ -74,7 +74,7 @@ def read_replay(
         return {}
     found = load_replay(path, ranks.rank if meta.get("processes", 1) == ranks.size else 0)
     if found is None:
-        tell(f"checkpoint {path}: is without its replay memory, which only the newest two keep; it begins empty")
+        tell(f"checkpoint {path}: is without its replay memory, which was removed; it begins empty")
         return {name: torch.zeros_like(tensor, device="cpu") for name, tensor in wanted.items()}
     return found
 
