@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-long nets runtime test-deploy test-cluster isaac test-isaac fuzz check release format install install-dev bench bench-env bench-learner bench-gpu rival-mjlab bench-mjlab rival-gymnasium bench-gymnasium clean
+.PHONY: help run test test-all test-long nets runtime test-deploy test-cluster isaac test-isaac fuzz check release format docs docs-serve install install-dev bench bench-env bench-learner bench-gpu rival-mjlab bench-mjlab rival-gymnasium bench-gymnasium clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -28,6 +28,8 @@ RUNTIME_DIR := deploy_jetson/runtime
 RUNTIME_KEY := $(shell find $(RUNTIME_DIR) -type f -not -path '*/build/*' -not -name '*.pyc' | LC_ALL=C sort | xargs cat | cksum | cut -d' ' -f1)
 RUNTIME := $(VENV)/.runtime-$(RUNTIME_KEY)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# The variable suppresses a notice of the theme about other programs.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 # Options of the training that make run starts, e.g. make run TRAIN="seed=2 max_iterations=300"
 TRAIN ?=
 TASK ?= go2_flat
@@ -114,6 +116,12 @@ format: $(DEV)  ## put the code into shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(RUNTIME_DIR)/src/*.h $(RUNTIME_DIR)/src/*.cpp
+
+docs: $(DEV)  ## build the site of docs/ into site/: warnings, dead links and dead anchors are errors
+	$(MKDOCS) build --strict --clean
+
+docs-serve: $(DEV)  ## the same at http://127.0.0.1:8000, built again at every change
+	$(MKDOCS) serve --dev-addr 127.0.0.1:8000
 
 bench: bench-env bench-learner  ## the two benchmarks that the wheel has; the others are benchmarks/*.py
 

@@ -180,6 +180,7 @@ class Articulated:
     Attributes:
         model: MJCF file; its joints are hinges and slides.
         pos, quat_wxyz: pose of the model's origin in the world [m].
+        fixed: always true.
     """
 
     model: Path

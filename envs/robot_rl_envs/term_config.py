@@ -75,8 +75,12 @@ class _Term:
 class Reward(_Term):
     """A reward term: ``weight * fn(s, i, **params)``, per second.
 
-    ``group`` names rewards that one critic may value separately (the learner's ``several_critics``). In a team
-    ``credit`` is to which robots it goes, one of :data:`.agents.CREDITS`.
+    Args:
+        fn: the term.
+        weight: factor of the term's value.
+        group: rewards of one group may have a critic of their own (the learner's ``several_critics``).
+        credit: in a team to which robots it goes, one of :data:`.agents.CREDITS`.
+        params: parameters of ``fn``.
     """
 
     kind = "reward"
@@ -115,10 +119,14 @@ class Metric(_Term):
 
 
 class Termination(_Term):
-    """A condition that ends an episode; with ``time_out`` it ends it without being the policy's fault.
+    """A condition that ends an episode.
 
-    In a team ``scope`` is whose episode ends: "team" of all robots, "robot" only of the one for which it holds,
-    which drops out while the others continue.
+    Args:
+        fn: the term.
+        time_out: the end is not the policy's fault: it counts as a time-out, and the critic values what would follow.
+        scope: in a team whose episode ends: "team", that of all robots, "robot" only that of the one for which it
+            holds, which drops out while the others continue.
+        params: parameters of ``fn``.
     """
 
     kind = "termination"
@@ -143,13 +151,17 @@ class Observation(_Term):
         scale: factor, applied after the clip.
         clip: bound on the value's magnitude.
         history: number of values the policy sees, oldest first.
-        options: ``noise_kind`` "uniform" or "gaussian"; ``bias``: each element's own offset, drawn in +-bias at every
-            reset; ``drift``: its random walk per sqrt(second); ``delay_s`` = (lo, hi) [s]: drawn by each world at
-            every reset and rounded to control steps; ``delay_steps``: control steps kept for it, 0: enough for hi;
-            ``dropout``: the probability that a step's value is lost and the last one that arrived is repeated;
-            ``measured``: for a value that only a simulator knows, the name under which something on or around the real
-            robot measures it, such as a camera's object detector: a robot delivers it as signal ``measured/<name>``.
-            The others are parameters of ``fn``.
+        options: the attributes below; the others are parameters of ``fn``.
+
+    Attributes:
+        noise_kind: "uniform" or "gaussian".
+        bias: each element's own offset, drawn in +-bias at every reset.
+        drift: its random walk per sqrt(second).
+        delay_s: (lo, hi) [s]: drawn by each world at every reset and rounded to control steps.
+        delay_steps: control steps kept for the delay; 0: enough for hi.
+        dropout: the probability that a step's value is lost and the last one that arrived is repeated.
+        measured: for a value that only a simulator knows, the name under which something on or around the real robot
+            measures it, such as a camera's object detector: a robot delivers it as signal ``measured/<name>``.
     """
 
     kind = "observation"
@@ -188,7 +200,14 @@ class Observation(_Term):
 
 
 class Command(_Term):
-    """A command, drawn at each reset and every ``resample_s`` = (lo, hi) seconds; with ``team`` all robots get it."""
+    """A command, drawn at each reset and again from time to time.
+
+    Args:
+        fn: the term.
+        resample_s: (lo, hi) time until it is drawn again [s].
+        team: in a team all robots get the same.
+        params: parameters of ``fn``.
+    """
 
     kind = "command"
 
@@ -209,10 +228,15 @@ class Curriculum(_Term):
 
 
 class Event(_Term):
-    """Something that happens to a world at "startup", at each "reset", or at "interval"s of (lo, hi) seconds.
+    """Something that happens to a world.
 
-    In a team it happens to each robot by itself; with ``team`` to all in the same way, as a draw of an
-    object must.
+    Args:
+        fn: the term.
+        mode: when it happens: at "startup", at each "reset", or at each "interval".
+        interval_s: (lo, hi) length of an interval [s].
+        team: in a team it happens to all robots in the same way, as a draw of an object must; without, to each robot
+            by itself.
+        params: parameters of ``fn``.
     """
 
     kind = "event"

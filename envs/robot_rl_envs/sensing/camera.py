@@ -44,9 +44,10 @@ class Camera:
     camera looks along its own -z, its x points right in the image, its y up).
 
     Each world draws at its reset: the error of the mount, the delay, the share of lost images, and in which of `every`
-    steps it takes its images. Two groups with cameras of one name draw the same values.
+    steps it takes its images.
 
     Attributes:
+        name: two groups with cameras of one name draw the same values.
         body: body or site that it is mounted on; "world" is fixed. None: the robot's model has a camera of this
             name, with its own pose and field of view.
         pos: in that body's or site's frame [m].
@@ -181,6 +182,7 @@ class ImageGroup:
     Colour has three: red, green, blue.
 
     Attributes:
+        camera: its pose, image and faults.
         kind: "depth" or "rgb".
         geometry: "collision": the geoms that collide; "visual": the visible ones, slower. None: collision for depth,
             visual for rgb.

@@ -33,6 +33,7 @@ class TerrainCfg:
         resolution: side of a cell [m].
         border: width of the level ground around all tiles [m]; whole cells.
         footprint: radius around a spawn point that must be level and free [m]: the robot, and how far events move it.
+        seed: of the tiles: the same seed makes the same ground.
         form: "hfield", one height field, which can be any ground, or "boxes", exact vertical sides, for stepped kinds.
         friction: sliding friction; None uses `sim.floor_friction`.
     """

@@ -46,7 +46,7 @@ def fake_ci(tmp_path):
     return run
 
 
-ALWAYS = ["make install-dev 1", "make check 1", "make test 1", "make test-deploy 1", "make test-cluster 1"]
+ALWAYS = [f"make {name} 1" for name in ("install-dev", "check", "docs", "test", "test-deploy", "test-cluster")]
 
 
 def test_ci_runs_the_long_tests_only_while_what_they_test_is_changed(fake_ci, tmp_path):
@@ -59,7 +59,8 @@ def test_ci_runs_the_long_tests_only_while_what_they_test_is_changed(fake_ci, tm
         *(f"make long-{name} TESTS={name}.py 1" for name in TARGETS),
     ]
     minutes = out.partition("== minutes\n")[2].splitlines()
-    names = ["system", "install", "check", "test", "quiet", "deploy", "cluster", *(f"long-{name}" for name in TARGETS)]
+    stages = ["system", "install", "check", "docs", "test", "quiet", "deploy", "cluster"]
+    names = [*stages, *(f"long-{name}" for name in TARGETS)]
     assert [line.split()[0] for line in minutes] == names
     assert all(line.endswith("min") for line in minutes)
     assert set(json.loads((tmp_path / ".ci" / "long.json").read_text())) == set(TARGETS)
