@@ -48,7 +48,7 @@ def test_the_doctors_lines_are_those_that_it_prints():
 
 
 def test_the_faults_that_it_names_are_faults():
-    table = TEXT[TEXT.index("| what you see |") : TEXT.index("## Without a Jetson")]
+    table = TEXT[TEXT.index("| symptom |") : TEXT.index("## Without a Jetson")]
     names = set(re.findall(r"`([a-z]+(?:_[a-z]+)*)`", table)) & set(
         re.findall(r"^\| `([a-z_]+)` \|", FAULTS, re.MULTILINE)
     )
