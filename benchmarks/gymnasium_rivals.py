@@ -94,7 +94,7 @@ def parse_jobs(text: str) -> list[Job]:
     """Read ``HalfCheetah-v5:sb3:1,Ant-v5::2``; a part left out means all of its kind.
 
     Raises:
-        UserError: an unknown environment or rival, or a seed that is no number.
+        UserError: an unknown environment or rival, or a seed that is not a number.
     """
     jobs = []
     for word in filter(None, text.split(",")):

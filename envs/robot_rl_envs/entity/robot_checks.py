@@ -106,12 +106,13 @@ def describe_robot(robot: Robot) -> list[str]:
     model = pose.model
     driven = sum(not joint.passive for joint in robot.joints)
     mass = float(model.body_mass[pose.bodies].sum())
-    pairs = sum(joint.mirror not in (None, joint.name) for joint in robot.joints) // 2
+    count = sum(joint.mirror not in (None, joint.name) for joint in robot.joints) // 2
+    pairs = f"{count} pair{'s' * (count != 1)}"
     base = f"floating base {robot.base_body} at {robot.base_height:g} m" if robot.base_body else "fixed base"
     feet = f"feet {', '.join(robot.feet)}" if robot.feet else "no feet"
     return [
         f"{robot.name}: {robot.model}",
-        f"{len(robot.joints)} joints ({driven} driven, {pairs} pairs), {len(pose.bodies)} bodies, {mass:.3f} kg",
+        f"{len(robot.joints)} joints ({driven} driven, {pairs}), {len(pose.bodies)} bodies, {mass:.3f} kg",
         f"{base}, {feet}, {f'IMU at {robot.imu_site}' if robot.imu_site else 'no IMU'}",
     ]
 

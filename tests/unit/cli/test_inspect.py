@@ -11,7 +11,7 @@ from robot_rl.cli.main import main
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """The file of a cart-pole that was given an action that is no number."""
+    """The file of a cart-pole that was given an action that is not a number."""
     env = make_env(get_task("cartpole"), num_envs=2, engine="mujoco", num_threads=1)
     env.quarantine_dir = tmp_path_factory.mktemp("quarantine")
     for step in range(15):

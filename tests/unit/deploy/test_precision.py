@@ -405,7 +405,7 @@ DAMAGED = {
         replace(reads("DequantizeLinear", 2, 1), lambda zero: put(zero, 3, 1)),
         "DequantizeLinear .* is not as the exporter writes it",
     ),
-    "a scale that is no number": (
+    "a scale that is not a number": (
         "int8",
         None,
         replace(reads("QuantizeLinear", 1), lambda scale: np.array(np.nan, np.float32)),

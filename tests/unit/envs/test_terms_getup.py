@@ -1,4 +1,4 @@
-"""A robot that is dropped anyhow: the event's draws against NumPy, and that every orientation is as likely."""
+"""A robot that is dropped in any orientation: draws of the event against NumPy, and all orientations equally likely."""
 
 import numpy as np
 import pytest

@@ -18,7 +18,7 @@ from robot_rl.cli.main import main
 
 @reward
 def after_loop(s: Any, i: int) -> float:
-    """What Warp's adjoint has wrong: a sum of a loop that goes on into a function which is not linear."""
+    """Warp's adjoint has an error: a sum of a loop that is used in a function which is not linear."""
     total = float(0.0)
     for j in range(s.joint_pos.shape[1]):
         total = total + s.joint_pos[i, j] * s.joint_pos[i, j]

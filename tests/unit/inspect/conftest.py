@@ -59,7 +59,7 @@ def exploded(make_files):
 
 @pytest.fixture(scope="session")
 def bad_action(make_files):
-    """The file of a world that was given an action that is no number."""
+    """The file of a world that was given an action that is not a number."""
 
     def spoil(env, actions, step):
         if step == 20:

@@ -216,7 +216,7 @@ def test_a_world_that_cannot_be_seen_spoils_nothing_later(make_point_env, small_
         count.append(None)
         bad = (torch.arange(64) == 5) & (len(count) % 8 < 3)
         obs["actor"][bad], obs["critic"][bad] = math.nan, math.nan
-        # The observation that is no number is the one that the next step's action is drawn at.
+        # The observation that is not a number is the one that the next step's action is drawn at.
         return obs, reward, done, {**extras, "valid": ~(bad | ((torch.arange(64) == 5) & (len(count) % 8 == 3)))}
 
     env.step = sick
