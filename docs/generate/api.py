@@ -4,7 +4,10 @@ PAGES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "python": (
         "Python functions",
         "`import robot_rl as rr` has these functions; [From Python](../../python.md) shows them in use.",
-        ("robot_rl.api",),
+        tuple(
+            f"robot_rl.api.{name}"
+            for name in ("make", "train", "load", "evaluate", "play", "export", "Run", "Policy", "Robot")
+        ),
     ),
     "env": (
         "Env",
@@ -27,7 +30,8 @@ PAGES: dict[str, tuple[str, str, tuple[str, ...]]] = {
         (
             *(f"robot_rl_envs.term_config.{name}" for name in ("Reward", "Observation", "Termination", "Command")),
             *(f"robot_rl_envs.term_config.{name}" for name in ("Event", "Curriculum", "Metric", "TorchTerm")),
-            "robot_rl_envs.terms.declare",
+            *(f"robot_rl_envs.terms.declare.{name}" for name in ("reward", "observation", "termination", "command")),
+            *(f"robot_rl_envs.terms.declare.{name}" for name in ("event", "curriculum", "metric", "TermInfo")),
         ),
     ),
     "robot": (

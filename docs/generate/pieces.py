@@ -8,7 +8,8 @@ from typing import Any
 SPECIAL = re.compile(r"([\\*_\[\]<>#|~])")
 ROLE = re.compile(r":\w+:(?=`)")
 LIST = re.compile(r"^(\s*)([-+]) ", re.MULTILINE)
-FORMULA = re.compile(r"[\^=|(]")
+FORMULA = re.compile(r"[\^=|(*]")
+WORDS = re.compile(r"\b(?:a|an|and|as|at|by|for|if|in|is|of|on|than|the|to|with|within)\b")
 
 
 def prose(text: str) -> str:
@@ -21,10 +22,16 @@ def prose(text: str) -> str:
 
 def formula(text: str) -> str:
     """Return the first line of a term's docstring, with the formula that it begins with as code."""
-    head, colon, rest = text.partition(": ")
-    if colon and FORMULA.search(head) and "`" not in head:
-        return f"`{head}`: {prose(rest)}"
+    for end in re.finditer(r"(?=[:,;] |\. |\.?$)", text):
+        head = text[: end.start()]
+        if head.count("(") == head.count(")") and FORMULA.search(head) and not ("`" in head or WORDS.search(head)):
+            return f"`{head}`{prose(text[end.start() :])}"
     return prose(text)
+
+
+def boosted(factor: int) -> str:
+    """Return the head of a page that the search lists before others."""
+    return f"---\nsearch:\n  boost: {factor}\n---\n"
 
 
 def paragraphs(doc: str) -> str:

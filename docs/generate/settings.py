@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from pieces import code, described, paragraphs, plain, prose, table
+from pieces import boosted, code, described, paragraphs, plain, prose, table
 from robot_rl_envs import agents, objects, term_config
 from robot_rl_envs.actuation import actuators, latency
 from robot_rl_envs.sensing import camera, foot_force, height_scan, imu
@@ -224,9 +224,6 @@ def task_settings_page() -> str:
 
 def pages() -> dict[str, str]:
     """Return the pages by their place in the site."""
-    return {
-        "reference/settings.md": run_page(),
-        "reference/learners.md": learners_page(),
-        "reference/launchers.md": launchers_page(),
-        "reference/task_settings.md": task_settings_page(),
-    }
+    makers = {"settings": run_page, "learners": learners_page, "launchers": launchers_page}
+    makers |= {"task_settings": task_settings_page}
+    return {f"reference/{name}.md": boosted(8) + make() for name, make in makers.items()}

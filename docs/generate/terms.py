@@ -9,7 +9,7 @@ from typing import Any
 import robot_rl_envs.mdp
 import robot_rl_envs.sensing
 import robot_rl_tasks
-from pieces import code, formula, paragraphs, prose, table
+from pieces import boosted, code, formula, paragraphs, prose, table
 from robot_rl_envs.entity import state
 from robot_rl_envs.terms import TermInfo
 from robot_rl_envs.terms.declare import FIXED_ARGUMENTS
@@ -46,6 +46,8 @@ def find_terms() -> dict[str, list[tuple[str, Any]]]:
             info = getattr(value, "term_info", None)
             if isinstance(info, TermInfo) and value.func.__module__ == module.__name__:
                 found[info.kind].append((module.__name__, value))
+    for kind, terms in found.items():  # The library of the kind comes first.
+        terms.sort(key=lambda term: term[0] != f"robot_rl_envs.mdp.{KINDS[kind][0].lower()}")
     return found
 
 
@@ -116,7 +118,7 @@ def entry(fn: Any, users: list[str]) -> str:
     if more:
         lines.append("\n".join(f"- {line}" for line in more))
     source = "\n".join(f"    {line}".rstrip() for line in inspect.getsource(fn.func).rstrip().split("\n"))
-    lines.append(f'??? note "Source"\n\n    ```python\n{source}\n    ```')
+    lines.append(f'??? quote "Source"\n\n    ```python\n{source}\n    ```')
     return "\n\n".join(lines)
 
 
@@ -125,8 +127,8 @@ def kind_page(kind: str, terms: list[tuple[str, Any]], users: dict[tuple[str, st
     heading, place, purpose = KINDS[kind]
     arguments = ", ".join((*FIXED_ARGUMENTS[kind], "*params"))
     parts = [
-        f"# {heading}\n\n{purpose} A task lists them in `{place}`; the function has the arguments `({arguments})`: the "
-        "[state](../state.md) `s`, the world `i`, and parameters that a task sets by name.\n"
+        f"{boosted(2)}# {heading}\n\n{purpose} A task lists them in `{place}`; the function has the arguments "
+        f"`({arguments})`: the [state](../state.md) `s`, the world `i`, and parameters that a task sets by name.\n"
     ]
     module = ""
     for name, fn in terms:
