@@ -1,5 +1,6 @@
 """What mkdocs calls while it builds the site: pages from the code, links for the site, and a list of pages."""
 
+import html
 import logging
 import re
 from pathlib import Path
@@ -48,6 +49,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     """Rewrite the links of a page of docs/, and note the first sentence of any page."""
     if page.file.generated_by is None:
         markdown = links.rewrite(links.DOCS + page.file.src_uri, markdown, log.warning)
+    elif not page.file.src_uri.startswith(links.TAKEN_IN):
+        markdown = links.refer(page.file.src_uri, markdown)
     summaries[page.file.src_uri] = first_sentence(markdown)
     page.meta.setdefault("description", summaries[page.file.src_uri])
     return markdown.replace(REFERENCE, _reference(config))
@@ -64,8 +67,9 @@ def first_sentence(markdown: str) -> str:
     """Return the first sentence of a page's text, without marks."""
     for part in re.split(r"\n\s*\n", links.FENCE.sub("", markdown)):
         text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(part.split())).replace("`", "").replace("\\", "")
+        text = html.unescape(text)
         if text and text[0] not in "#|!<:?-":
-            return re.split(r"(?<=[.!?])\s(?=[A-Z])", text)[0].replace("*", "")
+            return re.split(r"(?<=[.!?])\s(?=[A-Z])", text)[0].replace("*", "").rstrip(":")
     return ""
 
 
@@ -76,20 +80,19 @@ def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
 
 def on_post_build(config: Any) -> None:
     """Write llms.txt: the pages of the navigation, a line each."""
-    lines = [f"# {config.site_name}", "", f"> {config.site_description}"]
+    lines = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
     lines += _listed(config.nav, 2)
     Path(config.site_dir, "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _listed(nav: Any, depth: int) -> list[str]:
-    lines = []
-    for item in nav:
-        for name, place in item.items():
-            if isinstance(place, str):
-                text = summaries.get(place, "")
-                lines.append(f"- [{name}]({_url(place)})" + (f": {text}" if text else ""))
-            else:
-                lines += ["", f"{'#' * depth} {name}", "", *_listed(place, depth + 1)]
+    """Return the lines of a part of the navigation: its pages, then its sections."""
+    entries = [entry for item in nav for entry in item.items()]
+    pages = [(name, place) for name, place in entries if isinstance(place, str)]
+    lines = [f"- [{name}]({_url(place)}): {summaries[place]}".removesuffix(": ") for name, place in pages]
+    for name, inside in entries:
+        if not isinstance(inside, str):
+            lines += ["", f"{'#' * depth} {name}", "", *_listed(inside, depth + 1)]
     return lines
 
 

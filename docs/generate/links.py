@@ -15,6 +15,8 @@ DATA = (".gif", ".jpg", ".json", ".mp4", ".png", ".svg")
 LANGUAGES = {".py": "python", ".txt": "text", ".h": "cpp", ".cpp": "cpp", ".sh": "bash", ".toml": "toml"}
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\])\(([^()\s]+)\)")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+TEXT = re.compile(r"^(?! {4}).+$", re.MULTILINE)
+NAMED = re.compile(r"(?<![`/\w])docs/([\w\\]+)\.md\b")
 HEAD = re.compile(r"\A```(\w+) +(.+)$", re.MULTILINE)
 
 
@@ -91,9 +93,24 @@ def rewrite(page: str, text: str, warn: Callable[[str], None]) -> str:
     return "".join([*parts, LINK.sub(link, text[end:])])
 
 
+def refer(page: str, text: str) -> str:
+    """Return the text of a page from the code with links at the pages that its docstrings name, as docs/<name>.md."""
+    here = posixpath.dirname(page)
+
+    def link(match: re.Match[str]) -> str:
+        name = match[1].replace("\\", "")
+        return f"[{name}.md]({posixpath.relpath(f'{name}.md', here or '.')})"
+
+    blocks = FENCE.split(text)
+    code = [*FENCE.findall(text), ""]
+    linked = (TEXT.sub(lambda line: NAMED.sub(link, line[0]), part) for part in blocks)
+    return "".join(part + block for part, block in zip(linked, code, strict=True))
+
+
 def titled(head: re.Match[str]) -> str:
     """Return the first line of a code block with its file as a title, instead of what tests do with it."""
-    given = dict(word.partition("=")[::2] for word in shlex.split(head[2]))
+    words = [word.partition("=") for word in shlex.split(head[2])]
+    given = {key: value for key, _, value in words}
     title = given.get("file", "")
     if "append" in given:
         title = f"{given['append']}, at its end"

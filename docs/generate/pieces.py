@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-SPECIAL = re.compile(r"([\\*_\[\]<>#|~])")
+SPECIAL = re.compile(r"([\\*_\[\]#|])")
 ROLE = re.compile(r":\w+:(?=`)")
 LIST = re.compile(r"^(\s*)([-+]) ", re.MULTILINE)
 FORMULA = re.compile(r"[\^=|(*]")
@@ -16,8 +16,12 @@ def prose(text: str) -> str:
     """Return a docstring's text as Markdown: what is not in backticks is taken literally."""
     text = ROLE.sub("", text).replace("``", "`")
     parts = re.split(r"(`[^`]*`)", text)
-    shown = [f"`{part[1:-1].lstrip('~.')}`" if k % 2 else SPECIAL.sub(r"\\\1", part) for k, part in enumerate(parts)]
+    shown = [f"`{part[1:-1].lstrip('~.')}`" if k % 2 else _literal(part) for k, part in enumerate(parts)]
     return "".join(shown)
+
+
+def _literal(text: str) -> str:
+    return SPECIAL.sub(r"\\\1", text).replace("<", "&lt;").replace(">", "&gt;")
 
 
 def formula(text: str) -> str:

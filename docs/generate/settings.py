@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -115,7 +116,9 @@ def rows(cfg: Any, prefix: str = "") -> Iterator[Row]:
 def meaning(text: str, more: str = "") -> str:
     """Return the text about a setting as a sentence, and its limits."""
     text = prose(text.rstrip("."))
-    return " ".join(part for part in (f"{text[:1].upper()}{text[1:]}." if text else "", more) if part)
+    if re.match(r"[a-z]+ [a-z]", text):  # Not the name of a choice.
+        text = text[0].upper() + text[1:]
+    return " ".join(part for part in (f"{text}." if text else "", more) if part)
 
 
 def shown(found: list[Row]) -> str:
@@ -135,13 +138,17 @@ def _own_defaults(cls: type) -> dict[str, Any]:
     if dataclasses.is_dataclass(cls):
         base = cls.__mro__[1]
         inherited = {one.name for one in dataclasses.fields(base)} if dataclasses.is_dataclass(base) else set()
-        fields = [one for one in dataclasses.fields(cls) if one.name not in inherited]
+        fields = [one for one in dataclasses.fields(cls) if one.name not in inherited and _can_be_set(one)]
         made = {one.name: one.default_factory() for one in fields if one.default_factory is not dataclasses.MISSING}
         return {one.name: None if one.default is dataclasses.MISSING else one.default for one in fields} | made
     given = inspect.signature(cls).parameters.values()
     options = {one.name: one.default for one in given if one.kind is one.KEYWORD_ONLY}
     found = {name: None if value is inspect.Parameter.empty else value for name, value in options.items()}
     return found | (OPTIONS if cls is term_config.Observation else {})
+
+
+def _can_be_set(field: Any) -> bool:
+    return field.metadata.get("setting", True) and "dict" not in str(field.type)
 
 
 def _is_group(value: Any) -> bool:

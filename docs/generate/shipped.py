@@ -8,7 +8,7 @@ import terms
 from pieces import code, plain, prose, table
 from robot_rl_assets import registry as robots
 from robot_rl_envs.task import TorchTerm
-from robot_rl_tasks.registry import get_task, list_tasks
+from robot_rl_tasks.registry import REGISTRY, get_task, list_tasks
 
 from robot_rl.cli import main
 from robot_rl.runs.policies import list_policies
@@ -32,11 +32,11 @@ def shipped_page() -> str:
     """Return the table of all tasks, and those of robots and of policies."""
     policies = list_policies()
     rows = []
-    for name in list_tasks():
+    for name, summary in REGISTRY.describe().items():
         task = get_task(name)
         names = list(dict.fromkeys(agent.robot.name for agent in task.robots.values())) or [task.robot.name]
         trained = "yes" if name in policies else ""
-        rows.append((f"[`{name}`](tasks/{name}.md)", prose(task.summary), ", ".join(names), task.learner_name, trained))
+        rows.append((f"[`{name}`](tasks/{name}.md)", prose(summary), ", ".join(names), task.learner_name, trained))
     machines = [_robot_row(name) for name in robots.list_robots()]
     bundles = [_policy_row(name, path) for name, path in policies.items()]
     return f"""# Tasks, robots and policies
@@ -84,7 +84,7 @@ def task_page(name: str) -> str:
     """Return the page of a task: its terms with their parameters, and its other settings."""
     task = get_task(name)
     tree = task_tree(task)
-    parts = [f"# `{name}`\n\n{prose(task.summary)}.\n\n```console\nrobot-rl train task={name}\n```\n"]
+    parts = [f"# `{name}`\n\n{prose(REGISTRY.describe()[name])}.\n\n```console\nrobot-rl train task={name}\n```\n"]
     if name in list_policies():
         parts.append(f"A trained policy comes with it: `robot-rl play policy={name}`.\n")
     if task.solved:

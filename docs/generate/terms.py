@@ -181,7 +181,7 @@ They are the same for all worlds: `s.default_joint_pos[j]`.
 
 
 def _type(dtype: Any) -> str:
-    return {"vec3f": "vec3", "vec4f": "vec4"}.get(dtype.__name__, dtype.__name__)
+    return str(dtype.__name__).removesuffix("f") if dtype.__name__.startswith("vec") else str(dtype.__name__)
 
 
 def _shape(dtype: Any, shape: tuple[str | int, ...]) -> str:

@@ -78,7 +78,7 @@ class Reward(_Term):
     Args:
         fn: the term.
         weight: factor of the term's value.
-        group: rewards of one group may have a critic of their own (the learner's ``several_critics``).
+        group: rewards of one group may have their own critic (the learner's ``several_critics``).
         credit: in a team to which robots it goes, one of :data:`.agents.CREDITS`.
         params: parameters of ``fn``.
     """
@@ -123,7 +123,7 @@ class Termination(_Term):
 
     Args:
         fn: the term.
-        time_out: the end is not the policy's fault: it counts as a time-out, and the critic values what would follow.
+        time_out: the end is not the policy's fault: it counts as a time-out, after which the critic estimates the rest.
         scope: in a team whose episode ends: "team", that of all robots, "robot" only that of the one for which it
             holds, which drops out while the others continue.
         params: parameters of ``fn``.
