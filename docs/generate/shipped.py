@@ -67,17 +67,10 @@ def _robot_row(name: str) -> tuple[str, ...]:
 
 
 def _policy_row(name: str, path: Path) -> tuple[str, ...]:
-    """Return the row of a policy; a team has a bundle for each robot."""
-    contracts = [path, *sorted(path.glob("*/"))]
-    read = [json.loads((one / "contract.json").read_text()) for one in contracts if (one / "contract.json").is_file()]
-    contract = read[0]
-    width = sum(row["size"] * row.get("history", 1) for row in contract["observations"])
-    return f"[`{name}`](tasks/{name}.md)", str(width), str(len(contract["actions"])), _rate(contract)
-
-
-def _rate(contract: Any) -> str:
-    period = contract.get("control_dt") or contract.get("step_dt") or contract.get("period_s")
-    return f"{1 / period:g} Hz" if period else ""
+    """Return the row of a policy, from its contract."""
+    contract = json.loads((path / "contract.json").read_text())
+    widths = (str(contract["layout"][f"{kind}_size"]) for kind in ("observation", "action"))
+    return f"[`{name}`](tasks/{name}.md)", *widths, f"{1 / contract['control_period_s']:g} Hz"
 
 
 def task_page(name: str) -> str:
