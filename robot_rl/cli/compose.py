@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from robot_rl.cli.suggestions import remember
 from robot_rl.errors import UserError, suggest
 from robot_rl.runs.run_dir import check_run_id
 from robot_rl.runs.settings import default_tree, refuse_other_learners, resolve
@@ -84,6 +85,7 @@ def check_words(
             if override.is_delete():
                 trees.require_removable(override.key_or_group, optional)
         _check_values(tree, mine, gpus)
+        remember(tree, learner)
     return flags, overrides, nodes
 
 

@@ -7,7 +7,6 @@ import atexit
 import contextlib
 import errno
 import importlib
-import itertools
 import os
 import re
 import sys
@@ -16,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from robot_rl.cli.commands import COMMAND_GROUPS, COMMANDS
 from robot_rl.cli.process import LenientStreams, cache_variables, open_missing
 from robot_rl.errors import ExitCode, Interrupted, NotRetryableError, PeerError, UserError, suggest
 from robot_rl.runs.signals import TRAININGS, ending
@@ -28,22 +28,6 @@ GL_BACKENDS = (
     *("on", "off", "enable", "disable", "enabled", "disabled", "true", "false", "0", "1"),
 )
 """The values that MuJoCo accepts; any other one raises at its import."""
-COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
-    "Train": ("train", "resume", "eval", "profile", "bench", "compile", "drill"),
-    "Look": (
-        *("list", "runs", "watch", "board", "play", "video", "report", "sync", "terrain", "motion", "record"),
-        *("inspect", "cross"),
-    ),
-    "Robot": ("export", "sign", "deploy", "sim2sim", "adapt", "replay", "latency", "usd", "import-mjlab"),
-    "Cluster": ("preflight", "manifest", "flow", "serve-metrics", "worker"),
-    "Extend": ("new", "check"),
-}
-"""The commands by what they are for; commands of other packages are listed with the last group.
-
-Each command is the module robot_rl.cli.<command>, with _ for -: its docstring is the help, `run(arguments)` runs it.
-"""
-COMMANDS = tuple(itertools.chain.from_iterable(COMMAND_GROUPS.values()))
-
 EXAMPLES = """\
 examples:
   robot-rl train task=cartpole                      swings up in half a minute on a laptop
@@ -62,11 +46,11 @@ def usage() -> str:
     from robot_rl.plugins import first_line
 
     folder = Path(__file__).parent
+    others = {name: f"of {' and of '.join(plugin.packages)}" for name, plugin in _others().items()}
     parts = []
     for group, names in COMMAND_GROUPS.items():
         texts = {name: first_line(folder / f"{name.replace('-', '_')}.py") for name in names}
-        if group == "Extend":
-            texts |= {name: f"of {' and of '.join(plugin.packages)}" for name, plugin in _others().items()}
+        texts |= others if group == list(COMMAND_GROUPS)[-1] else {}
         parts.append(f"{group}:\n" + "".join(f"  {name:<13} {text}\n" for name, text in texts.items()))
     return (
         "robot-rl: reinforcement learning for robots, from the simulator to the robot\n\n"

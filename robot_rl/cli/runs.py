@@ -1,4 +1,4 @@
-"""Show the runs below a root as a table, or what differs between two; prune the checkpoints of finished ones.
+"""Show the runs below a root as a table, or the differences of two; prune finished ones.
 
 usage: robot-rl runs [<setting>=<value> ...] [key=value ...]
        robot-rl runs diff RUN RUN [root=runs]
@@ -11,7 +11,7 @@ usage: robot-rl runs [<setting>=<value> ...] [key=value ...]
   robot-rl runs sort=goal columns=ppo.learning_rate,perf/steps_per_s
   robot-rl runs by=ppo.entropy_coef task=go2_flat   over seeds: how many, interquartile mean, 95 % interval
   robot-rl runs diff 20261125-134500-1-33ce latest  command, settings, launcher, versions, machine, commit
-  robot-rl runs prune                               what finished runs do not need, with sizes; yes=true removes it
+  robot-rl runs prune                               the sizes of all that finished runs do not need; yes=true removes it
 
 A column is a setting or a metric of the last iteration, by its name in metrics.jsonl. "goal" is the metric that the
 task is solved by, else the return.
@@ -66,6 +66,9 @@ class PruneOptions:
     task: str = option("", "only runs of this task")
     keep: int = option(1, "how many of the newest checkpoints of each run stay", least=1, most=1_000_000)
     yes: bool = option(False, "remove; else the sizes are only shown")
+
+
+SUBCOMMANDS = {"diff": DiffOptions, "prune": PruneOptions}
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -217,7 +220,7 @@ def _diff(arguments: Sequence[str]) -> int:
 
 
 def _prune(arguments: Sequence[str]) -> int:
-    """Show what finished runs do not need, and remove it if requested; return 1 if a run could not be pruned."""
+    """Show all that finished runs do not need, and remove it if requested; return 1 if a run could not be pruned."""
     from robot_rl.cli.options import split_bare
     from robot_rl.runs.prune import find_surplus, remove
     from robot_rl.runs.run_dir import RunDir

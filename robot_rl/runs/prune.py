@@ -51,7 +51,7 @@ class Surplus:
 
 
 def find_surplus(rows: Sequence[RunRow], every: Iterable[RunRow], keep: int = 1) -> list[Surplus]:
-    """Return what can be removed of the finished runs among `rows`; runs without any are not in it.
+    """Return the surplus of the finished runs among `rows`; runs without any are not in it.
 
     Args:
         rows: the runs that may be pruned.

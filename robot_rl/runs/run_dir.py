@@ -240,6 +240,11 @@ def _runs(root: Path) -> list[Path]:
     return [path.parent for path in root.glob("*/*/run.yaml")]
 
 
+def newest_runs(root: Path) -> list[Path]:
+    """Return the directories of all runs under `root`, the newest first."""
+    return sorted(_runs(root), key=_age_key, reverse=True)
+
+
 def _real(path: Path, named: object, key: str) -> Path:
     """Return a path with links followed; for links in a circle the path itself."""
     try:

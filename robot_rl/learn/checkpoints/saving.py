@@ -228,7 +228,7 @@ def _done_name(rank: int) -> str:
 def drop_replays_before(newest: Path, *, besides: Path | None = None, is_checked: bool = True) -> None:
     """Remove the replay memory of all checkpoints of a run that are older than one of them.
 
-    One that is damaged stays as it is, and so do all if there is no room for a description: the next call removes them.
+    One that is damaged stays as it is, and so do all without room for a description: the next call removes them.
 
     Args:
         newest: the checkpoint.
