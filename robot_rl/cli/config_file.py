@@ -151,9 +151,20 @@ def _value(path: Path, node: Any, *, is_item: bool = False) -> str:
             raise UserError(f"{path}, line {node.start_mark.line + 1}: a list may not have groups in it")
         return "{}"
     text = str(node.value)
-    if node.style or (is_item and re.search(r"[][{},]", text)):
+    if (node.style and not _is_word(text)) or (is_item and re.search(r"[][{},]", text)):
         return _quote(text)
     return "null" if text in ("", "~") else text
+
+
+def _is_word(text: str) -> bool:
+    """Return whether text is read as itself without quotes, which names of launchers and sweepers may not have."""
+    return bool(re.fullmatch(r"[A-Za-z_][\w./-]*", text)) and text.lower() not in (
+        "true",
+        "false",
+        "null",
+        "nan",
+        "inf",
+    )
 
 
 def _quote(text: str) -> str:
