@@ -34,6 +34,7 @@ examples:
   robot-rl train task=go2_flat seed=2               a Go2 that walks, in minutes on a CPU
   robot-rl train task=go2_flat rewards.action_rate.weight=-0.02 ppo.learning_rate=5e-4
   robot-rl train -m task=go2_flat seed=1,2,3        three runs in turn
+  robot-rl train --config my.yaml seed=2            your own settings in a file
   robot-rl eval run=latest                          a run is named by its id, latest or <task>/latest
   robot-rl play policy=go2_flat                     a trained policy that comes with the project
 

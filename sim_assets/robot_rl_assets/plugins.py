@@ -205,7 +205,9 @@ def named_here(group: str, name: object, own: Iterable[str] = ()) -> list[str]:
         name: The name, of any type.
         own: Names that the registry knows by itself.
     """
-    plugin = find_plugins(group).get(str(name)) if str(name) not in own else None
+    if str(name) in own or str(name) not in find_project().groups.get(group, {}):
+        return []
+    plugin = find_plugins(group).get(str(name))
     return [plugin.target] if plugin is not None and plugin.folder else []
 
 

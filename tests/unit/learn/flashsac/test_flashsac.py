@@ -15,7 +15,15 @@ from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearn
 from robot_rl.learn.algorithms.flashsac.flashsac import HeldNoise, keep_transitions
 from robot_rl.learn.algorithms.flashsac.layers import Trunk, UnitBatchNorm, UnitLinear
 from robot_rl.learn.algorithms.flashsac.networks import BoundedTanh, project_target
-from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, list_checkpoints, replay_files
+from robot_rl.learn.checkpoints.checkpoint import (
+    good_checkpoint,
+    list_checkpoints,
+    load_checkpoint,
+    load_replay,
+    load_worlds,
+    replay_files,
+    save_checkpoint,
+)
 from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.replay import Replay
@@ -225,6 +233,20 @@ def test_the_policy_of_a_checkpoint_is_the_policy(tmp_path):
     obs = PointEnv(seed=5).get_observations()
     with torch.no_grad():
         assert torch.equal(make_policy(tmp_path)(obs), runner.actor.mean(obs["actor"]))
+
+
+def test_a_checkpoint_of_an_earlier_version_has_the_replay_memory_among_its_tensors(tmp_path):
+    runner = Trainer(PointEnv(), make_cfg(save_interval=2), run_dir=tmp_path)
+    runner.train(2)
+    path = runner.checkpoint
+    tensors, meta = load_checkpoint(path)
+    replay = load_replay(path)
+    save_checkpoint(path, tensors | replay, meta, worlds=load_worlds(path))
+    again = Trainer(PointEnv(), make_cfg(), run_dir=tmp_path)
+    again.load(path)
+    for name, tensor in again.algorithm.replay.state_dict().items():
+        assert torch.equal(tensor, replay[f"replay.{name}"])
+    assert int(again.algorithm.replay.counts.min()) == 2 * 8
 
 
 def test_a_checkpoint_without_its_replay_memory_continues_with_an_empty_one(tmp_path):
