@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robot_rl.view.viewer.command import CommandInfo
+from robot_rl.view.viewer.gauges import Gauges, draw_bars
 
 if TYPE_CHECKING:
     import viser
@@ -18,6 +19,13 @@ ALL = "any, drawn at each reset"
 """Chosen where every motion may come; one that loops is followed until then."""
 VELOCITY_STEP = 0.05
 """Step of the sliders of a velocity command [m/s, rad/s]."""
+LEGEND = {
+    "command": ("#1a73e6", "commanded velocity"),
+    "measured": ("#2ea05a", "measured velocity"),
+    "force": ("#e05a00", "size of a foot's contact force"),
+    "reference": ("#8cb9f2", "reference motion"),
+}
+"""Color and meaning of what is shown besides the robot."""
 STYLE = "font: 13px system-ui, sans-serif; font-variant-numeric: tabular-nums; padding: 0 1em; width: 100%;"
 
 
@@ -66,11 +74,12 @@ class Panel:
         travels: bool,
         can_push: bool,
         motions: Sequence[str] = (),
+        gauges: Gauges | None = None,
     ) -> None:
         """Build the panel.
 
         It has sliders for a command, which begin at `start` (width,), a choice of motions, a switch for the view of a
-        robot that travels, and a button for pushes.
+        robot that travels, a button for pushes, and bars of what goes on.
         """
         self._gui, self._info = server.gui, info
         self._requests: set[str] = set()
@@ -80,11 +89,15 @@ class Panel:
         self._gui.set_panel_label(title)
         self._sliders = self._add_command(info, start) if info is not None else None
         self._motions = self._add_motions(motions) if motions else None
-        self._add_simulation(travels, can_push)
+        self._add_simulation(can_push)
         tracks = info is not None and info.is_velocity
+        forces = gauges is not None and gauges.has_feet
+        shown = ["command", "measured"] * tracks + ["force"] * forces + ["reference"] * bool(motions)
+        self._add_view(travels, shown)
         with self._gui.add_folder("Measured" if info is None or tracks else "Figures"):
             self._figures = self._gui.add_html("")
             self._plot = self._add_plot(info) if info is not None and tracks else None
+        self._bars = self._add_bars(gauges) if gauges is not None else {}
 
     def _add_command(self, info: CommandInfo, start: np.ndarray) -> Sliders:
         with self._gui.add_folder("Command"):
@@ -104,14 +117,46 @@ class Panel:
         """Name of the chosen motion; empty for all."""
         return "" if self._motions is None or self._motions.value == ALL else str(self._motions.value)
 
-    def _add_simulation(self, travels: bool, can_push: bool) -> None:
+    def _add_simulation(self, can_push: bool) -> None:
         with self._gui.add_folder("Simulation"):
             names = ["Pause", "Reset", "Push"] if can_push else ["Pause", "Reset"]
             self._buttons = self._gui.add_button_group("Control", names)
             self._buttons.on_click(lambda event: self._press(str(event.target.value)))
             self._push = self._gui.add_slider("Push [m/s]", 0.1, 2.0, 0.1, 0.8) if can_push else None
             self._speed = self._gui.add_slider("Speed [×]", 0.1, 4.0, 0.1, 1.0, hint="1 is real time")
-            self._follow = self._gui.add_checkbox("Follow the robot", True) if travels else None
+
+    def _add_view(self, travels: bool, shown: Sequence[str]) -> None:
+        """Add switches of the view, and the legend of what is shown besides the robot."""
+        self._follow = self._forces = None
+        if not travels and not shown:
+            return
+        with self._gui.add_folder("View"):
+            if travels:
+                self._follow = self._gui.add_checkbox("Follow", True, hint="keep the robot in the middle")
+            if "force" in shown:
+                self._forces = self._gui.add_checkbox("Forces", True, hint=LEGEND["force"][1])
+            rows = (LEGEND[name] for name in shown)
+            marks = "".join(f'<div><b style="color: {color}">➔</b> {text}</div>' for color, text in rows)
+            self._gui.add_html(f'<div style="{STYLE} padding-bottom: 0.5em">{marks}</div>')
+
+    def _add_bars(self, gauges: Gauges) -> dict[str, Any]:
+        """Add a folder for each kind of bars that an environment has, and return their texts by kind."""
+        kinds = {
+            "Rewards [1/s]": gauges.reward_bars,
+            "Contacts [N]": gauges.contact_bars,
+            "Joint efforts [N m, N]": gauges.effort_bars,
+        }
+        texts = {}
+        for title, bars in kinds.items():
+            if bars(0):
+                with self._gui.add_folder(title, expand_by_default=bars == gauges.reward_bars):
+                    texts[title] = (self._gui.add_html(""), bars)
+        return texts
+
+    def show_bars(self, world: int) -> None:
+        """Show rewards, contacts and efforts of a world."""
+        for text, bars in self._bars.values():
+            text.content = f'<div style="{STYLE} padding-bottom: 0.5em">{draw_bars(bars(world))}</div>'
 
     def _add_plot(self, info: CommandInfo) -> Any:
         from viser import uplot
@@ -162,6 +207,11 @@ class Panel:
     def follow(self) -> bool:
         """Whether the view follows the robot."""
         return self._follow is not None and bool(self._follow.value)
+
+    @property
+    def forces(self) -> bool:
+        """Whether forces are drawn."""
+        return self._forces is not None and bool(self._forces.value)
 
     def show_images(self, images: Mapping[str, np.ndarray]) -> None:
         """Show the images of cameras, (H, W, 3) uint8 by the camera's name."""

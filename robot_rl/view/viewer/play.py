@@ -17,6 +17,7 @@ from robot_rl.errors import UserError
 from robot_rl.evaluation.policies import Loadable
 from robot_rl.view.viewer.command import CommandInfo
 from robot_rl.view.viewer.drive import Driver, can_be_pushed, command_frame, free_objects, heading, scene_model
+from robot_rl.view.viewer.gauges import Gauges
 from robot_rl.view.viewer.ghost import Motions
 
 DRAW_HZ, READ_HZ, PLOT_HZ = 100.0, 5.0, 5.0
@@ -94,14 +95,14 @@ class Player:
         from robot_rl.view.viewer.scene import WORLD, RobotScene
         from robot_rl.view.viewer.target import Target
 
-        self.env, self.driver = env, Driver(env, policy)
+        self.env, self.driver, self._gauges = env, Driver(env, policy), Gauges.of(env)
         self._info = info = by_hand(self.driver.info)
         self._motions = Motions.of(env)
         self._scene = RobotScene(server, scene_model(env))
         start = np.zeros(0) if info is None else first_command(info, self.driver.command()[0])
         names = self._motions.names if self._motions is not None else ()
-        travels, pushed = self._scene.travels, can_be_pushed(env)
-        self.panel = Panel(server, str(env.cfg.name), info, start, travels=travels, can_push=pushed, motions=names)
+        more = {"travels": self._scene.travels, "can_push": can_be_pushed(env), "gauges": self._gauges}
+        self.panel = Panel(server, str(env.cfg.name), info, start, motions=names, **more)
         self._target = Target(server, WORLD, info) if info is not None and info.is_target else None
         self._handles = Handles(server, WORLD, list(free_objects(env)))
         self._scene.update(self.driver.qpos[0])
@@ -164,6 +165,8 @@ class Player:
         # An episode does not end by its time limit while somebody plays.
         self.env.episode_length_buf = 0 * self.env.episode_length_buf
         self.driver.step()
+        if self._gauges is not None:
+            self._gauges.step()
         self.steps += 1
 
     def _is_due(self, what: str, now: float, rate: float) -> bool:
@@ -184,10 +187,13 @@ class Player:
                 if tracks:
                     quat = self.env.state.base_quat_wxyz[0].cpu().numpy()
                     self._scene.show_velocity(command, measured, heading(quat))
+                if self._gauges is not None and self._gauges.has_feet:
+                    self._scene.show_forces(*self._gauges.foot_forces(0), shown=self.panel.forces)
                 if self._target is not None and self._info is not None:
                     self._target.place(*command_frame(self.env, self._info))
                     self._target.show(np.array(self.panel.command))
         if self._is_due("read", now, READ_HZ):
+            self.panel.show_bars(0)
             self.panel.show_images(self.driver.camera_images(0, IMAGE_PX))
             span = self._ticks[-1] - self._ticks[0] if len(self._ticks) > 1 else math.inf
             rate = (len(self._ticks) - 1) / span

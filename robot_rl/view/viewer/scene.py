@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 GRID_M = 1.0
 GHOST_RGB, GHOST_OPACITY = (26, 115, 230), 0.4
 WORLD = "/world"
+FORCE_M, SPEED_M = 0.5, 0.4
+"""Lengths of the arrows of a force as large as the robot's weight, and of 1 m/s [m]."""
+ARROWS = {"command": (26, 115, 230), "measured": (46, 160, 90), "force": (224, 90, 0)}
+"""Colors of the arrows by their names."""
 
 
 class RobotScene:
@@ -35,17 +39,7 @@ class RobotScene:
         self._set_stage()
         self._world = server.scene.add_frame(WORLD, show_axes=False)
         self._bodies, self._ghost = self._add_bodies(range(model.nbody), WORLD), {}
-        self._arrows = {
-            name: server.scene.add_line_segments(
-                f"{WORLD}/{name}",
-                np.zeros((1, 2, 3), np.float32),
-                np.array(rgb, np.uint8),
-                thickness=6.0,
-                thickness_units="screen",
-                visible=False,
-            )
-            for name, rgb in (("command", (26, 115, 230)), ("measured", (46, 160, 90)))
-        }
+        self._arrows: dict[str, Any] = {}
 
     @property
     def travels(self) -> bool:
@@ -149,8 +143,23 @@ class RobotScene:
         # The floor's pattern repeats, so it moves within one cell only.
         self._grid.position = (float(shift[0] % GRID_M), float(shift[1] % GRID_M), self._floor_z)
 
+    def show_forces(self, points: np.ndarray, forces: np.ndarray, *, shown: bool) -> None:
+        """Draw the sizes of forces (n,) [N] as vertical arrows from the points (n, 3) [m] at which they act."""
+        weight = 9.81 * float(self._model.body_subtreemass[0])
+        self._show_arrows("force", points, np.outer(forces, [0.0, 0.0, FORCE_M / weight]), shown=shown)
+
+    def _show_arrows(self, name: str, starts: np.ndarray, vectors: np.ndarray, *, shown: bool) -> None:
+        """Draw arrows (n, 3) [m] of one of the kinds in ARROWS, or hide them."""
+        ends = np.stack([starts, starts + vectors], axis=1).astype(np.float32)
+        if name not in self._arrows:
+            sizes = {"shaft_radius": 0.006, "head_radius": 0.016, "head_length": 0.04}
+            self._arrows[name] = self._server.scene.add_arrows(f"{WORLD}/{name}", ends, ARROWS[name], **sizes)
+        self._arrows[name].visible = shown
+        if shown:
+            self._arrows[name].points = ends
+
     def show_velocity(self, command: np.ndarray, measured: np.ndarray, rotation: np.ndarray) -> None:
-        """Draw planar velocities as lines above the robot, 40 cm for 1 m/s.
+        """Draw planar velocities as arrows above the robot.
 
         Args:
             command: (2,) commanded velocity in the heading frame [m/s].
@@ -162,7 +171,5 @@ class RobotScene:
         base = self._data.xpos[self._model.jnt_bodyid[self._free[0]]]
         for height, name, vector in ((0.03, "command", command), (0.0, "measured", measured)):
             start = base + np.array([0.0, 0.0, self._above_m + height])
-            end = start + np.array([*(0.4 * rotation @ vector[:2]), 0.0])
-            handle = self._arrows[name]
-            handle.visible = bool(np.linalg.norm(vector[:2]) > 0.03)
-            handle.points = np.stack([start, end])[None].astype(np.float32)
+            along = np.array([*(SPEED_M * rotation @ vector[:2]), 0.0])
+            self._show_arrows(name, start[None], along[None], shown=bool(np.linalg.norm(vector[:2]) > 0.03))
