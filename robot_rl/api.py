@@ -282,6 +282,7 @@ def play(
     port: int = 8080,
     seconds: float | None = None,
     seed: int = 0,
+    worlds: int = 1,
     ready: Callable[[str], None] | None = None,
 ) -> None:
     """Drive a policy in the browser until Ctrl-C, as `robot-rl play` does.
@@ -291,7 +292,8 @@ def play(
         host: address to listen on; only "0.0.0.0" lets other machines in.
         port: TCP port; 0 takes a free one.
         seconds: stop after this long [s].
-        seed: of the world.
+        seed: of the worlds.
+        worlds: so many side by side; one of them, which the page chooses, is driven.
         ready: called with the page's address; by default it is printed.
     """
     from robot_rl.metrics.rows import to_stderr
@@ -304,7 +306,7 @@ def play(
     def tell(url: str) -> None:
         to_stderr(f"{source.name}: {url}  (Ctrl-C ends it)")
 
-    with contextlib.closing(cfg.make_env(num_envs=1, seed=seed)) as env:
+    with contextlib.closing(cfg.make_env(num_envs=worlds, seed=seed)) as env:
         serve(env, source.load(env), host, port, ready=ready or tell, seconds=seconds)
 
 

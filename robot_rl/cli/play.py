@@ -24,7 +24,8 @@ class Options(PolicyOptions):
     host: str = option("127.0.0.1", "address to listen on; 0.0.0.0 lets other machines in")
     port: int = option(8080, "TCP port; 0 takes a free one", least=0, most=65535)
     seconds: float = option(0.0, "stop after this long [s]; 0 runs until Ctrl-C", least=0, most=1e6)
-    seed: int = option(0, "seed of the world", least=0, most=MAX_SEED)
+    worlds: int = option(1, "so many side by side, one of them driven", least=1, most=16)
+    seed: int = option(0, "seed of the worlds", least=0, most=MAX_SEED)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -38,6 +39,6 @@ def run(arguments: Sequence[str]) -> int:
 
     from robot_rl.api import Policy, play
 
-    where = {"host": options.host, "port": options.port, "seed": options.seed}
+    where = {"host": options.host, "port": options.port, "seed": options.seed, "worlds": options.worlds}
     play(Policy(source), **where, seconds=options.seconds or None, ready=ready)
     return 0

@@ -75,11 +75,12 @@ class Panel:
         can_push: bool,
         motions: Sequence[str] = (),
         gauges: Gauges | None = None,
+        worlds: int = 1,
     ) -> None:
         """Build the panel.
 
         It has sliders for a command, which begin at `start` (width,), a choice of motions, a switch for the view of a
-        robot that travels, a button for pushes, and bars of what goes on.
+        robot that travels, a choice of the world, a button for pushes, and bars of what goes on.
         """
         self._gui, self._info = server.gui, info
         self._requests: set[str] = set()
@@ -89,7 +90,7 @@ class Panel:
         self._gui.set_panel_label(title)
         self._sliders = self._add_command(info, start) if info is not None else None
         self._motions = self._add_motions(motions) if motions else None
-        self._add_simulation(can_push)
+        self._add_simulation(can_push, worlds)
         tracks = info is not None and info.is_velocity
         forces = gauges is not None and gauges.has_feet
         shown = ["command", "measured"] * tracks + ["force"] * forces + ["reference"] * bool(motions)
@@ -117,8 +118,11 @@ class Panel:
         """Name of the chosen motion; empty for all."""
         return "" if self._motions is None or self._motions.value == ALL else str(self._motions.value)
 
-    def _add_simulation(self, can_push: bool) -> None:
+    def _add_simulation(self, can_push: bool, worlds: int) -> None:
         with self._gui.add_folder("Simulation"):
+            names = [str(k + 1) for k in range(worlds)]
+            hint = "the one that is driven and followed; the others have the commands of the task"
+            self._world = self._gui.add_dropdown("World", names, hint=hint) if worlds > 1 else None
             names = ["Pause", "Reset", "Push"] if can_push else ["Pause", "Reset"]
             self._buttons = self._gui.add_button_group("Control", names)
             self._buttons.on_click(lambda event: self._press(str(event.target.value)))
@@ -192,6 +196,11 @@ class Panel:
     def command(self) -> tuple[float, ...]:
         """The command of the sliders; empty without one."""
         return tuple(self._sliders.command.tolist()) if self._sliders is not None else ()
+
+    @property
+    def world(self) -> int:
+        """Index of the world that is followed."""
+        return int(self._world.value) - 1 if self._world is not None else 0
 
     @property
     def speed(self) -> float:

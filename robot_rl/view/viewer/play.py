@@ -12,11 +12,20 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
 from robot_rl.errors import UserError
 from robot_rl.evaluation.policies import Loadable
 from robot_rl.view.viewer.command import CommandInfo
-from robot_rl.view.viewer.drive import Driver, can_be_pushed, command_frame, free_objects, heading, scene_model
+from robot_rl.view.viewer.drive import (
+    Driver,
+    can_be_pushed,
+    command_frame,
+    free_objects,
+    heading,
+    num_worlds,
+    scene_model,
+)
 from robot_rl.view.viewer.gauges import Gauges
 from robot_rl.view.viewer.ghost import Motions
 
@@ -35,10 +44,10 @@ def play(
     ready: Callable[[str], None] | None = None,
     seconds: float | None = None,
 ) -> None:
-    """Show world 0 of an environment in the browser and let the user drive it until Ctrl-C.
+    """Show an environment in the browser and let the user drive one of its worlds until Ctrl-C.
 
     Args:
-        env: an environment, preferably of one world.
+        env: an environment of one world, or of several ones, which are shown side by side.
         policy: what `robot_rl.evaluation.policies.load_policy` takes.
         host: address to listen on; by default reachable from this machine only.
         port: TCP port; 0 takes a free one.
@@ -91,6 +100,7 @@ class Player:
         server, self.url = self._page.server, self._page.url
 
         from robot_rl.view.viewer.handles import Handles
+        from robot_rl.view.viewer.neighbors import Neighbors
         from robot_rl.view.viewer.panel import Panel
         from robot_rl.view.viewer.scene import WORLD, RobotScene
         from robot_rl.view.viewer.target import Target
@@ -98,11 +108,14 @@ class Player:
         self.env, self.driver, self._gauges = env, Driver(env, policy), Gauges.of(env)
         self._info = info = by_hand(self.driver.info)
         self._motions = Motions.of(env)
-        self._scene = RobotScene(server, scene_model(env))
+        self.world, worlds, model = 0, num_worlds(env), scene_model(env)
+        self._scene = RobotScene(server, model, wide=1.0 if worlds == 1 else 2.0)
+        ground = self._scene.has_terrain
+        self._others = Neighbors(server, model, worlds - 1, shares_ground=ground) if worlds > 1 else None
         start = np.zeros(0) if info is None else first_command(info, self.driver.command()[0])
         names = self._motions.names if self._motions is not None else ()
-        more = {"travels": self._scene.travels, "can_push": can_be_pushed(env), "gauges": self._gauges}
-        self.panel = Panel(server, str(env.cfg.name), info, start, motions=names, **more)
+        more = {"worlds": worlds, "travels": self._scene.travels, "can_push": can_be_pushed(env)}
+        self.panel = Panel(server, str(env.cfg.name), info, start, motions=names, gauges=self._gauges, **more)
         self._target = Target(server, WORLD, info) if info is not None and info.is_target else None
         self._handles = Handles(server, WORLD, list(free_objects(env)))
         self._scene.update(self.driver.qpos[0])
@@ -145,6 +158,11 @@ class Player:
 
     def _apply_requests(self) -> None:
         panel = self.panel
+        if panel.world != self.world:
+            if self._info is not None:
+                self.env.set_command(None, self._where)
+            self.world = panel.world
+            self._history.clear()
         if self._motions is not None and panel.take("motion"):
             self._motions.choose(panel.motion)
             self.driver.reset()
@@ -153,15 +171,21 @@ class Player:
         if panel.take("push"):
             angle = self._rng.uniform(0, 2 * math.pi)
             size = panel.push_speed
-            self.env.push((size * math.cos(angle), size * math.sin(angle), 0.0))
+            rows = None if self._others is None else torch.tensor(self.driver.rows(self.world))
+            self.env.push((size * math.cos(angle), size * math.sin(angle), 0.0), rows)
         if self._target is not None and (dragged := self._target.take()) is not None:
             panel.move(dragged)
         for name, pose in self._handles.take().items():
-            self.env.place_object(name, pose[:3], pose[3:])
+            self.env.place_object(name, pose[:3], pose[3:], self._where)
+
+    @property
+    def _where(self) -> torch.Tensor | None:
+        """The world that is followed, as environments take it; None if it is the only one."""
+        return None if self._others is None else torch.tensor([self.world])
 
     def _step(self) -> None:
         if self._info is not None:
-            self.env.set_command(self.panel.command)
+            self.env.set_command(self.panel.command, self._where)
         # An episode does not end by its time limit while somebody plays.
         self.env.episode_length_buf = 0 * self.env.episode_length_buf
         self.driver.step()
@@ -176,25 +200,28 @@ class Player:
         return True
 
     def _show(self, now: float) -> None:
-        tracks, measured = self.driver.tracks, self.driver.measured[0]
-        command = self.driver.command()[0] if self._info is not None else np.zeros(0)
+        world, row, qpos = self.world, self.driver.rows(self.world)[0], self.driver.qpos
+        tracks, measured = self.driver.tracks, self.driver.measured[row]
+        command = self.driver.command()[row] if self._info is not None else np.zeros(0)
         if self._is_due("draw", now, DRAW_HZ):
             with self._page.server.atomic():
-                self._scene.update(self.driver.qpos[0], follow=self.panel.follow)
-                self._handles.show(free_objects(self.env))
+                self._scene.update(qpos[world], follow=self.panel.follow)
+                if self._others is not None:
+                    self._others.update(qpos, world, follow=self.panel.follow)
+                self._handles.show(free_objects(self.env, world))
                 if self._motions is not None:
-                    self._scene.show_ghost(self._motions.ghost(self.driver.qpos[0]))
+                    self._scene.show_ghost(self._motions.ghost(qpos[world], world))
                 if tracks:
-                    quat = self.env.state.base_quat_wxyz[0].cpu().numpy()
+                    quat = self.env.state.base_quat_wxyz[row].cpu().numpy()
                     self._scene.show_velocity(command, measured, heading(quat))
                 if self._gauges is not None and self._gauges.has_feet:
-                    self._scene.show_forces(*self._gauges.foot_forces(0), shown=self.panel.forces)
+                    self._scene.show_forces(*self._gauges.foot_forces(world), shown=self.panel.forces)
                 if self._target is not None and self._info is not None:
-                    self._target.place(*command_frame(self.env, self._info))
+                    self._target.place(*command_frame(self.env, self._info, row))
                     self._target.show(np.array(self.panel.command))
         if self._is_due("read", now, READ_HZ):
-            self.panel.show_bars(0)
-            self.panel.show_images(self.driver.camera_images(0, IMAGE_PX))
+            self.panel.show_bars(world)
+            self.panel.show_images(self.driver.camera_images(world, IMAGE_PX))
             span = self._ticks[-1] - self._ticks[0] if len(self._ticks) > 1 else math.inf
             rate = (len(self._ticks) - 1) / span
             facts = {
@@ -203,9 +230,9 @@ class Player:
                 "Failures": str(self.driver.failures),
             }
             if not tracks:
-                facts["Return"] = f"{float(self.driver.episode_return[0]):.1f}"
+                facts["Return"] = f"{float(self.driver.episode_return[row]):.1f}"
             if self._motions is not None:
-                facts |= self._motions.facts()
+                facts |= self._motions.facts(world)
             self.panel.write(self._rows(command, measured), facts)
         if tracks and self._is_due("plot", now, PLOT_HZ):
             self._history.append((self.driver.time_s, command.copy(), measured.copy()))

@@ -26,8 +26,8 @@ ARROWS = {"command": (26, 115, 230), "measured": (46, 160, 90), "force": (224, 9
 class RobotScene:
     """One world of a model, shown on a viser server."""
 
-    def __init__(self, server: viser.ViserServer, model: mujoco.MjModel) -> None:
-        """Send the shapes of a model."""
+    def __init__(self, server: viser.ViserServer, model: mujoco.MjModel, *, wide: float = 1.0) -> None:
+        """Send the shapes of a model; the camera begins `wide` times as far away as one robot needs."""
         import mujoco
         from robot_rl_envs.render import travelling_joints
 
@@ -35,7 +35,7 @@ class RobotScene:
         self._data = mujoco.MjData(model)
         self._free = travelling_joints(model)
         self._above_m = height_above_base(model) + CLEAR_M
-        self._is_first = True
+        self._is_first, self._wide = True, wide
         self._set_stage()
         self._world = server.scene.add_frame(WORLD, show_axes=False)
         self._bodies, self._ghost = self._add_bodies(range(model.nbody), WORLD), {}
@@ -98,17 +98,18 @@ class RobotScene:
             plane_opacity=1.0,
             shadow_opacity=0.5,
             position=(0.0, 0.0, self._floor_z),
-            visible=bool(planes.size) or not self._has_terrain(),
+            visible=bool(planes.size) or not self.has_terrain,
         )
 
-    def _has_terrain(self) -> bool:
-        """Return whether the ground is a height field or boxes, which a level grid would hide."""
+    @property
+    def has_terrain(self) -> bool:
+        """Whether the ground is a height field or boxes, which a level grid would hide."""
         floor = self._mj.mj_name2id(self._model, self._mj.mjtObj.mjOBJ_GEOM, "floor")
         return floor >= 0 and int(self._model.geom_type[floor]) != int(self._mj.mjtGeom.mjGEOM_PLANE)
 
     def look_from(self, client: viser.ClientHandle) -> None:
         """Set the camera of a browser that has just connected to a view of the robot."""
-        reach = max(float(np.ptp(self._data.geom_xpos[self._visible()], axis=0).max()), 0.6)
+        reach = self._wide * max(float(np.ptp(self._data.geom_xpos[self._visible()], axis=0).max()), 0.6)
         centre = self._data.geom_xpos[self._visible()].mean(0) + np.asarray(self._world.position)
         offset = reach * np.array([0.2, -1.9, 0.5])
         if self._free.size:

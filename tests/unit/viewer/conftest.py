@@ -69,8 +69,9 @@ class FakeEnv:
         return {"command": self.state.command.clone(), "joint_pos": self.state.qpos[:, 7:].clone()}
 
     def set_command(self, value, env_ids=None):
-        self.state.command[:] = torch.tensor(value)
-        self.commands.append(tuple(value))
+        if value is not None:
+            self.state.command[slice(None) if env_ids is None else env_ids] = torch.tensor(value)
+        self.commands.append(value if value is None else tuple(value))
 
     def push(self, delta_v, env_ids=None):
         self.pushes.append(delta_v)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from robot_rl.errors import UserError
+from robot_rl.view.viewer.neighbors import shifts
 from robot_rl.view.viewer.play import Player, checked_port, play
 
 SERVE = """
@@ -17,6 +18,7 @@ import importlib.util, sys
 spec = importlib.util.spec_from_file_location("fake", sys.argv[1])
 fake = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(fake)
+from robot_rl.view.viewer.neighbors import shifts
 from robot_rl.view.viewer.play import play
 play(fake.FakeEnv(), None, port=0, ready=lambda url: print(url, flush=True), seconds=300)
 print("ended", flush=True)
@@ -74,6 +76,32 @@ def test_bodies_follow_and_the_world_moves_under_the_robot(player):
     np.testing.assert_allclose(scene._world.position, 0)
     scene.update(np.full(8, np.nan))
     np.testing.assert_allclose(base.position, [3.25, -1.5, 0.3])
+
+
+def test_one_of_several_worlds_is_driven(fake_env):
+    env = fake_env(3)
+    player = Player(env, None, port=0)
+    player.panel.move(np.array([1.0, 0.0, 0.0]))
+    player._step()
+    assert env.state.command[:, 0].tolist() == [1.0, 0.0, 0.0]
+    player.panel._world.value = "3"
+    player._apply_requests()
+    assert env.commands[-1] is None, "the task commands the first one again"
+    player._step()
+    player._show(1e9)
+    assert env.state.command[2].tolist() == [1.0, 0.0, 0.0]
+    # The third is in the middle; the first and the second are one cell of 1 m behind it.
+    shown = {body: batch.batched_positions.tolist() for body, batch in player._others._batches}
+    player.close()
+    np.testing.assert_allclose(shown[1], [[-1.0 + 0.036 - 0.018, 0.0, 0.3], [-1.0 - 0.018, 1.0, 0.3]], atol=1e-5)
+
+
+def test_a_robot_that_leaves_on_one_side_comes_in_on_the_other():
+    bases = np.array([[7.0, 0.0], [2.5, 0.0], [0.0, 0.0], [0.0, -1.5]])
+    # Cells of 2 m: (0, 0), (0, 2), (2, 0), (2, 2). Seen from the first the second is at -4.5, that is at +3.5 of +-4.
+    moved = shifts(bases, 0, 2, follow=True)
+    np.testing.assert_allclose(moved + bases, [[0.0, 0.0], [3.5, 2.0], [3.0, 0.0], [3.0, 0.5]])
+    np.testing.assert_allclose(shifts(bases, 3, 2, follow=False), [[-2, -2], [-2, 0], [0, -2], [0, 0]])
 
 
 def test_readout(player):
