@@ -26,9 +26,7 @@ class Neighbors:
         import mujoco
 
         self._model, self._data, self._move = model, mujoco.MjData(model), mujoco.mj_kinematics
-        self._move(model, self._data)
-        self._free, self._is_alone = travelling_joints(model), not shares_ground
-        self._spacing = math.ceil(1.6 * max(float(np.ptp(self._data.geom_xpos, axis=0).max()), 0.6))
+        self._free, self._is_alone, self._spacing = travelling_joints(model), not shares_ground, 0
         poses = np.tile([1.0, 0.0, 0.0, 0.0], (count, 1)), np.zeros((count, 3))
         self._batches: list[tuple[int, Any]] = []
         for body in range(model.nbody) if self._is_alone else np.flatnonzero(model.body_weldid > 0).tolist():
@@ -46,6 +44,8 @@ class Neighbors:
                 self._data.qpos[:] = values
             self._move(self._model, self._data)
             positions[k], quats[k] = self._data.xpos, self._data.xquat
+            size = float(np.ptp(self._data.geom_xpos, axis=0).max())
+            self._spacing = self._spacing or math.ceil(1.6 * max(size, 0.6))
         bases = positions[:, self._model.jnt_bodyid[self._free[0]], :2] if self._free.size else np.zeros((len(qpos), 2))
         if self._is_alone:
             moved = shifts(bases, world, self._spacing, follow=follow and bool(self._free.size))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from robot_rl.view.shell import STATIC
 from robot_rl.view.viewer.command import CommandInfo
 from robot_rl.view.viewer.gauges import Gauges, draw_bars
 
@@ -85,6 +86,7 @@ class Panel:
         self._gui, self._info = server.gui, info
         self._requests: set[str] = set()
         self._images: dict[str, Any] = {}
+        self._steered: np.ndarray | None = None
         self.paused = False
         self._gui.configure_theme(control_layout="fixed", show_logo=False, show_share_button=False)
         self._gui.set_panel_label(title)
@@ -94,7 +96,7 @@ class Panel:
         tracks = info is not None and info.is_velocity
         forces = gauges is not None and gauges.has_feet
         shown = ["command", "measured"] * tracks + ["force"] * forces + ["reference"] * bool(motions)
-        self._add_view(travels, shown)
+        self._add_view(travels, shown, drives=tracks)
         with self._gui.add_folder("Measured" if info is None or tracks else "Figures"):
             self._figures = self._gui.add_html("")
             self._plot = self._add_plot(info) if info is not None and tracks else None
@@ -105,7 +107,23 @@ class Panel:
             sliders = Sliders(self._gui, info, start)
             if info.is_velocity:
                 self._gui.add_button("Stand still").on_click(lambda _: self.move(np.zeros(len(info.names))))
+                self._gui.add_text("Keys", "").on_update(self._steer)
         return sliders
+
+    async def _steer(self, event: viser.GuiEvent) -> None:
+        """Take shares in [-1, 1] of the ranges of the first components, which drive.js has written."""
+        try:
+            shares = np.array([float(word) for word in str(event.target.value).split()])
+        except ValueError:
+            return
+        if self._info is not None and shares.shape == (3,) and np.isfinite(shares).all():
+            low, high = np.minimum(self._info.lower[:3], 0.0), np.maximum(self._info.upper[:3], 0.0)
+            self._steered = np.where(shares > 0, shares * high, -shares * low)
+
+    def take_steered(self) -> np.ndarray | None:
+        """Return the velocities (3,) that keys or a gamepad commanded since the last call; None if they did not."""
+        steered, self._steered = self._steered, None
+        return steered
 
     def _add_motions(self, names: Sequence[str]) -> Any:
         with self._gui.add_folder("Reference"):
@@ -129,11 +147,9 @@ class Panel:
             self._push = self._gui.add_slider("Push [m/s]", 0.1, 2.0, 0.1, 0.8) if can_push else None
             self._speed = self._gui.add_slider("Speed [×]", 0.1, 4.0, 0.1, 1.0, hint="1 is real time")
 
-    def _add_view(self, travels: bool, shown: Sequence[str]) -> None:
-        """Add switches of the view, and the legend of what is shown besides the robot."""
+    def _add_view(self, travels: bool, shown: Sequence[str], *, drives: bool) -> None:
+        """Add switches of the view, the legend of what is shown besides the robot, and the keys."""
         self._follow = self._forces = None
-        if not travels and not shown:
-            return
         with self._gui.add_folder("View"):
             if travels:
                 self._follow = self._gui.add_checkbox("Follow", True, hint="keep the robot in the middle")
@@ -141,7 +157,11 @@ class Panel:
                 self._forces = self._gui.add_checkbox("Forces", True, hint=LEGEND["force"][1])
             rows = (LEGEND[name] for name in shown)
             marks = "".join(f'<div><b style="color: {color}">➔</b> {text}</div>' for color, text in rows)
-            self._gui.add_html(f'<div style="{STYLE} padding-bottom: 0.5em">{marks}</div>')
+            keys = "W A S D, the arrows, Q and E drive, or a gamepad's sticks; " if drives else ""
+            # HTML that is inserted runs no script, but the handler of an image that fails.
+            script = f'<img src="data:," alt="" hidden onerror="{escape((STATIC / "drive.js").read_text())}">'
+            lines = f"{marks}<div>{keys}R resets, space pauses.</div>{script}"
+            self._gui.add_html(f'<div style="{STYLE} padding-bottom: 0.5em">{lines}</div>')
 
     def _add_bars(self, gauges: Gauges) -> dict[str, Any]:
         """Add a folder for each kind of bars that an environment has, and return their texts by kind."""

@@ -166,6 +166,8 @@ class Player:
         if self._motions is not None and panel.take("motion"):
             self._motions.choose(panel.motion)
             self.driver.reset()
+        if (steered := panel.take_steered()) is not None:
+            panel.move(steered)
         if panel.take("reset"):
             self.driver.reset()
         if panel.take("push"):

@@ -1,10 +1,12 @@
 """Driving by hand: the page's inputs reach the environment, and the page shows the robot."""
 
+import asyncio
 import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -178,3 +180,35 @@ def test_page_in_a_browser(page, tmp_path):
     finally:
         server.kill()
         server.wait()
+
+
+def test_shares_of_a_command_are_of_its_ranges_and_nothing_else_is_taken(player):
+    def steer(text):
+        asyncio.run(player.panel._steer(SimpleNamespace(target=SimpleNamespace(value=text))))
+        player._apply_requests()
+        return player.panel.command
+
+    assert steer("0.5 -1 1") == pytest.approx((0.5, -0.5, 0.8))
+    for text in ("", "1 1", "nan 0 0", "x y z"):
+        assert steer(text) == pytest.approx((0.5, -0.5, 0.8))
+
+
+@pytest.mark.long
+def test_keys_and_a_gamepad_drive_the_robot_in_a_browser(player, visit):
+    page = visit(player).page
+
+    def key(code, kind):
+        page.call("Input.dispatchKeyEvent", type=f"key{kind}", code=code)
+        player.run(0.5)
+
+    key("KeyS", "Down")
+    key("ArrowLeft", "Down")
+    assert player.panel.command == pytest.approx((-1.0, 0.0, 0.8))
+    key("KeyS", "Up")
+    key("ArrowLeft", "Up")
+    assert player.panel.command == (0.0, 0.0, 0.0)
+    key("Space", "Down")
+    assert player.panel.paused
+    page.js("navigator.getGamepads = () => [null, {index: 1, axes: [-1, 0.05, 0, 0], buttons: []}]")
+    player.run(0.5)
+    assert player.panel.command == pytest.approx((0.0, 0.5, 0.0))
