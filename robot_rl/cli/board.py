@@ -1,4 +1,4 @@
-"""Show the runs below a root on a page in the browser: filter, sort, group over seeds, compare curves.
+"""Show the runs below a root on a page in the browser: filter, sort, group over seeds, compare, name, delete.
 
 usage: robot-rl board [key=value ...]
 
@@ -7,8 +7,9 @@ usage: robot-rl board [key=value ...]
   robot-rl board                          http://127.0.0.1:8765/
   robot-rl board root=/data/runs port=0
 
-It reads run.yaml and metrics.jsonl, also while runs are trained, and writes nothing below the root. It listens on this
-machine only; from another one: ssh -L 8765:127.0.0.1:8765 <machine>. Ctrl-C ends it.
+It reads run.yaml and metrics.jsonl, also while runs are trained. The name, tags and note that you give a run are in its
+labels.json; a run that you delete moves to .trash below the root. It listens on this machine only; from another one:
+ssh -L 8765:127.0.0.1:8765 <machine>. Ctrl-C ends it.
 """
 
 from collections.abc import Sequence

@@ -44,6 +44,7 @@ class Options:
 
     root: str = option("runs", "the directory of all runs")
     task: str = option("", "only runs of this task")
+    tag: str = option("", "only runs with this tag, which robot-rl board gives")
     state: str = option("", "only runs that are running, done, stopped, empty or damaged")
     sort: str = option("created", "created, changed, goal, iteration, a metric or a setting; the largest first")
     columns: str = option("", "further columns, such as seed,ppo.gamma,tracking/lin_vel_error")
@@ -83,6 +84,7 @@ def run(arguments: Sequence[str]) -> int:
         read_runs,
         require_columns,
         sort_runs,
+        value_of,
     )
 
     if arguments[:1] == ["diff"]:
@@ -97,6 +99,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError(f"'{left_out[0]}': write <setting>=<value>")
     found = read_runs(options.root, options.task, say=lambda line: print(line, flush=True))
     rows = [row for row in found if matches(row, wanted) and options.state in ("", row.state)]
+    rows = [row for row in rows if not options.tag or options.tag in row.labels.tags]
     _check_names(found, wanted)
     if not rows:
         if options.task and not found:
@@ -104,6 +107,7 @@ def run(arguments: Sequence[str]) -> int:
         print(f"{len(found)} runs in {options.root}, none of these")
         return 0
     columns, by = _names(options.columns), _names(options.by)
+    columns = [*(name for name in ("name", "tags") if any(value_of(row, name) for row in rows)), *columns]
     for option_, names in (("columns", columns), ("by", by), ("sort", [options.sort])):
         require_columns(found, names, option_)
     if by:

@@ -21,6 +21,7 @@ from robot_rl.errors import UserError, suggest
 from robot_rl.files import open_plain, read_plain, read_yaml, write_atomic
 from robot_rl.metrics.rows import BUSY, bounded, read_row
 from robot_rl.runs.agreement import is_same
+from robot_rl.runs.labels import Labels, read_labels
 from robot_rl.runs.run_dir import MAX_CONFIG, RunDir, task_folder
 from robot_rl.settings.tree import leaves
 
@@ -46,6 +47,7 @@ class RunRow:
         record: Other entries of run.yaml: "created", "solved", "git", "versions", "machine", "launcher".
         last: The last row of its metrics, without groups.
         changed_s: When its metrics, or else run.yaml, were last written [s since 1970].
+        labels: What users added to it.
     """
 
     path: Path
@@ -54,6 +56,7 @@ class RunRow:
     record: dict[str, Any] = field(default_factory=dict)
     last: dict[str, Any] = field(default_factory=dict)
     changed_s: float = 0.0
+    labels: Labels = field(default_factory=Labels)
 
     @property
     def run_id(self) -> str:
@@ -220,6 +223,7 @@ def make_row(folder: Path, entry: Mapping[str, Any]) -> RunRow:
 
 def _make_row(folder: Path, entry: Mapping[str, Any]) -> RunRow:
     row = RunRow(path=folder, record=entry.get("record") or {}, changed_s=entry["stamp"][0] / 1e9)
+    row.labels = read_labels(folder)
     if not isinstance(entry.get("settings"), dict):
         row.state = DAMAGED
         return row
@@ -333,6 +337,8 @@ def value_of(row: RunRow, name: str) -> Any:
         "goal": row.goal[1],
         "iteration": row.iterations[0],
         "state": row.state,
+        "name": row.labels.name or None,
+        "tags": " ".join(row.labels.tags) or None,
     }
     if name in own:
         return own[name]

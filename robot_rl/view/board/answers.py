@@ -12,6 +12,7 @@ import numpy as np
 from robot_rl.errors import UserError
 from robot_rl.files import finite, read_json
 from robot_rl.metrics.intervals import interquartile_mean, interval
+from robot_rl.runs.labels import Labels, move_to_trash, restore, write_labels
 from robot_rl.runs.run_dir import RunDir
 from robot_rl.runs.run_index import differences
 from robot_rl.view.board.curves import Curve, MetricsReader, make_curve
@@ -94,6 +95,7 @@ class Board:
         run = self.table.get(name)
         row = run.row
         found: dict[str, Any] = {"settings": row.settings, "record": row.record, "words": RunDir(row.path).words}
+        found["note"] = row.labels.note
         found["last"] = {key: value for key, value in row.last.items() if isinstance(value, int | float)}
         found["evaluation"] = _evaluation(run) if "eval.json" in run.files else {}
         return found
@@ -101,6 +103,25 @@ class Board:
     def diff(self, one: str, other: str) -> dict[str, Any]:
         """Return the differences between two runs, see `robot_rl.runs.run_index.differences`."""
         return dict(differences(self.table.get(one).row, self.table.get(other).row))
+
+    def label(self, asked: Any) -> dict[str, Any]:
+        """Give a run its name, tags and note: {"run": name, "name": text, "tags": [word, ...], "note": text}."""
+        path = self.table.get(str(_entry(asked, "run"))).row.path
+        labels = Labels.of(asked)
+        with self.table.writing(path):
+            write_labels(path, labels)
+        return {}
+
+    def delete(self, asked: Any) -> dict[str, Any]:
+        """Move a run, {"run": name}, into the trash, and return "trash", which `restore` takes."""
+        path = self.table.get(str(_entry(asked, "run"))).row.path
+        with self.table.writing(path):
+            return {"trash": move_to_trash(self.table.root, ["/".join(path.parts[-2:])])}
+
+    def restore(self, asked: Any) -> dict[str, Any]:
+        """Move what was deleted, {"trash": name}, back into its place."""
+        with self.table.writing():
+            return {"runs": restore(self.table.root, str(_entry(asked, "trash")))}
 
 
 def _run(name: str, run: ListedRun, metrics: Sequence[str]) -> dict[str, Any]:
@@ -117,6 +138,8 @@ def _run(name: str, run: ListedRun, metrics: Sequence[str]) -> dict[str, Any]:
         "gone": run.gone,
         "files": run.files,
         "reading": run.is_pending,
+        "label": row.labels.name,
+        "tags": row.labels.tags,
         "metrics": [row.last.get(metric) for metric in metrics],
     }
 
@@ -162,6 +185,10 @@ def _evaluation(run: ListedRun) -> dict[str, Any]:
         rows = block.items() if isinstance(block, dict) else ()
         found[policy] = {key: [row.get("mean"), row.get("std")] for key, row in rows if isinstance(row, dict)}
     return {policy: rows for policy, rows in found.items() if rows}
+
+
+def _entry(asked: Any, key: str) -> Any:
+    return asked.get(key) if isinstance(asked, Mapping) else None
 
 
 def _list(value: Any, name: str, most: int) -> list[Any]:

@@ -2,7 +2,8 @@
 
 A page from elsewhere in the same browser could also ask it. So requests are answered only if their Host is this
 machine (which a name that was made to lead here is not) and their Origin, if any, is this server; answers do not give
-permission to others. Content of a run that may come from another person is shown as text, or in its own sandbox.
+permission to others. What changes a run must also have the token that only the page contains. Content of a run that
+may come from another person is shown as text, or in its own sandbox.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import errno
 import json
 import os
 import re
+import secrets
 import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -73,7 +76,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, root: str | Path, port: int = 0, index: Path | None = None) -> None:
         self.table, self._over = RunTable(root, index), threading.Event()
-        self.board = Board(self.table)
+        self.board, self.token = Board(self.table), secrets.token_urlsafe(24)
         try:
             super().__init__((ADDRESS, port), Handler)
         except OSError as error:
@@ -127,9 +130,17 @@ class Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def do_POST(self) -> None:
-        """Answer POST: questions about many runs, in JSON."""
+        """Answer POST, in JSON: questions about many runs, and changes of one."""
         board = self.server.board
-        self._answer({"curves": lambda: board.curves(self._body()), "groups": lambda: board.groups(self._body())})
+        changes = {"label": board.label, "delete": board.delete, "restore": board.restore}
+        answers = {"curves": board.curves, "groups": board.groups} | changes
+
+        def answer(name: str) -> Any:
+            if name in changes and not self._is_the_page():
+                raise UserError("only the page itself changes runs; load it again")
+            return answers[name](self._body())
+
+        self._answer({name: partial(answer, name) for name in answers})
 
     def _answer(self, answers: dict[str, Callable[[], Any]]) -> None:
         # A body that nobody reads would be the next request of the connection.
@@ -156,6 +167,11 @@ class Handler(BaseHTTPRequestHandler):
         origin = self.headers.get("Origin")
         name = host.rpartition(":")[0] if ":" in host else host
         return name in HOSTS and (origin is None or origin == f"http://{host}")
+
+    def _is_the_page(self) -> bool:
+        """Whether a request has the token of the page, and the Origin that a browser gives it."""
+        token = self.headers.get("X-Token", "").encode()
+        return "Origin" in self.headers and secrets.compare_digest(token, self.server.token.encode())
 
     def _query(self) -> dict[str, str]:
         return dict(parse_qsl(self.path.partition("?")[2]))
@@ -189,7 +205,8 @@ class Handler(BaseHTTPRequestHandler):
         name = "board.html" if path == "/" else path.removeprefix("/static/")
         if name not in PARTS:
             return False
-        self._send(HTTPStatus.OK, PARTS[name].read_bytes(), TYPES[PARTS[name].suffix])
+        data = PARTS[name].read_bytes().replace(b"{token}", self.server.token.encode())
+        self._send(HTTPStatus.OK, data, TYPES[PARTS[name].suffix])
         return True
 
     def _send_run_file(self, path: str) -> bool:

@@ -113,6 +113,22 @@ class RunTable:
                 self._sort()
             self._refreshed_s = time.monotonic()
 
+    @contextlib.contextmanager
+    def writing(self, path: Path | None = None) -> Iterator[None]:
+        """Change files below the root, of a run's directory if one is given, and look at all files again afterwards.
+
+        Raises:
+            UserError: They cannot be changed, or the run is behind a link.
+        """
+        with self._lock:
+            if path is not None and os.path.realpath(path) != f"{self._real}/{'/'.join(path.parts[-2:])}":
+                raise UserError("run", path, "is behind a link")
+            try:
+                yield
+            except OSError as error:
+                raise UserError(f"{self.root}: {(error.strerror or str(error)).lower()}") from None
+            self.refresh()
+
     def read_pending(self, seconds: float = READ_S) -> bool:
         """Read the settings of runs that are not in the index for some time [s]; return whether there are more."""
         end = time.monotonic() + seconds

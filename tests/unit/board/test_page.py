@@ -76,6 +76,7 @@ def test_the_address_shows_the_same_and_two_runs_are_compared(runs, visit):
     assert page.js("document.querySelectorAll('.plot .line').length") == 2
     page.wait("!!document.querySelector(\"[data-key='loss/value']\")")
     page.wait(f"{ROWS}.some((row) => row.includes('−2.7'))")
+    page.js("document.querySelector('.plot').scrollIntoView()")
     box = "document.querySelector('.plot').getBoundingClientRect()"
     page.mouse("Moved", page.js(f"[{box}.x + {box}.width / 2, {box}.y + 60]"))
     page.wait("document.getElementById('place').innerText === 'loss/value, 0:04'")
@@ -112,3 +113,48 @@ def test_a_run_that_is_trained_moves(make_run, visit):
         stream.write('{"iteration": 3, "env_steps": 300, "time_s": 6.0, "tracking/height": 2.5}\n')
     page.wait(f"{ROWS}[0].includes('3 / 3') && {ROWS}[0].includes('2.5')", 60)
     page.wait("document.querySelector('#legend b').innerText === '2.5'", 60)
+
+
+@pytest.mark.long
+def test_keys_open_a_run_which_is_named_deleted_and_brought_back(make_run, visit):
+    folder = make_run("01", [1, 2, 3])
+    make_run("02", [1, 2, 3])
+    page = visit()
+
+    def key(name, text="", code=0):
+        for kind in ("Down", "Up"):
+            words = {"text": text} if text and kind == "Down" else {}
+            page.call("Input.dispatchKeyEvent", type=f"key{kind}", key=name, windowsVirtualKeyCode=code, **words)
+
+    page.js("document.getElementById('grid').focus()")
+    for _ in range(2):
+        key("ArrowDown")
+    key("Enter", "\r", 13)
+    page.wait("document.querySelector('#details code')?.innerText === '01'")
+    assert page.js("document.activeElement.id") == "grid"
+    page.js("document.querySelector('#details form input').focus()")
+    page.call("Input.insertText", text="<i>best")
+    key("Enter", "\r", 13)
+    page.wait(f"{ROWS}.some((row) => row.startsWith('<i>best'))")
+    assert json.loads((folder / "labels.json").read_text())["name"] == "<i>best"
+    page.js("document.querySelector('#details .remove').focus()")
+    key("Enter", "\r", 13)
+    page.wait("document.documentElement.dataset.rows === '1' && document.activeElement.innerText === 'Undo'")
+    assert not folder.exists()
+    key("Enter", "\r", 13)
+    page.wait("document.documentElement.dataset.rows === '2'")
+    assert (folder / "run.yaml").exists()
+
+
+@pytest.mark.long
+def test_the_page_fits_a_phone_and_has_its_details_at_the_side_of_a_screen(runs, visit):
+    page = visit("#open=hop/01")
+    page.wait("!!document.querySelector('#details form')")
+    places = "['grid', 'details'].map((id) => { const r = document.getElementById(id).getBoundingClientRect();"
+    for width, is_beside in ((390, False), (1099, False), (1100, True), (1920, True)):
+        page.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        page.wait(f"innerWidth === {width}")
+        assert page.js("document.documentElement.scrollWidth") <= width
+        table, details = page.js(f"{places} return [r.x + r.width, r.y]; }})")
+        assert (details[0] > table[0] and details[1] < table[1] + 100) is is_beside, width
+    page.call("Emulation.clearDeviceMetricsOverride")

@@ -1,6 +1,7 @@
 """What the board answers, and whom: only pages of this machine, and only the known files of runs."""
 
 import http.client
+import json
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from robot_rl.errors import UserError
+from robot_rl.metrics.rows import lock
 
 
 def raw(board, target, host=None, method="GET", body=None, **headers):
@@ -294,3 +296,81 @@ def test_a_listening_error_says_why(root, monkeypatch):
     monkeypatch.setattr(Server, "server_bind", refuse)
     with pytest.raises(UserError, match="port=80: permission denied; give another one"):
         Server(root, 80)
+
+
+def change(board, path, body, origin=None, token=None):
+    """The status and answer of a request to change something; by default as the page sends it."""
+    origin, token = origin or board.url.rstrip("/"), board.server.token if token is None else token
+    status, _, content = board.ask(f"api/{path}", body, Origin=origin, X_Token=token)
+    return status, json.loads(content) if content.startswith(b"{") else content
+
+
+def test_a_run_is_named_tagged_deleted_and_brought_back(make_run, root, serve, run):
+    folder = make_run("01", [1.0])
+    make_run("02", [1.0])
+    board = serve()
+    asked = {"run": "hop/01", "name": " best <b> ", "tags": ["paper", "x1"], "note": "two\nlines"}
+    assert change(board, "label", asked) == (200, {})
+    (one,) = [run for run in board.answer("api/runs")["runs"] if run["name"] == "hop/01"]
+    assert (one["label"], one["tags"]) == ("best <b>", ["paper", "x1"])
+    assert board.answer("api/run?run=hop/01")["note"] == "two\nlines"
+    code, out, _ = run("runs", f"root={root}", "tag=paper")
+    assert code == 0
+    assert [word in out for word in ("best <b>", "paper x1", "01", "02 ")] == [True, True, True, False]
+    assert change(board, "label", {"run": "hop/01"})[0] == 200
+    assert not (folder / "labels.json").exists()
+    status, answer = change(board, "delete", {"run": "hop/01"})
+    assert (status, folder.exists()) == (200, False)
+    assert [run["name"] for run in board.answer("api/runs")["runs"]] == ["hop/02"]
+    assert change(board, "restore", answer) == (200, {"runs": ["hop/01"]})
+    assert (folder / "metrics.jsonl").is_file()
+    assert not any((root / ".trash").iterdir())
+    assert len(board.answer("api/runs")["runs"]) == 2
+
+
+def test_only_the_page_changes_runs(make_run, serve):
+    folder = make_run("01", [1.0])
+    board = serve()
+    asked = {"run": "hop/01", "name": "x"}
+    port = board.server.server_address[1]
+    for path in ("label", "delete", "restore"):
+        assert change(board, path, asked, token="wrong")[0] == 400
+        assert board.ask(f"api/{path}", asked, X_Token=board.server.token)[0] == 400, "not from a page"
+        assert change(board, path, asked, origin="null")[0] == 403
+        assert change(board, path, asked, origin=f"http://localhost:{port}")[0] == 403
+        assert board.ask(f"api/{path}?run=hop/01")[0] == 404, "nothing changes by GET"
+    assert board.server.token in board.ask("")[2].decode()
+    assert sorted(path.name for path in folder.iterdir()) == ["metrics.jsonl", "run.yaml"]
+
+
+def test_a_run_that_is_written_or_behind_a_link_stays(make_run, root, tmp_path, serve):
+    folder, moved = make_run("01", [1.0]), make_run("02", [1.0])
+    board = serve()
+    with lock(folder / "metrics.jsonl"):
+        status, answer = change(board, "delete", {"run": "hop/01"})
+    assert status == 400
+    assert "another process is writing it" in answer["error"]
+    moved.rename(tmp_path / "away")
+    moved.symlink_to(tmp_path / "away")
+    for path in ("delete", "label"):
+        assert change(board, path, {"run": "hop/02", "name": "x"})[0] == 400
+    assert sorted(path.name for path in (tmp_path / "away").iterdir()) == ["metrics.jsonl", "run.yaml"]
+    assert folder.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "line"),
+    [
+        ("label", {"run": "hop/01", "name": "a\nb"}, "must be one line of at most 80 characters"),
+        ("label", {"run": "hop/01", "tags": ["a b"]}, "tags=a b: must be at most 20 words"),
+        ("label", {"run": "hop/01", "note": "x" * 4001}, "must have at most 4000 characters"),
+        ("label", {"run": "../x"}, "run=../x: no such run"),
+        ("delete", [], "run=None: no such run"),
+        ("restore", {"trash": "../hop"}, "trash=../hop: nothing of that name"),
+    ],
+)
+def test_a_wrong_change_is_one_line(make_run, serve, path, body, line):
+    make_run("01", [1.0])
+    status, answer = change(serve(), path, body)
+    assert status == 400
+    assert line in answer["error"]

@@ -53,7 +53,17 @@ function neededMetrics() {
   return [...new Set(names)].filter((name) => runs.isMetric(name)).sort();
 }
 
+// What is made again keeps the focus, by its place in its part of the page.
 function update() {
+  const focused = document.activeElement;
+  const box = ["states", "facets", "grid", "legend"].map($).find((part) => part !== focused && part.contains(focused));
+  const parts = () => [...(box?.querySelectorAll("button, input, a") ?? [])];
+  const index = parts().indexOf(focused);
+  show();
+  if (index >= 0 && !focused.isConnected) parts()[index]?.focus();
+}
+
+function show() {
   hash.write(state);
   const all = [...runs.all.values()];
   const filter = parse(state.filter, runs);
@@ -323,6 +333,9 @@ function showFacets() {
   const used = words(state.filter);
   const isFiltered = (name) => used.some((part) => part.startsWith(`${name}=`));
   const names = [...view.differing.keys()].filter((name) => name !== "task");
+  const tags = new Map();
+  for (const tag of view.all.flatMap((run) => run.tags)) tags.set(tag, (tags.get(tag) ?? 0) + 1);
+  if (tags.size) names.unshift("tag");
   for (const part of used) {
     const name = part.match(/^([\w./:-]+?)=/)?.[1];
     if (name && runs.resolve(name) === name && !names.includes(name)) names.unshift(name);
@@ -336,7 +349,7 @@ function showFacets() {
     title.title = `Group by ${name}`;
     title.setAttribute("aria-pressed", String(state.by.includes(name)));
     title.addEventListener("click", () => change({ by: toggled(state.by, name) }));
-    const counts = view.differing.get(name) ?? new Map(used.filter((part) => part.startsWith(`${name}=`)).map((part) => [part.slice(name.length + 1), view.all.length]));
+    const counts = (name === "tag" ? tags : view.differing.get(name)) ?? new Map(used.filter((part) => part.startsWith(`${name}=`)).map((part) => [part.slice(name.length + 1), view.all.length]));
     const values = [...counts].sort((a, b) => compare(Number(a[0]) || a[0], Number(b[0]) || b[0]));
     if (values.length > FACET_VALUES) make(box, "span", "soft", `${values.length} values`);
     for (const [value, count] of values.length > FACET_VALUES ? [] : values) {
@@ -355,14 +368,45 @@ function showTable() {
   root.dataset.rows = String(view.rows.length);
 }
 
+function close() {
+  change({ open: "" });
+  $("grid").focus();
+}
+
+// Moves a run into the trash, from which a button brings it back.
+async function remove(run) {
+  const line = $("deleted");
+  line.hidden = false;
+  try {
+    const { trash } = await ask("delete", { run: run.name });
+    line.textContent = `${run.label || run.id} is in the trash. `;
+    const undo = make(line, "button", "", "Undo");
+    undo.addEventListener("click", async () => {
+      try {
+        await ask("restore", { trash });
+        line.hidden = true;
+      } catch (error) {
+        line.textContent = error.message;
+      }
+      poll();
+    });
+    change({ open: "", picked: state.picked.filter((name) => name !== run.name) });
+    undo.focus();
+  } catch (error) {
+    line.textContent = error.message;
+  }
+  poll();
+}
+
 function onRow(row) {
   if (row.run) return change({ open: state.open === row.run.name ? "" : row.run.name });
   if (!opened.delete(row.key)) opened.add(row.key);
   update();
 }
 
-const grid = new Grid($("grid"), { onSort: (sort) => change({ sort }), onRow });
-const details = new Details($("details"), () => change({ open: "" }));
+const onMove = (row) => state.open && row.run && change({ open: row.run.name });
+const grid = new Grid($("grid"), { onSort: (sort) => change({ sort }), onRow, onMove, onTick });
+const details = new Details($("details"), { onClose: close, onDelete: remove, onChange: poll });
 const diff = new Diff($("diff"));
 const settingsOf = () => [...runs.names].sort(compare);
 const menus = {
@@ -397,14 +441,8 @@ function listen() {
   });
   for (const button of document.querySelectorAll("[data-axis]")) button.addEventListener("click", () => change({ axis: button.dataset.axis }));
   for (const name of ["smooth", "log"]) $(name).addEventListener("click", () => change({ [name]: !state[name] }));
-  $("grid").addEventListener("keydown", (event) => {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!step || view.by.length || event.target.closest("input")) return;
-    event.preventDefault();
-    const index = view.rows.findIndex((row) => row.run.name === state.open) + step;
-    if (index < 0 || index >= view.rows.length) return;
-    change({ open: view.rows[index].run.name });
-    grid.reveal(index);
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && state.open && !event.target.closest(".menu, input[type=search]")) close();
   });
   addEventListener("hashchange", () => {
     state = hash.read();

@@ -35,11 +35,7 @@ export function runColumns(view) {
   };
   return [
     tick(view),
-    { key: "run", title: "run", width: width(all.map((run) => run.id), 90, 178), grows: true, fill: (cell, row) => {
-      cell.className = "mono id";
-      cell.textContent = row.run.id;
-      cell.title = row.run.name;
-    } },
+    { key: "run", title: "run", width: width(all.map((run) => run.label || run.id), 90, 178), grows: true, fill: named },
     ...(all.some((run) => LINKS.some(([file]) => run.files.includes(file))) ? [links()] : []),
     ...(isOne("task") ? [] : [column("task", "task")]),
     ...(isOne("learner") ? [] : [column("learner", "learner")]),
@@ -48,6 +44,7 @@ export function runColumns(view) {
     progress(),
     goalColumn(view, all),
     ...own.map((name) => column(name, brief(name, own), name)),
+    ...(all.some((run) => run.tags.length) ? [tags(all)] : []),
     { key: "changed", title: "changed", width: 92, right: true, fill: (cell, row) => {
       cell.className = "right soft";
       cell.textContent = ago(runs.now - row.run.changed);
@@ -73,8 +70,21 @@ function tick(view) {
   } };
 }
 
+function named(cell, { run }) {
+  cell.className = run.label ? "" : "mono id";
+  cell.textContent = run.label || run.id;
+  cell.title = run.name;
+}
+
+function tags(all) {
+  return { key: "tag", title: "tags", width: width(all.map((run) => run.tags.join("  "))), fill: (cell, row) => {
+    cell.className = "tags";
+    for (const tag of row.run.tags) make(cell, "span", "", tag);
+  } };
+}
+
 function stateColumn() {
-  return { key: "state", title: "state", width: 86, fill: (cell, row) => {
+  return { key: "state", title: "state", width: 98, fill: (cell, row) => {
     const state = row.run.reading ? "reading" : row.run.state;
     make(cell, "span", `state ${state}`, state);
   } };
@@ -156,10 +166,10 @@ export function groupColumns(view) {
 // A run of a group has its id in the place of the group's values.
 function groupCell(cell, row, i, count) {
   if (row.run) {
-    cell.className = "mono id inner";
+    named(cell, row);
+    cell.classList.add("inner");
     cell.hidden = i > 0;
     cell.style.gridColumn = `span ${count}`;
-    cell.textContent = row.run.id;
     return;
   }
   if (i === 0) make(cell, "span", "caret", row.isOpen ? "▾" : "▸");

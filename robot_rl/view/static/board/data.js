@@ -45,7 +45,9 @@ export class Runs {
   // A column's value: of the run itself, the newest one of a metric, or of a setting; undefined where there is none.
   value(run, name) {
     switch (name) {
-      case "run": return run.id;
+      case "run": return run.label || run.id;
+      case "name": return run.label || undefined;
+      case "tag": return run.tags.length ? run.tags : undefined;
       case "task": return run.task;
       case "state": return run.state;
       case "iteration": return run.iterations[0];
@@ -71,7 +73,7 @@ export class Runs {
 
   // The full name of a column of which the end may have been given, such as gamma for ppo.gamma; null: there is none.
   resolve(name) {
-    const own = ["run", "task", "state", "iteration", "created", "changed", GOAL];
+    const own = ["run", "name", "tag", "task", "state", "iteration", "created", "changed", GOAL];
     if (own.includes(name) || this.names.has(name) || this.isMetric(name)) return name;
     const ends = [...this.names, ...this.metrics].filter((full) => full.endsWith(`.${name}`) || full.endsWith(`/${name}`));
     return ends.length === 1 ? ends[0] : null;
@@ -105,7 +107,8 @@ export class Runs {
 }
 
 export async function ask(path, body) {
-  const options = body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  const headers = { "Content-Type": "application/json", "X-Token": document.querySelector("meta[name=token]").content };
+  const options = body && { method: "POST", headers, body: JSON.stringify(body) };
   const reply = await fetch(`/api/${path}`, options);
   const found = await reply.json();
   if (!reply.ok) throw new Error(found.error);

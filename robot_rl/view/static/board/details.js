@@ -7,8 +7,9 @@ import { ago, ask, make, text } from "./data.js";
 const MOST_LINES = 400;
 
 export class Details {
-  constructor(element, onClose) {
-    Object.assign(this, { element, onClose, shown: "" });
+  // onClose(): it shall be closed; onDelete(run): a run shall be deleted; onChange(): a run has other labels.
+  constructor(element, { onClose, onDelete, onChange }) {
+    Object.assign(this, { element, onClose, onDelete, onChange, shown: "" });
   }
 
   // Shows a run; again only where it has changed.
@@ -25,20 +26,26 @@ export class Details {
       found = { settings: {}, record: {}, last: {}, evaluation: {}, words: run.id, error: error.message };
     }
     if (this.shown !== key) return;
-    const kept = isSame ? this.element.querySelector("video") : null;
+    const kept = isSame ? { video: this.element.querySelector("video"), labels: this.element.querySelector("form") } : {};
     this.element.replaceChildren();
     this.fill(run, found, runs, kept);
   }
 
   fill(run, found, runs, kept) {
     const head = make(this.element, "div", "heading");
-    make(head, "h2", "", run.task);
+    make(head, "h2", "", run.label || run.task);
     make(head, "code", "", run.id);
+    const remove = make(head, "button", "remove", "Delete");
+    remove.title = "Move it to the trash below the root";
+    remove.addEventListener("click", () => this.onDelete(run));
     const close = make(head, "button", "close", "×");
     close.title = "Close";
     close.addEventListener("click", () => this.onClose());
     this.facts(run, found, runs);
-    this.files(run, found, kept);
+    // Words that are being written stay.
+    if (kept.labels?.contains(document.activeElement)) this.element.append(kept.labels);
+    else this.labels(run, found);
+    this.files(run, found, kept.video);
     this.evaluation(found.evaluation);
     lines(this.element, "Last values", Object.entries(found.last).map(([name, value]) => [name, short(value)]));
     lines(this.element, "Settings", Object.entries(found.settings).map(([name, value]) => [name, text(value)]));
@@ -61,6 +68,32 @@ export class Details {
       make(row, "dt", "", name);
       make(row, "dd", "", value);
     }
+  }
+
+  labels(run, found) {
+    const form = make(this.element, "form", "labels");
+    const field = (kind, title, value, hint) => {
+      const label = make(form, "label", "");
+      make(label, "span", "", title);
+      return Object.assign(make(label, kind, ""), { value: value ?? "", placeholder: hint, spellcheck: false });
+    };
+    const name = field("input", "Name", run.label, run.id);
+    const tags = field("input", "Tags", run.tags.join(" "), "paper baseline");
+    const note = field("textarea", "Note", found.note, "");
+    const line = make(form, "p", "soft");
+    line.setAttribute("role", "status");
+    const save = async () => {
+      const words = tags.value.split(/[\s,]+/).filter(Boolean);
+      try {
+        await ask("label", { run: run.name, name: name.value.trim(), tags: words, note: note.value });
+        line.textContent = "saved";
+        this.onChange();
+      } catch (error) {
+        line.textContent = error.message;
+      }
+    };
+    form.addEventListener("change", save);
+    form.addEventListener("submit", (event) => event.preventDefault());
   }
 
   files(run, found, kept) {

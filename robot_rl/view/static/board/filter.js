@@ -1,4 +1,4 @@
-// The filter: words <name><operator><value> of a column, and other words, which must be in the run's id, task or state.
+// The filter: words <name><operator><value> of a column, and other words, which must be in the run's id, name, tags, task or state.
 
 import { text } from "./data.js";
 
@@ -15,6 +15,7 @@ const plain = (value) => (value === null ? "none" : text(value)).replaceAll(" ",
 
 function same(value, wanted) {
   if (value === undefined) return false;
+  if (Array.isArray(value) && value.some((part) => plain(part) === plain(wanted))) return true;
   if (typeof value === "number" && wanted.trim() !== "" && !Number.isNaN(Number(wanted))) return value === Number(wanted);
   return plain(value) === plain(wanted);
 }
@@ -37,7 +38,7 @@ export function parse(line, runs) {
     const bare = (found ? found[3] : part).replaceAll('"', "");
     if (!found) {
       const wanted = bare.toLowerCase();
-      tests.push((run) => `${run.id} ${run.task} ${run.state}`.toLowerCase().includes(wanted));
+      tests.push((run) => `${run.id} ${run.label} ${run.tags.join(" ")} ${run.task} ${run.state}`.toLowerCase().includes(wanted));
       continue;
     }
     const name = runs.resolve(found[1]);
