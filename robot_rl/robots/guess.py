@@ -292,8 +292,8 @@ def guess_mirror(
     if narrowed:
         reasons.append(f"ranges: {', '.join(narrowed)} got the range that both have")
     count = sum(partner is not None for partner, _ in named.values()) // 2
-    noun = "pair" if count == 1 else "pairs"
-    return (named, ranges), [*reasons, f"mirror: {count} {noun} of joints by their names, the signs by their axes"]
+    found = f"{count} pair{'s' * (count != 1)} of joints"
+    return (named, ranges), [*reasons, f"mirror: {found} by their names, the signs by their axes"]
 
 
 def guess_hands(source: Source, pose: Pose) -> tuple[list[tuple[str, str, np.ndarray]], Reasons]:

@@ -103,9 +103,8 @@ def describe_robot(robot: Robot) -> list[str]:
         ValueError: its model cannot be read, or lacks an element that the robot names.
     """
     pose = Pose(robot, compile_robot(robot))
-    model = pose.model
     driven = sum(not joint.passive for joint in robot.joints)
-    mass = float(model.body_mass[pose.bodies].sum())
+    mass = float(pose.model.body_mass[pose.bodies].sum())
     count = sum(joint.mirror not in (None, joint.name) for joint in robot.joints) // 2
     pairs = f"{count} pair{'s' * (count != 1)}"
     base = f"floating base {robot.base_body} at {robot.base_height:g} m" if robot.base_body else "fixed base"
