@@ -292,8 +292,7 @@ def guess_mirror(
     if narrowed:
         reasons.append(f"ranges: {', '.join(narrowed)} got the range that both have")
     count = sum(partner is not None for partner, _ in named.values()) // 2
-    found = f"{count} pair{'s' * (count != 1)} of joints"
-    return (named, ranges), [*reasons, f"mirror: {found} by their names, the signs by their axes"]
+    return (named, ranges), [*reasons, f"mirror: {count} pair{'s' * (count != 1)} of joints by names, signs by axes"]
 
 
 def guess_hands(source: Source, pose: Pose) -> tuple[list[tuple[str, str, np.ndarray]], Reasons]:
