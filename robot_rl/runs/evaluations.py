@@ -15,10 +15,9 @@ from torch import Tensor
 from robot_rl.files import write_atomic
 from robot_rl.learn.dims import mirrors_to_meta
 from robot_rl.metrics.rows import to_stderr
+from robot_rl.runs.run_dir import EVALUATIONS
 from robot_rl.settings import to_dict
 
-NAME = "evaluations.jsonl"
-"""The file of a run's directory with a line for each evaluation."""
 MOST_FAILURES = 3
 """How often the evaluator may be lost, or fail, without a result in between."""
 FINISH_S = 120.0
@@ -88,7 +87,7 @@ class Evaluations:
             every: Iterations between two evaluations.
             run_dir: The run's directory.
         """
-        self._evaluator, self._every, self._file = evaluator, every, Path(run_dir) / NAME
+        self._evaluator, self._every, self._file = evaluator, every, Path(run_dir) / EVALUATIONS
         self._running: Request | None = None
         self._waiting: Request | None = None
         self._skipped, self._failures, self._has_begun = 0, 0, False

@@ -19,8 +19,7 @@ from robot_rl.learn.checkpoints.checkpoint import (
     tidy,
     verify_checkpoint,
 )
-from robot_rl.runs.evaluations import NAME
-from robot_rl.runs.run_dir import RunDir
+from robot_rl.runs.run_dir import EVALUATIONS, RunDir
 from robot_rl.runs.run_index import DONE, RunRow
 from robot_rl.runs.run_lock import RunLock
 
@@ -126,7 +125,7 @@ def _best(row: RunRow, checkpoints: Sequence[Path]) -> list[Path]:
     by_iteration = {int(path.name): path for path in checkpoints}
     values = {}
     try:
-        lines = read_plain(row.path / NAME, MAX_LINES).splitlines()
+        lines = read_plain(row.path / EVALUATIONS, MAX_LINES).splitlines()
     except (OSError, UserError):
         return []
     for line in lines:

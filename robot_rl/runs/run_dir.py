@@ -24,6 +24,8 @@ GIVEN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 """Ids that a user may give a run."""
 RECORD_HASH = "record_sha256"
 """The key of run.yaml with the hash of everything besides its settings."""
+EVALUATIONS = "evaluations.jsonl"
+"""The file of a run's directory with a line for each evaluation while it is trained."""
 MAX_CONFIG, MAX_RESUMED = 2**20, 100
 """Most bytes of a run.yaml, and most records of resumed trainings in it, which bound its size."""
 

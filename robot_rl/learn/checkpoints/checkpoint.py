@@ -16,14 +16,15 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError
 from robot_rl.files import read_plain, write_atomic
 from robot_rl.learn.checkpoints.description import SCHEMA, check_description, migrate
 from robot_rl.metrics.rows import to_stderr
+
+if TYPE_CHECKING:  # Whoever lists or removes checkpoints does not wait for PyTorch.
+    from torch import Tensor
 
 WEIGHTS = "model.safetensors"
 META = "meta.json"

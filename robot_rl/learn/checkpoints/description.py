@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SCHEMA = 3
 """Schema of the checkpoints that are written. 2: release 0.1.0; 3: auxiliary objectives instead of extras."""
 OLDEST = 2
 MAX_PROCESSES, MAX_SIZE = 65536, 2**24
-Tensors = dict[str, Tensor]
+Tensors = dict[str, "Tensor"]
 Meta = dict[str, Any]
 
 

@@ -11,7 +11,8 @@ from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkp
 from robot_rl.learn.dims import EnvSpec
 from robot_rl.learn.policy import build_policy, make_policy
 from robot_rl.learn.trainer import Trainer
-from robot_rl.runs.evaluations import NAME, Evaluations, Evaluator, EvaluatorLostError
+from robot_rl.runs.evaluations import Evaluations, Evaluator, EvaluatorLostError
+from robot_rl.runs.run_dir import EVALUATIONS
 from tests.unit.learn.conftest import PointEnv
 
 
@@ -63,7 +64,7 @@ def rows(tmp_path):
 
 
 def lines(folder):
-    return [json.loads(line) for line in (folder / NAME).read_text().splitlines()]
+    return [json.loads(line) for line in (folder / EVALUATIONS).read_text().splitlines()]
 
 
 def test_each_so_many_iterations_are_evaluated(rows, tmp_path):
@@ -112,7 +113,7 @@ def test_after_too_many_failures_nothing_is_evaluated(rows, capsys):
 def test_what_is_trained_again_is_evaluated_again(rows, tmp_path):
     rows(Slow(), 6)
     assert [line["iteration"] for line in lines(tmp_path)] == [1, 2, 3, 4, 5]
-    with (tmp_path / NAME).open("a") as file:
+    with (tmp_path / EVALUATIONS).open("a") as file:
         file.write('{"iteration": 6, "env')
     rows(Slow(), 2, first=3)
     assert [line["iteration"] for line in lines(tmp_path)] == [1, 2, 3, 4]
