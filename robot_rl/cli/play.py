@@ -7,9 +7,9 @@ usage: robot-rl play [key=value ...]
   robot-rl play policy=go2_flat        a trained Go2 that comes with the project
   robot-rl play run=latest             the newest run
 
-W A S D, Q and E or the arrows drive a robot that walks, as do a gamepad's sticks; R resets, space pauses. The page shows
-each reward term, the efforts of the joints and the forces of the contacts. The episode does not end by the clock;
-Ctrl-C ends it all.
+W A S D, Q and E or the arrows drive a robot that walks, as do a gamepad's sticks; R resets, space pauses. The page
+shows each reward term, the efforts of the joints and the forces of the contacts. The episode does not end by the
+clock; Ctrl-C ends it all.
 {CHANGES_HELP}
 """
 

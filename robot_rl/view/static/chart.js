@@ -39,6 +39,14 @@ function trim(value) {
   return value.toFixed(digits).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
 }
 
+// Texts of the values of an axis, with as many digits as tell them apart.
+function labels(values) {
+  let texts = values.map(short);
+  for (let digits = 3; new Set(texts).size < texts.length && digits < 16; digits++)
+    texts = values.map((value) => String(+value.toPrecision(digits)).replace(/^-/, "−"));
+  return texts;
+}
+
 function clock(seconds) {
   const s = Math.round(seconds);
   const pad = (n) => String(n).padStart(2, "0");
@@ -49,6 +57,7 @@ function clock(seconds) {
 
 // Scales -------------------------------------------------------------------------------------------------------------
 
+// About count round values of a range, three or more.
 function ticks(low, high, count, steps = [1, 2, 2.5, 5, 10]) {
   if (!(high > low)) return [low];
   const rough = (high - low) / count;
@@ -56,7 +65,7 @@ function ticks(low, high, count, steps = [1, 2, 2.5, 5, 10]) {
   const step = power * steps.find((s) => s * power >= rough * 0.999);
   const out = [];
   for (let i = Math.ceil(low / step - 1e-6); i * step <= high + step * 1e-6; i++) out.push(+(i * step).toPrecision(12));
-  return out;
+  return out.length < 3 ? ticks(low, high, count + 1, steps) : out;
 }
 
 function timeTicks(low, high, count) {
@@ -70,12 +79,12 @@ function timeTicks(low, high, count) {
 }
 
 function logTicks(low, high) {
-  const out = [];
-  for (let p = Math.floor(Math.log10(low)); p <= Math.ceil(Math.log10(high)); p++) {
-    for (const m of high / low > 300 ? [1] : high / low > 5 ? [1, 3] : [1, 1.5, 2, 3, 5, 7]) {
-      const v = +(m * 10 ** p).toPrecision(3);
-      if (v >= low * 0.999 && v <= high * 1.001) out.push(v);
-    }
+  let out = [];
+  for (const within of [[1], [1, 3], [1, 1.5, 2, 3, 5, 7]]) {
+    if (out.length > 2) break;
+    out = [];
+    for (let p = Math.floor(Math.log10(low)); p <= Math.ceil(Math.log10(high)); p++)
+      out.push(...within.map((m) => +(m * 10 ** p).toPrecision(3)).filter((v) => v >= low * 0.999 && v <= high * 1.001));
   }
   return out.length ? out : [low];
 }
@@ -256,16 +265,20 @@ class Diagram {
   axes(svg, limits, width, height) {
     const { curves, log, small, target } = this.spec;
     const marks = log ? logTicks(limits.low, limits.high) : ticks(limits.low, limits.high, small ? 3 : height > 230 ? 6 : 4);
-    const left = 10 + 6.3 * Math.max(...marks.map((v) => short(v).length));
+    const texts = labels(marks);
+    const left = 10 + 6.3 * Math.max(...texts.map((text) => text.length));
     const frame = { left, right: width - 8, top: 8, bottom: height - 22 };
     const warp = log ? Math.log : (v) => v;
     const [a, b] = [warp(limits.low), warp(limits.high)];
     frame.y = (v) => frame.bottom - ((warp(v) - a) / (b - a)) * (frame.bottom - frame.top);
     const level = (v, name) => draw(svg, "line", { class: name, x1: left, x2: frame.right, y1: frame.y(v), y2: frame.y(v) });
-    for (const v of marks) {
+    let above = Infinity;
+    marks.forEach((v, i) => {
       level(v, v === 0 ? "axis" : "grid");
-      draw(svg, "text", { x: left - 6, y: frame.y(v) + 4, "text-anchor": "end" }, short(v));
-    }
+      if (above - frame.y(v) < 12) return;
+      above = frame.y(v);
+      draw(svg, "text", { x: left - 6, y: frame.y(v) + 4, "text-anchor": "end" }, texts[i]);
+    });
     const xs = curves.flatMap((c) => c.x).filter((v) => v !== null);
     let [first, last] = [Math.min(...xs), Math.max(...xs)];
     if (first > 0 && first < 0.05 * last) first = 0;
@@ -278,24 +291,36 @@ class Diagram {
     return frame;
   }
 
-  // The horizontal axis: as many figures as fit, and its unit at the right end where two figures remain beside it.
+  // The horizontal axis: as many figures as fit, and its unit at the right end where three figures remain beside it.
   label(svg, { left, right, bottom, first, last, x }, height) {
     const { axis } = this.spec;
     const time = axis === "time_s";
-    const count = Math.max(3, Math.floor((right - left) / 85));
-    const stops = (time ? timeTicks(first, last, count) : ticks(first, last, count, [1, 2, 5, 10]))
-      .filter((v) => axis !== "iteration" || Number.isInteger(v))
-      .map((v) => ({ x: x(v), text: time ? clock(v) : short(v) }));
     const { unit } = AXES[axis];
-    const free = right - 6.5 * unit.length - 8;
-    const beside = stops.filter((s) => s.x + 3.3 * s.text.length < free);
-    const shown = beside.length > 1 || stops.length < 2 ? beside : stops;
-    if (shown === beside) draw(svg, "text", { x: right, y: height - 6, "text-anchor": "end" }, unit);
-    for (const s of stops) draw(svg, "line", { class: "axis", x1: s.x, x2: s.x, y1: bottom, y2: bottom + 4 });
-    for (const s of shown) {
-      const place = Math.min(s.x, right + 8 - 3.3 * s.text.length);
-      draw(svg, "text", { x: place, y: height - 6, "text-anchor": "middle" }, s.text);
+    const stopsOf = (count) => {
+      const found = time ? timeTicks(first, last, count) : ticks(first, last, count, [1, 2, 5, 10]);
+      const values = found.filter((v) => axis !== "iteration" || Number.isInteger(v));
+      const texts = time ? values.map(clock) : labels(values);
+      return values.map((v, i) => ({ x: x(v), half: 3.3 * texts[i].length, text: texts[i] }));
+    };
+    // Those that end before a place and do not overlap.
+    const fit = (stops, limit) => {
+      let end = -Infinity;
+      const fits = (s) => Math.min(s.x, right + 8 - s.half) - s.half > end + 4 && s.x + s.half < limit;
+      return stops.filter((s) => fits(s) && ((end = s.x + s.half), true));
+    };
+    const least = Math.max(3, Math.floor((right - left) / 85));
+    let stops = stopsOf(least);
+    let shown = fit(stops, Infinity);
+    for (let count = least; count < 3 * least; count++) {
+      const beside = fit(stopsOf(count), right - 6.5 * unit.length - 8);
+      if (beside.length < 3) continue;
+      [stops, shown] = [stopsOf(count), beside];
+      draw(svg, "text", { x: right, y: height - 6, "text-anchor": "end" }, unit);
+      break;
     }
+    for (const s of stops) draw(svg, "line", { class: "axis", x1: s.x, x2: s.x, y1: bottom, y2: bottom + 4 });
+    for (const s of shown)
+      draw(svg, "text", { x: Math.min(s.x, right + 8 - s.half), y: height - 6, "text-anchor": "middle" }, s.text);
   }
 
   at(clientX) {

@@ -65,3 +65,36 @@ def test_gaps_and_nothing_finite(run_dir, dump_dom):
     assert line.group(1).count("M") == 2
     assert "no finite value" in dom
     assert "NaN" not in "".join(figures(dom))
+
+
+AXES = """[...document.querySelectorAll('.plot svg')].map((svg) => {
+  const texts = [...svg.querySelectorAll('text')].map((e) => [e.textContent, e.getBoundingClientRect()]);
+  const low = Math.max(...texts.map(([, box]) => box.top));
+  const part = (is) => texts.filter(([, box]) => box.top > low - 2 === is).map(([text]) => text);
+  const meet = texts.some(([, a], i) => texts.slice(0, i).some(([, b]) =>
+    a.left < b.right && b.left < a.right && a.top < b.bottom - 3 && b.top < a.bottom - 3));
+  const sizes = [...svg.querySelectorAll("*")].flatMap((e) => ["width", "height", "r"].map((a) => e.getAttribute(a)));
+  return [part(true), part(false), meet, sizes.some((size) => size < 0)];
+})"""
+
+WIDE = """[...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > innerWidth)
+  .map((e) => `${e.tagName}.${e.className} ${e.textContent.slice(0, 40)}`)"""
+
+
+@pytest.mark.parametrize("rows", [42, 300])
+def test_axes_have_three_different_labels_or_more_at_every_width(run_dir, page, rows):
+    lines = (run_dir / "metrics.jsonl").read_text().splitlines(keepends=True)[:rows]
+    values = [json.loads(line) | {"loss/entropy": 1.39 + 0.0004 * i} for i, line in enumerate(lines)]
+    (run_dir / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in values))
+    address = write_report(run_dir).as_uri()
+    for width in (390, 768, 1280, 1920):
+        page.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        page.call("Page.navigate", url="about:blank")
+        page.call("Page.navigate", url=address)
+        page.wait("!!document.documentElement?.dataset.charts && document.querySelectorAll('.plot svg').length === 16")
+        assert page.js("document.documentElement.scrollWidth") <= width, page.js(WIDE)
+        for across, up, meet, negative in page.js(AXES):
+            across = [text for text in across if text != "iteration"]
+            assert min(len(set(across)), len(set(up))) >= 3, (width, across, up)
+            assert (len(set(up)), meet, negative) == (len(up), False, False), (width, across, up)
+    page.call("Emulation.clearDeviceMetricsOverride")
