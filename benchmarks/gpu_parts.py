@@ -356,9 +356,7 @@ def take_kernels(folder: str, device: str) -> str:
     if not folder:
         return "compiled here"
     from robot_rl.performance.cache import use_cache
-    from robot_rl.sources.native import start_warp
 
-    start_warp()
     try:
         use_cache(Path(folder), device)
     except UserError as error:  # It costs time, not figures.

@@ -16,12 +16,14 @@ import contextlib
 import functools
 import hashlib
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 import warp as wp
 
 EMPTY = b'#include "builtin.h"\n'
@@ -80,11 +82,20 @@ class SharedHeaders:
 
 
 def start_warp() -> None:
-    """Initialize Warp without its banner and without a warning about a missing GPU; let threads share its header."""
-    level = wp.config.log_level
-    wp.config.log_level = wp.LOG_ERROR
-    wp.init()
-    wp.config.log_level = max(level, wp.LOG_WARNING)
+    """Initialize Warp without its banner and without its line on stderr about a missing GPU; share its header."""
+    wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)
+    if torch.cuda.is_available():
+        wp.init()
+    else:
+        sys.stderr.flush()
+        stderr = os.dup(2)
+        try:
+            with open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), 2)
+                wp.init()
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
     share_headers()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import warp as wp
+from robot_rl_envs.headers import start_warp
 from robot_rl_envs.launch import BLOCK_THREADS
 
 from robot_rl.errors import UserError
@@ -81,6 +82,7 @@ def use_cache(folder: Path, device: str) -> None:
             raise UserError(f"{word}: was compiled with {package} {version}, here is {here}; compile it again")
     if not device.startswith("cuda"):
         raise UserError(f"{word}: is for a GPU, the run is on device={device}; leave it out")
+    start_warp()
     arch = wp.get_device(device).arch
     if arch not in description["archs"]:
         archs = ", ".join(f"sm_{one}" for one in description["archs"])

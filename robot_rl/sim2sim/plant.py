@@ -267,10 +267,7 @@ class Plant:
         """Build world number `world` of a seed; see `plant_task` for `tick_s` and the reasons for a UserError."""
         from robot_rl_envs.make import make_env
 
-        from robot_rl.sources.native import start_warp
-
         changed, self.notes = plant_task(task, tick_s)
-        start_warp()
         with as_user_error():
             self.env: Any = make_env(
                 changed, num_envs=1, device="cpu", engine="mujoco", seed=seed, num_threads=1, world_offset=world

@@ -3,9 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -78,7 +76,6 @@ class NativeSource(TaskSource):
         """Make worlds of a task on one of our engines."""
         from robot_rl_envs.make import make_env
 
-        start_warp()
         if worlds.kernels is not None:
             from robot_rl.performance.cache import use_cache
 
@@ -244,25 +241,6 @@ def find_task(name: str) -> "Task":
         hint = f"; an environment of Gymnasium is task=gym:{name}" if re.search(r"-v\d+$", name) else ""
         hint = f"; an environment of Isaac Lab is task=isaac/{name}" if name.startswith("Isaac") else hint
         raise UserError(f"{error}{hint}") from error
-
-
-def start_warp() -> None:
-    """Initialize Warp, without its line on stderr if a GPU is missing."""
-    import torch
-    import warp
-
-    warp.config.log_level = warp.LOG_WARNING
-    if torch.cuda.is_available():
-        return
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    try:
-        with open(os.devnull, "w") as nowhere:
-            os.dup2(nowhere.fileno(), 2)
-            warp.init()
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
 
 
 def _functions(group: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What goes on in a world: its reward terms, the efforts of its joints and the forces of its contacts, as bars."""
+"""Bars about a world: its reward terms, the efforts of its joints and the forces of its contacts."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ LEGEND = {
     "force": ("#e05a00", "size of a foot's contact force"),
     "reference": ("#8cb9f2", "reference motion"),
 }
-"""Color and meaning of what is shown besides the robot."""
+"""Color and meaning of each thing shown besides the robot."""
 STYLE = "font: 13px system-ui, sans-serif; font-variant-numeric: tabular-nums; padding: 0 1em; width: 100%;"
 
 
@@ -62,6 +63,15 @@ def _step_of(width: float) -> float:
     return 10.0 ** math.floor(math.log10(width / 100)) if width > 0 else 0.01
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offers:
+    """Parts of a panel besides the command: a view that follows, a button for pushes, a choice of that many worlds."""
+
+    travels: bool
+    can_push: bool
+    worlds: int = 1
+
+
 class Panel:
     """Sliders, buttons and figures of the page. Buttons leave a request that `take` collects."""
 
@@ -71,17 +81,15 @@ class Panel:
         title: str,
         info: CommandInfo | None,
         start: np.ndarray,
+        offers: Offers,
         *,
-        travels: bool,
-        can_push: bool,
         motions: Sequence[str] = (),
         gauges: Gauges | None = None,
-        worlds: int = 1,
     ) -> None:
         """Build the panel.
 
         It has sliders for a command, which begin at `start` (width,), a choice of motions, a switch for the view of a
-        robot that travels, a choice of the world, a button for pushes, and bars of what goes on.
+        robot that travels, a choice of the world, a button for pushes, and bars of its rewards and forces.
         """
         self._gui, self._info = server.gui, info
         self._requests: set[str] = set()
@@ -92,11 +100,11 @@ class Panel:
         self._gui.set_panel_label(title)
         self._sliders = self._add_command(info, start) if info is not None else None
         self._motions = self._add_motions(motions) if motions else None
-        self._add_simulation(can_push, worlds)
+        self._add_simulation(offers.can_push, offers.worlds)
         tracks = info is not None and info.is_velocity
         forces = gauges is not None and gauges.has_feet
         shown = ["command", "measured"] * tracks + ["force"] * forces + ["reference"] * bool(motions)
-        self._add_view(travels, shown, drives=tracks)
+        self._add_view(offers.travels, shown, drives=tracks)
         with self._gui.add_folder("Measured" if info is None or tracks else "Figures"):
             self._figures = self._gui.add_html("")
             self._plot = self._add_plot(info) if info is not None and tracks else None
@@ -148,7 +156,7 @@ class Panel:
             self._speed = self._gui.add_slider("Speed [×]", 0.1, 4.0, 0.1, 1.0, hint="1 is real time")
 
     def _add_view(self, travels: bool, shown: Sequence[str], *, drives: bool) -> None:
-        """Add switches of the view, the legend of what is shown besides the robot, and the keys."""
+        """Add switches of the view, the legend of things shown besides the robot, and the keys."""
         self._follow = self._forces = None
         with self._gui.add_folder("View"):
             if travels:

@@ -101,7 +101,7 @@ class Player:
 
         from robot_rl.view.viewer.handles import Handles
         from robot_rl.view.viewer.neighbors import Neighbors
-        from robot_rl.view.viewer.panel import Panel
+        from robot_rl.view.viewer.panel import Offers, Panel
         from robot_rl.view.viewer.scene import WORLD, RobotScene
         from robot_rl.view.viewer.target import Target
 
@@ -114,8 +114,8 @@ class Player:
         self._others = Neighbors(server, model, worlds - 1, shares_ground=ground) if worlds > 1 else None
         start = np.zeros(0) if info is None else first_command(info, self.driver.command()[0])
         names = self._motions.names if self._motions is not None else ()
-        more = {"worlds": worlds, "travels": self._scene.travels, "can_push": can_be_pushed(env)}
-        self.panel = Panel(server, str(env.cfg.name), info, start, motions=names, gauges=self._gauges, **more)
+        offers = Offers(travels=self._scene.travels, can_push=can_be_pushed(env), worlds=worlds)
+        self.panel = Panel(server, str(env.cfg.name), info, start, offers, motions=names, gauges=self._gauges)
         self._target = Target(server, WORLD, info) if info is not None and info.is_target else None
         self._handles = Handles(server, WORLD, list(free_objects(env)))
         self._scene.update(self.driver.qpos[0])
