@@ -284,6 +284,7 @@ def play(
     seed: int = 0,
     worlds: int = 1,
     ready: Callable[[str], None] | None = None,
+    root: str | Path = "runs",
 ) -> None:
     """Drive a policy in the browser until Ctrl-C, as `robot-rl play` does.
 
@@ -295,19 +296,63 @@ def play(
         seed: of the worlds.
         worlds: so many side by side; one of them, which the page chooses, is driven.
         ready: called with the page's address; by default it is printed.
+        root: the directory of all runs; the page can change to those of the same robot.
     """
     from robot_rl.metrics.rows import to_stderr
     from robot_rl.view.viewer.play import play as serve
 
-    source = (policy if isinstance(policy, Policy) else load(policy)).source
-    # A day: the user says when it is over.
-    cfg = dataclasses.replace(source.cfg, task=dataclasses.replace(source.cfg.task, episode_length_s=86_400.0))
+    source = (policy if isinstance(policy, Policy) else load(policy, root=root)).source
 
     def tell(url: str) -> None:
         to_stderr(f"{source.name}: {url}  (Ctrl-C ends it)")
 
-    with contextlib.closing(cfg.make_env(num_envs=worlds, seed=seed)) as env:
-        serve(env, source.load(env), host, port, ready=ready or tell, seconds=seconds)
+    with contextlib.closing(_Played(source, str(root), num_envs=worlds, seed=seed)) as played:
+        more = {"policies": played.names, "load": played.load}
+        serve(*played.first, host, port, ready=ready or tell, seconds=seconds, **more)
+
+
+class _Played:
+    """The policy that a page shows, and those of the same robot that it can change to.
+
+    Attributes:
+        first: the environment and the policy that the page begins with.
+        names: of the policies; that one is the first.
+    """
+
+    def __init__(self, source: PolicySource, root: str, **worlds: Any) -> None:
+        from robot_rl.runs.policies import list_policies, policies_of_robot
+
+        self._made, self._worlds, self._root, self._trust = contextlib.ExitStack(), worlds, root, source.trust
+        self.first = self._begin(source)
+        robot = next(iter(self.first[0].crews.values())).scene.robot.name
+        self._known = policies_of_robot(robot, source.cfg.task.name, root)
+        shipped = {str(path): name for name, path in list_policies().items()}
+        runs = {run.rpartition("/")[2]: name for name, (run, _) in self._known.items() if run}
+        own = (runs if source.is_run else shipped).get(source.name, source.name)
+        self.names, self._own = [own, *(name for name in self._known if name != own)], source
+
+    def _begin(self, source: PolicySource) -> tuple[Any, Acting]:
+        # A day: the user says when it is over.
+        cfg = dataclasses.replace(source.cfg, task=dataclasses.replace(source.cfg.task, episode_length_s=86_400.0))
+        with contextlib.ExitStack() as made:
+            env = made.enter_context(contextlib.closing(cfg.make_env(**self._worlds)))
+            policy = source.load(env)
+            self._made.close()
+            self._made = made.pop_all()
+        return env, policy
+
+    def load(self, name: str) -> tuple[Any, Acting]:
+        """Return the environment and the policy of a name; those before are closed."""
+        from robot_rl.runs.policies import find_policy
+
+        here = {"device": "cpu", "engine": "auto"}
+        is_own = name == self.names[0]
+        return self._begin(
+            self._own if is_own else find_policy(*self._known[name], self._root, here, trust=self._trust)
+        )
+
+    def close(self) -> None:
+        self._made.close()
 
 
 def export(run: Run | str | Path, out: str | Path | None = None, *, root: str | Path = "runs") -> Path:

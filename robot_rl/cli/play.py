@@ -41,6 +41,12 @@ def run(arguments: Sequence[str]) -> int:
 
     from robot_rl.api import Policy, play
 
-    where = {"host": options.host, "port": options.port, "seed": options.seed, "worlds": options.worlds}
+    where = {
+        "host": options.host,
+        "port": options.port,
+        "seed": options.seed,
+        "worlds": options.worlds,
+        "root": options.root,
+    }
     play(Policy(source), **where, seconds=options.seconds or None, ready=ready)
     return 0

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError, suggest
 from robot_rl.evaluation.bundle_folders import policies_in
+from robot_rl.files import read_json
 from robot_rl.runs.export import exported
-from robot_rl.runs.run_dir import RunDir
+from robot_rl.runs.run_dir import MAX_CONFIG, RunDir
+from robot_rl.runs.run_index import read_runs
 from robot_rl.runs.settings import TrainCfg, change, default_tree, load, resolve, resolve_device
 from robot_rl.runs.trust import named_code, require_trust
 
@@ -94,6 +96,20 @@ def list_policies() -> dict[str, Path]:
 
     folder = Path(registry.__file__).parent
     return {path.parent.parent.name: path.parent for path in sorted(folder.glob("*/policy/contract.json"))}
+
+
+def policies_of_robot(robot: str, task: str, root: str) -> dict[str, tuple[str, str]]:
+    """Return what drives a robot: shipped policies, and runs of their tasks or of `task`, the newest 30.
+
+    Returns:
+        Name to show -> the first two arguments of `find_policy`.
+    """
+    of = {name: read_json(path / "contract.json", MAX_CONFIG)["robot"] for name, path in list_policies().items()}
+    found = {name: ("", name) for name, its in of.items() if its == robot}
+    rows = read_runs(root) if Path(root).is_dir() else []
+    for row in [row for row in rows if row.iterations[0] and row.task in (task, *found)][:30]:
+        found[f"{row.labels.name or row.run_id} ({row.task})"] = (f"{row.path.parent.name}/{row.path.name}", "")
+    return found
 
 
 def _find(run: str, policy: str, root: str) -> RunDir | Path:

@@ -225,6 +225,13 @@ class Panel:
         """The command of the sliders; empty without one."""
         return tuple(self._sliders.command.tolist()) if self._sliders is not None else ()
 
+    def take_policy(self) -> str | None:
+        """Return the name of the policy that was chosen instead of the present one; None if there is none."""
+        if self._policies is None or self._policies.value == self._chosen:
+            return None
+        name, self._policies.value = str(self._policies.value), self._chosen
+        return name
+
     @property
     def world(self) -> int:
         """Index of the world that is followed."""

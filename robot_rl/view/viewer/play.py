@@ -8,7 +8,7 @@ import math
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,8 @@ def play(
     *,
     ready: Callable[[str], None] | None = None,
     seconds: float | None = None,
+    policies: Sequence[str] = (),
+    load: Callable[[str], tuple[Any, Loadable]] | None = None,
 ) -> None:
     """Show an environment in the browser and let the user drive one of its worlds until Ctrl-C.
 
@@ -53,15 +55,24 @@ def play(
         port: TCP port; 0 takes a free one.
         ready: called with the page's address once it can be opened.
         seconds: return after this wall time [s]; None runs until Ctrl-C.
+        policies: names to choose from in the page; the first is that of `policy`.
+        load: returns the environment and the policy of one of these names.
 
     Raises:
         UserError: the address is not available.
     """
-    player = Player(env, policy, host, port)
+    player, end = Player(env, policy, host, port, policies=policies), time.perf_counter() + (seconds or math.inf)
     try:
         if ready is not None:
             ready(player.url)
-        player.run(seconds)
+        while (name := player.run(end - time.perf_counter())) is not None and load is not None:
+            player.page.say(f"{name} is being loaded")
+            try:
+                made = load(name)
+            except (UserError, ValueError) as error:  # The second: a contract that does not fit.
+                player.page.say(str(error))
+            else:
+                player = Player(*made, page=player.page, policies=policies, chosen=name)
     except KeyboardInterrupt:
         pass
     finally:
@@ -85,6 +96,31 @@ class Page:
             self.server = viser.ViserServer(host=host, port=port, label=label, verbose=False)
         self.url = f"http://{'localhost' if host in ('127.0.0.1', 'localhost') else host}:{self.server.get_port()}"
 
+        self._look: Callable[[Any], None] | None = None
+        self.server.on_client_connect(self._set_camera)
+
+    def clear(self, title: str) -> None:
+        """Remove all contents, and show what is happening."""
+        self.server.flush()
+        self.server.gui.reset()
+        self.server.scene.reset()
+        self.server.gui.set_panel_label(title)
+
+    def begin(self, look: Callable[[Any], None]) -> None:
+        """Set the camera of each browser, those that come later as well, by a function of a client."""
+        self._look = look
+        for client in self.server.get_clients().values():
+            look(client)
+
+    def _set_camera(self, client: Any) -> None:
+        if self._look is not None:
+            self._look(client)
+
+    def say(self, text: str) -> None:
+        """Show a line in each browser."""
+        for client in self.server.get_clients().values():
+            client.add_notification("robot-rl", text, auto_close_seconds=8.0)
+
     def close(self) -> None:
         """Stop it."""
         with contextlib.redirect_stdout(io.StringIO()):
@@ -94,10 +130,21 @@ class Page:
 class Player:
     """The page and its loop. The page's threads only leave requests; only the loop uses the environment."""
 
-    def __init__(self, env: Any, policy: Loadable, host: str = "127.0.0.1", port: int = 8080) -> None:
-        """Start the server; see `play`."""
-        self._page = Page(host, port, str(env.cfg.name))
-        server, self.url = self._page.server, self._page.url
+    def __init__(
+        self,
+        env: Any,
+        policy: Loadable,
+        host: str = "127.0.0.1",
+        port: int = 8080,
+        *,
+        page: Page | None = None,
+        policies: Sequence[str] = (),
+        chosen: str = "",
+    ) -> None:
+        """Fill a page, by default that of a new server; see `play`. `chosen` is one of `policies`, else the first."""
+        self.page = page or Page(host, port, str(env.cfg.name))
+        server, self.url = self.page.server, self.page.url
+        self.page.clear(str(env.cfg.name))
 
         from robot_rl.view.viewer.handles import Handles
         from robot_rl.view.viewer.neighbors import Neighbors
@@ -119,20 +166,26 @@ class Player:
         self._target = Target(server, WORLD, info) if info is not None and info.is_target else None
         self._handles = Handles(server, WORLD, list(free_objects(env)))
         self._scene.update(self.driver.qpos[0])
-        server.on_client_connect(self._scene.look_from)
+        self.page.begin(self._scene.look_from)
         self._history: deque[tuple[float, np.ndarray, np.ndarray]] = deque(maxlen=round(HISTORY_S * PLOT_HZ * 2))
         self._rng = np.random.default_rng(0)
         self._due = {"draw": 0.0, "read": 0.0, "plot": 0.0}
         self._ticks: deque[float] = deque()  # times of the steps in the last second
         self.steps = 0
 
-    def run(self, seconds: float | None = None) -> None:
-        """Simulate in real time for some wall time [s], or without an end."""
+    def run(self, seconds: float | None = None) -> str | None:
+        """Simulate in real time for some wall time [s], or without an end, or until the page names another policy.
+
+        Returns:
+            The name of that policy; None when the time is over.
+        """
         begin = anchor = time.perf_counter()
         ahead = 0.0
         while seconds is None or time.perf_counter() - begin < seconds:
             now = time.perf_counter()
             self._apply_requests()
+            if (name := self.panel.take_policy()) is not None:
+                return name
             if self.panel.paused:
                 anchor, ahead = now, 0.0
                 time.sleep(0.02)
@@ -151,10 +204,11 @@ class Player:
                 while now - self._ticks[0] > 1.0:
                     self._ticks.popleft()
             self._show(now)
+        return None
 
     def close(self) -> None:
         """Stop the server."""
-        self._page.close()
+        self.page.close()
 
     def _apply_requests(self) -> None:
         panel = self.panel
@@ -206,7 +260,7 @@ class Player:
         tracks, measured = self.driver.tracks, self.driver.measured[row]
         command = self.driver.command()[row] if self._info is not None else np.zeros(0)
         if self._is_due("draw", now, DRAW_HZ):
-            with self._page.server.atomic():
+            with self.page.server.atomic():
                 self._scene.update(qpos[world], follow=self.panel.follow)
                 if self._others is not None:
                     self._others.update(qpos, world, follow=self.panel.follow)

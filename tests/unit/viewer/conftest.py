@@ -108,7 +108,7 @@ class Visit:
 
     def pixel(self, point):
         """Where a point (3,) of the world [m] is seen, (2,) pixels."""
-        (client,) = self.player._page.server.get_clients().values()
+        (client,) = self.player.page.server.get_clients().values()
         camera = client.camera
         x, y, z = rotation(np.asarray(camera.wxyz)).T @ (np.asarray(point) - camera.position)
         scale = camera.image_height / (2 * np.tan(camera.fov / 2)) / z

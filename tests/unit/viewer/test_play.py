@@ -212,3 +212,25 @@ def test_keys_and_a_gamepad_drive_the_robot_in_a_browser(player, visit):
     page.js("navigator.getGamepads = () => [null, {index: 1, axes: [-1, 0.05, 0, 0], buttons: []}]")
     player.run(0.5)
     assert player.panel.command == pytest.approx((0.0, 0.5, 0.0))
+
+
+def test_another_policy_is_loaded_into_the_same_page(fake_env, monkeypatch):
+    from robot_rl.view.viewer.panel import Panel
+
+    player = Player(fake_env(), None, port=0, policies=("a", "b"))
+    assert player.panel.take_policy() is None
+    player.panel._policies.value = "b"
+    assert player.run(0.1) == "b"
+    player.close()
+    first, second, asked = fake_env(), fake_env(2), []
+
+    def load(name):
+        asked.append(name)
+        if len(asked) == 1:
+            raise UserError("it is damaged")
+        return second, None
+
+    wanted = iter((None, None, "b", None, None, "b"))
+    monkeypatch.setattr(Panel, "take_policy", lambda self: next(wanted, None))
+    play(first, None, port=0, seconds=0.5, policies=("a", "b"), load=load)
+    assert (asked, len(first.actions) > 0, len(second.actions) > 0) == (["b", "b"], True, True)
