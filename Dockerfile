@@ -30,7 +30,8 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN apt-get update && apt-get install -y --no-install-recommends g++ && python -m venv /opt/robot-rl
 COPY constraints.txt /build/
 COPY deploy_jetson /build/deploy_jetson
-RUN /opt/robot-rl/bin/pip install -c /build/constraints.txt /build/deploy_jetson /build/deploy_jetson/runtime
+WORKDIR /build
+RUN /opt/robot-rl/bin/pip install -c constraints.txt ./deploy_jetson ./deploy_jetson/runtime
 
 FROM python:3.11.14-slim-bookworm AS robot
 RUN groupadd --gid 1000 robot && useradd --uid 1000 --gid 1000 --create-home robot

@@ -1,4 +1,4 @@
-"""Show the runs below a root on a page in the browser: filter, sort, group over seeds, compare, name, delete.
+"""Show the runs below a root on a page in the browser: filter, sort, group, compare, name, delete.
 
 usage: robot-rl board [key=value ...]
 

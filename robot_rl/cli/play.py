@@ -1,4 +1,4 @@
-"""Drive a policy in the browser: by sliders, keys or a gamepad, with targets and objects to drag and pushes.
+"""Drive a policy in the browser: by sliders, keys or a gamepad, with targets and objects to drag.
 
 usage: robot-rl play [key=value ...]
 

@@ -65,11 +65,16 @@ def _step_of(width: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
-    """Parts of a panel besides the command: a view that follows, a button for pushes, a choice of that many worlds."""
+    """Parts of a panel besides the command: a view that follows, a button for pushes, a choice of that many worlds.
+
+    With more than one of the ``policies`` there is a choice of them, and ``chosen`` is the present one.
+    """
 
     travels: bool
     can_push: bool
     worlds: int = 1
+    policies: Sequence[str] = ()
+    chosen: str = ""
 
 
 class Panel:
@@ -89,7 +94,7 @@ class Panel:
         """Build the panel.
 
         It has sliders for a command, which begin at `start` (width,), a choice of motions, a switch for the view of a
-        robot that travels, a choice of the world, a button for pushes, and bars of its rewards and forces.
+        robot that travels, choices of policy and world, a button for pushes, and bars of rewards and forces.
         """
         self._gui, self._info = server.gui, info
         self._requests: set[str] = set()
@@ -100,6 +105,10 @@ class Panel:
         self._gui.set_panel_label(title)
         self._sliders = self._add_command(info, start) if info is not None else None
         self._motions = self._add_motions(motions) if motions else None
+        self._chosen, self._policies = offers.chosen, None
+        if len(offers.policies) > 1:
+            hint = "of this robot: shipped ones, and runs of their tasks"
+            self._policies = self._gui.add_dropdown("Policy", offers.policies, initial_value=offers.chosen, hint=hint)
         self._add_simulation(offers.can_push, offers.worlds)
         tracks = info is not None and info.is_velocity
         forces = gauges is not None and gauges.has_feet

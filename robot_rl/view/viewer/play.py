@@ -100,7 +100,7 @@ class Page:
         self.server.on_client_connect(self._set_camera)
 
     def clear(self, title: str) -> None:
-        """Remove all contents, and show what is happening."""
+        """Remove all contents, and show a line meanwhile."""
         self.server.flush()
         self.server.gui.reset()
         self.server.scene.reset()
@@ -161,7 +161,9 @@ class Player:
         self._others = Neighbors(server, model, worlds - 1, shares_ground=ground) if worlds > 1 else None
         start = np.zeros(0) if info is None else first_command(info, self.driver.command()[0])
         names = self._motions.names if self._motions is not None else ()
-        offers = Offers(travels=self._scene.travels, can_push=can_be_pushed(env), worlds=worlds)
+        chosen = chosen or next(iter(policies), "")
+        choices: dict[str, Any] = {"policies": tuple(policies), "chosen": chosen, "worlds": worlds}
+        offers = Offers(travels=self._scene.travels, can_push=can_be_pushed(env), **choices)
         self.panel = Panel(server, str(env.cfg.name), info, start, offers, motions=names, gauges=self._gauges)
         self._target = Target(server, WORLD, info) if info is not None and info.is_target else None
         self._handles = Handles(server, WORLD, list(free_objects(env)))
