@@ -8,8 +8,8 @@ usage: robot-rl play [key=value ...]
   robot-rl play run=latest             the newest run
 
 W A S D, Q and E or the arrows drive a robot that walks, as do a gamepad's sticks; R resets, space pauses. The page
-shows each reward term, the efforts of the joints and the forces of the contacts. The episode does not end by the
-clock; Ctrl-C ends it all.
+shows each reward term, the efforts of the joints and the forces of the contacts, changes to another policy of the
+robot, and records an .mp4 in the current folder. The episode does not end by the clock; Ctrl-C ends it all.
 {CHANGES_HELP}
 """
 

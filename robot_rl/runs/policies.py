@@ -99,7 +99,7 @@ def list_policies() -> dict[str, Path]:
 
 
 def policies_of_robot(robot: str, task: str, root: str) -> dict[str, tuple[str, str]]:
-    """Return the policies for a robot: shipped ones, and runs of their tasks or of `task`, the newest 30.
+    """Return the policies of a robot: shipped ones, and runs of their tasks or of `task`, the newest 30.
 
     Returns:
         Name to show -> the first two arguments of `find_policy`.

@@ -119,7 +119,7 @@ class Board:
             return {"trash": move_to_trash(self.table.root, ["/".join(path.parts[-2:])])}
 
     def restore(self, asked: Any) -> dict[str, Any]:
-        """Move a deleted run, {"trash": name}, back into its place."""
+        """Move deleted runs, {"trash": name}, back into their places."""
         with self.table.writing():
             return {"runs": restore(self.table.root, str(_entry(asked, "trash")))}
 

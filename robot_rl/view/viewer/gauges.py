@@ -1,4 +1,4 @@
-"""Bars about a world: its reward terms, the efforts of its joints and the forces of its contacts."""
+"""Gauges of a world: its reward terms, the efforts of its joints and the forces of its contacts, as bars."""
 
 from __future__ import annotations
 

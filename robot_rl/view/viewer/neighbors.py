@@ -21,7 +21,7 @@ class Neighbors:
     def __init__(self, server: viser.ViserServer, model: mujoco.MjModel, count: int, *, shares_ground: bool) -> None:
         """Send the shapes of a model for `count` worlds besides the one that is followed.
 
-        On a terrain (`shares_ground`) all worlds keep their places; else each has its cell of a grid.
+        On a terrain (`shares_ground`) all worlds have their own places; else each has its cell of a grid.
         """
         import mujoco
 

@@ -27,7 +27,7 @@ LEGEND = {
     "force": ("#e05a00", "size of a foot's contact force"),
     "reference": ("#8cb9f2", "reference motion"),
 }
-"""Color and meaning of each thing shown besides the robot."""
+"""Color and meaning of the marks that are shown besides the robot."""
 STYLE = "font: 13px system-ui, sans-serif; font-variant-numeric: tabular-nums; padding: 0 1em; width: 100%;"
 
 
@@ -63,15 +63,24 @@ def _step_of(width: float) -> float:
     return 10.0 ** math.floor(math.log10(width / 100)) if width > 0 else 0.01
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offers:
-    """Parts of a panel besides the command: a view that follows, a button for pushes, a choice of that many worlds.
+@dataclass(kw_only=True, slots=True)
+class PanelCfg:
+    """The parts of a panel.
 
-    With more than one of the ``policies`` there is a choice of them, and ``chosen`` is the present one.
+    Attributes:
+        travels: a switch for the view of a robot that travels.
+        can_push: a button for pushes.
+        motions: names of the reference motions to choose from.
+        gauges: bars of a world.
+        worlds: their number, to choose from.
+        policies: names of the policies to choose from.
+        chosen: the present one of these.
     """
 
     travels: bool
     can_push: bool
+    motions: Sequence[str] = ()
+    gauges: Gauges | None = None
     worlds: int = 1
     policies: Sequence[str] = ()
     chosen: str = ""
@@ -86,16 +95,9 @@ class Panel:
         title: str,
         info: CommandInfo | None,
         start: np.ndarray,
-        offers: Offers,
-        *,
-        motions: Sequence[str] = (),
-        gauges: Gauges | None = None,
+        cfg: PanelCfg,
     ) -> None:
-        """Build the panel.
-
-        It has sliders for a command, which begin at `start` (width,), a choice of motions, a switch for the view of a
-        robot that travels, choices of policy and world, a button for pushes, and bars of rewards and forces.
-        """
+        """Build the panel; the sliders of a command begin at `start` (width,)."""
         self._gui, self._info = server.gui, info
         self._requests: set[str] = set()
         self._images: dict[str, Any] = {}
@@ -104,20 +106,20 @@ class Panel:
         self._gui.configure_theme(control_layout="fixed", show_logo=False, show_share_button=False)
         self._gui.set_panel_label(title)
         self._sliders = self._add_command(info, start) if info is not None else None
-        self._motions = self._add_motions(motions) if motions else None
-        self._chosen, self._policies = offers.chosen, None
-        if len(offers.policies) > 1:
+        self._motions = self._add_motions(cfg.motions) if cfg.motions else None
+        self._chosen, self._policies = cfg.chosen, None
+        if len(cfg.policies) > 1:
             hint = "of this robot: shipped ones, and runs of their tasks"
-            self._policies = self._gui.add_dropdown("Policy", offers.policies, initial_value=offers.chosen, hint=hint)
-        self._add_simulation(offers.can_push, offers.worlds)
+            self._policies = self._gui.add_dropdown("Policy", cfg.policies, initial_value=cfg.chosen, hint=hint)
+        self._add_simulation(cfg.can_push, cfg.worlds)
         tracks = info is not None and info.is_velocity
-        forces = gauges is not None and gauges.has_feet
-        shown = ["command", "measured"] * tracks + ["force"] * forces + ["reference"] * bool(motions)
-        self._add_view(offers.travels, shown, drives=tracks)
+        forces = cfg.gauges is not None and cfg.gauges.has_feet
+        shown = ["command", "measured"] * tracks + ["force"] * forces + ["reference"] * bool(cfg.motions)
+        self._add_view(cfg.travels, shown, drives=tracks)
         with self._gui.add_folder("Measured" if info is None or tracks else "Figures"):
             self._figures = self._gui.add_html("")
             self._plot = self._add_plot(info) if info is not None and tracks else None
-        self._bars = self._add_bars(gauges) if gauges is not None else {}
+        self._bars = self._add_bars(cfg.gauges) if cfg.gauges is not None else {}
 
     def _add_command(self, info: CommandInfo, start: np.ndarray) -> Sliders:
         with self._gui.add_folder("Command"):
@@ -163,9 +165,12 @@ class Panel:
             self._buttons.on_click(lambda event: self._press(str(event.target.value)))
             self._push = self._gui.add_slider("Push [m/s]", 0.1, 2.0, 0.1, 0.8) if can_push else None
             self._speed = self._gui.add_slider("Speed [×]", 0.1, 4.0, 0.1, 1.0, hint="1 is real time")
+            self._gui.add_button("Record 10 s", hint="an .mp4 in the current folder").on_click(
+                lambda _: self._requests.add("record")
+            )
 
     def _add_view(self, travels: bool, shown: Sequence[str], *, drives: bool) -> None:
-        """Add switches of the view, the legend of things shown besides the robot, and the keys."""
+        """Add switches of the view, the legend of the marks besides the robot, and the keys."""
         self._follow = self._forces = None
         with self._gui.add_folder("View"):
             if travels:
@@ -223,7 +228,7 @@ class Panel:
             self._requests.add(name.lower())
 
     def take(self, request: str) -> bool:
-        """Return whether "reset", "push" or "motion" was requested since the last call."""
+        """Return whether "reset", "push", "motion" or "record" was requested since the last call."""
         if request in self._requests:
             self._requests.discard(request)
             return True

@@ -9,6 +9,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,11 +29,14 @@ from robot_rl.view.viewer.drive import (
 )
 from robot_rl.view.viewer.gauges import Gauges
 from robot_rl.view.viewer.ghost import Motions
+from robot_rl.view.viewer.recording import Recording
 
 DRAW_HZ, READ_HZ, PLOT_HZ = 100.0, 5.0, 5.0
 HISTORY_S = 10.0
 IMAGE_PX = 240
 """Width of a camera's image, about [px]."""
+RECORD_S = 10.0
+"""Length of a film that the page records [s]."""
 
 
 def play(
@@ -100,7 +104,7 @@ class Page:
         self.server.on_client_connect(self._set_camera)
 
     def clear(self, title: str) -> None:
-        """Remove all contents, and show a line meanwhile."""
+        """Remove all contents, and show a title."""
         self.server.flush()
         self.server.gui.reset()
         self.server.scene.reset()
@@ -148,7 +152,7 @@ class Player:
 
         from robot_rl.view.viewer.handles import Handles
         from robot_rl.view.viewer.neighbors import Neighbors
-        from robot_rl.view.viewer.panel import Offers, Panel
+        from robot_rl.view.viewer.panel import Panel, PanelCfg
         from robot_rl.view.viewer.scene import WORLD, RobotScene
         from robot_rl.view.viewer.target import Target
 
@@ -161,15 +165,22 @@ class Player:
         self._others = Neighbors(server, model, worlds - 1, shares_ground=ground) if worlds > 1 else None
         start = np.zeros(0) if info is None else first_command(info, self.driver.command()[0])
         names = self._motions.names if self._motions is not None else ()
-        chosen = chosen or next(iter(policies), "")
-        choices: dict[str, Any] = {"policies": tuple(policies), "chosen": chosen, "worlds": worlds}
-        offers = Offers(travels=self._scene.travels, can_push=can_be_pushed(env), **choices)
-        self.panel = Panel(server, str(env.cfg.name), info, start, offers, motions=names, gauges=self._gauges)
+        offered = PanelCfg(
+            travels=self._scene.travels,
+            can_push=can_be_pushed(env),
+            motions=names,
+            gauges=self._gauges,
+            worlds=worlds,
+            policies=policies,
+            chosen=chosen or next(iter(policies), ""),
+        )
+        self.panel = Panel(server, str(env.cfg.name), info, start, offered)
         self._target = Target(server, WORLD, info) if info is not None and info.is_target else None
         self._handles = Handles(server, WORLD, list(free_objects(env)))
         self._scene.update(self.driver.qpos[0])
         self.page.begin(self._scene.look_from)
         self._history: deque[tuple[float, np.ndarray, np.ndarray]] = deque(maxlen=round(HISTORY_S * PLOT_HZ * 2))
+        self._recording: Recording | None = None
         self._rng = np.random.default_rng(0)
         self._due = {"draw": 0.0, "read": 0.0, "plot": 0.0}
         self._ticks: deque[float] = deque()  # times of the steps in the last second
@@ -222,6 +233,9 @@ class Player:
         if self._motions is not None and panel.take("motion"):
             self._motions.choose(panel.motion)
             self.driver.reset()
+        if panel.take("record") and self._recording is None:
+            self._recording = Recording(self.driver, self._motions, self.world, RECORD_S)
+            self.page.say(f"recording the next {RECORD_S:.0f} s")
         if (steered := panel.take_steered()) is not None:
             panel.move(steered)
         if panel.take("reset"):
@@ -249,6 +263,11 @@ class Player:
         self.driver.step()
         if self._gauges is not None:
             self._gauges.step()
+        if self._recording is not None:
+            self._recording.note()
+            if self._recording.is_done:
+                self._recording.write(Path(), self.page.say)
+                self._recording = None
         self.steps += 1
 
     def _is_due(self, what: str, now: float, rate: float) -> bool:

@@ -153,7 +153,7 @@ class RobotScene:
         """Draw arrows (n, 3) [m] of one of the kinds in ARROWS, or hide them."""
         ends = np.stack([starts, starts + vectors], axis=1).astype(np.float32)
         if name not in self._arrows:
-            sizes: dict[str, Any] = {"shaft_radius": 0.006, "head_radius": 0.016, "head_length": 0.04}
+            sizes: Any = {"shaft_radius": 0.006, "head_radius": 0.016, "head_length": 0.04}
             self._arrows[name] = self._server.scene.add_arrows(f"{WORLD}/{name}", ends, ARROWS[name], **sizes)
         self._arrows[name].visible = shown
         if shown:

@@ -148,21 +148,23 @@ def _frames(env: Any, policy: Loadable, cfg: VideoCfg) -> Generator[np.ndarray]:
                     env.set_command(segment_at(script, driver.time_s).command)
                 driver.step()
             image = _draw(renderers, driver, motions)
-            strip = _strip(size, driver, script, shown, motions)
+            strip = draw_readings(size, driver, script, range(shown), motions)
             yield np.concatenate([image, strip])
 
 
-def _strip(
-    size: tuple[int, int], driver: Driver, script: list[Segment], shown: int, motions: Motions | None
+def draw_readings(
+    size: tuple[int, int], driver: Driver, script: list[Segment], worlds: range, motions: Motions | None
 ) -> np.ndarray:
-    """Draw the strip of text below the images of the first worlds."""
+    """Draw the strip of text below the images of some worlds, (height, width, 3) uint8."""
     info, name = driver.info, str(driver.env.cfg.name)
     if motions is not None:
-        return draw_progress(size, name, driver.time_s, "   ".join(" ".join(fact) for fact in motions.facts().items()))
+        return draw_progress(
+            size, name, driver.time_s, "   ".join(" ".join(fact) for fact in motions.facts(worlds[0]).items())
+        )
+    rows = slice(driver.rows(worlds[0]).start, driver.rows(worlds[-1]).stop)
     if info is None:
-        value = float(driver.episode_return[: driver.rows(shown - 1).stop].mean())
+        value = float(driver.episode_return[rows].mean())
         return draw_progress(size, name, driver.time_s, f"return {value:.1f}")
-    rows = slice(0, driver.rows(shown - 1).stop)
     command = driver.command()[rows].mean(0)
     if not driver.tracks:
         command = driver.command()[rows][:: len(driver.rows(0))].mean(0)  # of each world's first robot: in one frame
@@ -175,7 +177,7 @@ def _draw(renderers: Sequence[Renderer], driver: Driver, motions: Motions | None
     """Draw one robot or four tiles, with their commands, measured velocities and reference motions."""
     qpos, tiles = driver.qpos, []
     for k, renderer in enumerate(renderers):
-        arrows, spheres = _markers(driver, k)
+        arrows, spheres = find_markers(driver, k)
         ghost = motions.ghost(qpos[k], k) if motions is not None else None
         tile = renderer.frame(qpos[k], arrows=arrows, spheres=spheres, ghost=ghost)
         tiles.append(with_inset(tile, driver.camera_images(k, tile.shape[1] // 4)))
@@ -186,7 +188,7 @@ def _draw(renderers: Sequence[Renderer], driver: Driver, motions: Motions | None
     return np.concatenate([np.concatenate(tiles[:2], axis=1), np.concatenate(tiles[2:], axis=1)])
 
 
-def _markers(driver: Driver, world: int) -> tuple[list[Arrow], list[Sphere]]:
+def find_markers(driver: Driver, world: int) -> tuple[list[Arrow], list[Sphere]]:
     """Return the markers of a world's command: two arrows of velocities, a point's sphere, a pose's axes as well."""
     from robot_rl_envs.render import Arrow, Sphere
 

@@ -1,4 +1,4 @@
-"""Bars of what goes on: rewards of the last steps, efforts of joints within their limits, forces below feet."""
+"""Bars of a world: rewards of the last steps, efforts of joints within their limits, forces of contacts."""
 
 import contextlib
 import math

@@ -8,6 +8,8 @@ import pytest
 
 from robot_rl.errors import UserError
 from robot_rl.view.viewer.command import CommandInfo
+from robot_rl.view.viewer.drive import Driver
+from robot_rl.view.viewer.recording import Recording
 from robot_rl.view.viewer.video import (
     COMMAND,
     VideoCfg,
@@ -119,3 +121,18 @@ def test_strip_of_another_task():
     strip = draw_progress((320, 36), "cartpole", 2.0, "return 12.3")
     assert strip.shape == (36, 320, 3)
     assert (strip < 100).any()
+
+
+def test_what_was_played_becomes_a_film(fake_env, tmp_path):
+    env, said = fake_env(2), []
+    env.set_command((0.5, 0.0, 0.0))
+    driver = Driver(env, None)
+    recording = Recording(driver, None, 1, 0.2)
+    while not recording.is_done:
+        recording.note()
+        driver.step()
+    assert driver.time_s == pytest.approx(0.18)  # 5 frames, one every 0.04 s, and the step after the last one
+    recording.write(tmp_path, said.append).join()
+    (film,) = tmp_path.glob("play-fake-*.mp4")
+    assert said == [f"recorded: {film}"]
+    assert len(read(film)[0]) == 5
