@@ -165,7 +165,7 @@ class SlurmCluster:
 
     def kill_node(self, node: str) -> None:
         """Kill the daemon of a node and all processes of the jobs there, as a power cut would."""
-        mine = {self._nodes.pop(node)}
+        mine = {self._nodes.pop(node)} if node in self._nodes else set()
         for process in psutil.Process(self.supervisor.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 if process.environ().get("SLURMD_NODENAME") == node:
@@ -211,8 +211,10 @@ class SlurmCluster:
 
     def clear(self) -> None:
         """Kill all jobs, those that are requeued meanwhile too, and wait until the nodes are there and free."""
-        for node in set(NODES) - set(self._nodes):  # A test that failed has killed it.
-            self.start_node(node)
+        for node, state in self.node_states().items():  # A test that failed has killed it, or slurmd has crashed.
+            if not psutil.pid_exists(self._nodes.get(node, -1)) or state.startswith("down"):
+                self.kill_node(node)
+                self.start_node(node)
 
         def is_empty() -> bool:
             jobs = self.command("squeue", "--noheader", "--format=%A").split()
