@@ -32,8 +32,6 @@ from robot_rl.performance.compiled import CompileError, _count_reloads, compile_
 # Registers and spills are those of the optimized code, and without optimizing NVRTC takes minutes.
 pytestmark = pytest.mark.usefixtures("optimized")
 
-SPILLS = {"observe": 3}
-"""Known spills, to be removed: places that load a register again, none before the reward sums were logged elsewhere."""
 MAX_REGISTERS = 168
 """More than these, and fewer than twelve warps fit on a multiprocessor."""
 
@@ -65,11 +63,11 @@ def folder(tmp_path_factory):
 
 @pytest.mark.long
 @pytest.mark.parametrize("task", [lambda: get_task("go2_flat"), seen_go2], ids=["go2_flat", "a camera"])
-def test_the_environments_kernels_compile_without_a_further_spill(task, folder):
+def test_the_environments_kernels_compile_without_spills(task, folder):
     results = compile_all(own(kernels_of(task())), [CHIPS[90]], folder, jobs=2)
     names = {one.name for one in results}
     assert names >= {"act", "after_physics", "observe", "startup"}
-    assert {one.name: one.spills for one in results if one.spills} == SPILLS
+    assert {one.name: one.spills for one in results if one.spills} == {}
     assert {one.name: one.registers for one in results if one.registers > MAX_REGISTERS} == {}
     assert all((folder / one.module / f"{one.module}.sm90.cubin").is_file() for one in results)
 
