@@ -3,7 +3,8 @@
     make release URL=https://<host>/<owner>/robot-rl [KERNELS="go2_flat g1_flat"]
 
 Three distributions: robot-rl, robot-rl-deploy (bundles on a robot's computer, without PyTorch) and the sources of
-robot-rl-runtime (the binary). Beside them the changelog's section, a cache of GPU kernels, and the hashes of all.
+robot-rl-runtime (the binary). It also writes the section of the changelog, a
+cache of GPU kernels, and the hashes of all files.
 Links of the READMEs lead to URL at the tag v<version>; the slim distribution is installed and checks a bundle.
 """
 
@@ -71,7 +72,7 @@ def stage(folder: Path, url: str, version: str) -> None:
 
 
 def check_slim(wheel: Path) -> None:
-    """Install the slim distribution alone and check a shipped bundle with it."""
+    """Install only the slim distribution and check a shipped bundle with it."""
     with tempfile.TemporaryDirectory() as name:
         subprocess.run([sys.executable, "-m", "venv", name], check=True)
         python = f"{name}/bin/python"

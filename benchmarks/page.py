@@ -142,11 +142,11 @@ def taken(name: str, scripts: dict[str, str]) -> str:
     Without a line in page.yaml it is the script of the same name; an empty line means that it was removed.
 
     Raises:
-        ValueError: there is no such script.
+        ValueError: benchmarks/ does not contain the script.
     """
     by = next((script for pattern, script in scripts.items() if fnmatch(name, pattern)), name.replace(".json", ".py"))
     if by.endswith(".py") and not (HERE / by).is_file():
-        raise ValueError(f"page.yaml: scripts has no line for {name}")
+        raise ValueError(f"page.yaml: scripts does not name the script of {name}")
     command = f"[{by}](../benchmarks/{by})" if by.endswith(".py") else f"`{by}`"
     return f"{machine(load(name))}; {command}" if by else machine(load(name))
 

@@ -206,7 +206,7 @@ def launchers_page() -> str:
     ]
     for name, cls in list_launchers().items():
         found = list(rows(cls(), "launcher."))
-        body = shown(found) if found else "It has no settings."
+        body = shown(found) if found else "This launcher does not have settings."
         parts.append(f"## `launcher={name}` {{ #{name} }}\n\n{paragraphs(cls.__doc__ or '')}\n\n{body}")
     return "\n".join(parts)
 
@@ -217,7 +217,7 @@ def task_settings_page() -> str:
     parts = [
         "# Settings of a task\n\nA task lists its parts by name, and each value can be set by its dotted name, such "
         "as `rewards.track.weight=2`. `<name>` stands for the name that the task gives the part. A term's own "
-        "parameters, such as `std`, are set beside its options; [Terms](terms/rewards.md) has them. "
+        "parameters, such as `std`, are set next to its options; [Terms](terms/rewards.md) has them. "
         "`~rewards.<name>` removes a part.\n",
         f"## The task\n\n{shown(own)}",
     ]
