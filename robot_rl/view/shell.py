@@ -24,18 +24,18 @@ def page(title: str, body: str, *, style: str = "", draws: bool = False) -> str:
         style: additional CSS.
         draws: the page has charts (`robot_rl.view.chart`): their script is at its end, the only one that may run.
     """
-    policy = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'"
+    policy, end = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'", ""
     if draws:
         script = _read("chart.js", "page.js")
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        policy, body = f"{policy}; script-src 'sha256-{digest}'", f"{body}<script>{script}</script>\n"
+        policy, end = f"{policy}; script-src 'sha256-{digest}'", f"<script>{script}</script>\n"
     css = _read("theme.css", "document.css") + style
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="generator" content="robot-rl">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{css}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
+        f"<title>{escape(title)}</title>\n<style>{css}</style>\n</head>\n<body>\n<main>\n{body}</main>\n{end}</body>\n</html>\n"
     )
 
 

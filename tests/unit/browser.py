@@ -7,9 +7,19 @@ import subprocess
 import threading
 import time
 import urllib.request
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+
+AXE = """axe.run().then(found => found.violations.filter(one => ["serious", "critical"].includes(one.impact)).flatMap(
+  one => one.nodes.map(node => `${one.id}: ${node.html} ${node.failureSummary}`)))"""
+
+STILL = """(() => {
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync("*, ::before, ::after { transition: none !important; animation: none !important; }");
+  document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+})()"""
 
 
 class Page:
@@ -35,7 +45,7 @@ class Page:
             target = next(page for page in json.load(reply) if page["type"] == "page")
         self.socket = connect(target["webSocketDebuggerUrl"], max_size=None)
         self.count, self.events = 0, []
-        for domain in ("Page", "Runtime", "Network"):
+        for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
 
     def call(self, method, **params):
@@ -49,7 +59,33 @@ class Page:
             self.events.append(message)
 
     def js(self, code):
-        return self.call("Runtime.evaluate", expression=code, returnByValue=True)["result"].get("value")
+        found = self.call("Runtime.evaluate", expression=code, returnByValue=True, awaitPromise=True)
+        return found["result"].get("value")
+
+    def resize(self, width):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        self.wait(f"innerWidth === {width}", meanwhile=lambda _: time.sleep(0.02))
+
+    def prefer(self, scheme):
+        """Makes "dark" or "light" the system's colors, "" the browser's own."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}] if scheme else []
+        self.call("Emulation.setEmulatedMedia", features=features)
+
+    def failures(self):
+        """Returns what scripts threw, wrote to the console and did not load since the test began."""
+        kinds = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded", "Network.loadingFailed")
+        return [event for event in self.events if event["method"] in kinds]
+
+    def violations(self):
+        """Returns what axe finds within 5 s: low contrast, missing names, parts that keys do not reach."""
+        axe = find_spec("axe_core_python")
+        if not self.js("!!window.axe"):
+            self.js((Path(axe.origin).parent / "axe.min.js").read_text() + "; 0")
+            self.js(STILL)
+        end = time.monotonic() + 5  # Some of it is still moving.
+        while (found := self.js(AXE)) and time.monotonic() < end:
+            time.sleep(0.2)
+        return found
 
     def wait(self, code, seconds=120.0, meanwhile=time.sleep):
         """Waits until a piece of JavaScript is true; meanwhile(0.2) passes the time."""

@@ -53,6 +53,8 @@ def page(browser):
     """A headless browser's page."""
     browser.events.clear()
     yield browser
+    browser.call("Emulation.clearDeviceMetricsOverride")
+    browser.prefer("")
     browser.call("Page.navigate", url="about:blank")
 
 

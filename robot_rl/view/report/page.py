@@ -209,7 +209,8 @@ def _config(data: RunData) -> str:
     if not data.config_text:
         return ""
     lines = data.config_text.count("\n") + 1
-    body = f"<details><summary>Show {lines} lines</summary><pre>{escape(data.config_text)}</pre></details>"
+    text = f'<pre tabindex="0">{escape(data.config_text)}</pre>'
+    body = f"<details><summary>Show {lines} lines</summary>{text}</details>"
     return section("Settings", "run.yaml, fully resolved.", body, "settings")
 
 

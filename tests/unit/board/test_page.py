@@ -152,9 +152,11 @@ def test_the_page_fits_a_phone_and_has_its_details_at_the_side_of_a_screen(runs,
     page.wait("!!document.querySelector('#details form')")
     places = "['grid', 'details'].map((id) => { const r = document.getElementById(id).getBoundingClientRect();"
     for width, is_beside in ((390, False), (1099, False), (1100, True), (1920, True)):
-        page.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
-        page.wait(f"innerWidth === {width}")
+        page.resize(width)
+        for scheme in ("light", "dark"):
+            page.prefer(scheme)
+            assert page.violations() == [], (width, scheme)
         assert page.js("document.documentElement.scrollWidth") <= width
         table, details = page.js(f"{places} return [r.x + r.width, r.y]; }})")
         assert (details[0] > table[0] and details[1] < table[1] + 100) is is_beside, width
-    page.call("Emulation.clearDeviceMetricsOverride")
+    assert page.failures() == []

@@ -33,7 +33,6 @@ def site(tmp_path_factory):
 @pytest.fixture
 def visit(page, site):
     """visit(file): opens a page from the folder; in the end nothing may have failed or been fetched from elsewhere."""
-    page.call("Log.enable")
 
     def go(name):
         page.call("Page.navigate", url=(site / name).as_uri())
@@ -42,18 +41,13 @@ def visit(page, site):
         return page
 
     yield go
-    failures = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded", "Network.loadingFailed")
-    assert [event for event in page.events if event["method"] in failures] == []
+    assert page.failures() == []
     urls = [e["params"]["request"]["url"] for e in page.events if e["method"] == "Network.requestWillBeSent"]
     assert [url for url in urls if not url.startswith(("file:", "data:", "about:", "blob:"))] == []
 
 
 def wait_briefly(_):
     time.sleep(0.02)
-
-
-def resize(page, width):
-    page.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
 
 
 def press(page, key, text=""):
@@ -70,18 +64,28 @@ def test_no_page_is_wider_than_the_screen(visit, site):
     for name in (*names, "reference/terms/rewards.html", "reference/tasks/go2_flat.html", "reference/api/task.html"):
         page = visit(name)
         for width in WIDTHS:
-            resize(page, width)
+            page.resize(width)
             page.wait(f"document.documentElement.scrollWidth <= {width}", 5, meanwhile=wait_briefly)
-    page.call("Emulation.clearDeviceMetricsOverride")
 
 
 @pytest.mark.long
 def test_colors_follow_the_system(visit):
     for scheme, name in SCHEMES.items():
         page = visit("index.html")
-        page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        page.prefer(scheme)
         page.wait(f"document.body.dataset.mdColorScheme === '{name}'")
-    page.call("Emulation.setEmulatedMedia", features=[])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_pages_can_be_read_by_everyone(visit, scheme):
+    for name in ("index.html", "python.html", "troubleshooting.html", "learner.html", "reference/learners.html"):
+        page = visit(name)
+        page.prefer(scheme)
+        page.wait(f"document.body.dataset.mdColorScheme === '{SCHEMES[scheme]}'")
+        for width in WIDTHS:
+            page.resize(width)
+            assert page.violations() == [], (name, width)
 
 
 @pytest.mark.long

@@ -88,7 +88,7 @@ def test_axes_have_three_different_labels_or_more_at_every_width(run_dir, page, 
     (run_dir / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in values))
     address = write_report(run_dir).as_uri()
     for width in (390, 768, 1280, 1920):
-        page.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        page.resize(width)
         page.call("Page.navigate", url="about:blank")
         page.call("Page.navigate", url=address)
         page.wait("!!document.documentElement?.dataset.charts && document.querySelectorAll('.plot svg').length === 16")
@@ -97,4 +97,7 @@ def test_axes_have_three_different_labels_or_more_at_every_width(run_dir, page, 
             across = [text for text in across if text != "iteration"]
             assert min(len(set(across)), len(set(up))) >= 3, (width, across, up)
             assert (len(set(up)), meet, negative) == (len(up), False, False), (width, across, up)
-    page.call("Emulation.clearDeviceMetricsOverride")
+        for scheme in ("light", "dark"):
+            page.prefer(scheme)
+            assert page.violations() == [], (width, scheme)
+    assert page.failures() == []
