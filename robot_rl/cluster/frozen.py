@@ -18,6 +18,7 @@ from robot_rl.files import write_atomic
 from robot_rl.metrics.rows import refuse_locked
 from robot_rl.runs.agreement import changes
 from robot_rl.runs.inputs import resolve_inputs
+from robot_rl.runs.robot_facts import describe_robots
 from robot_rl.runs.run_dir import RunDir, config_hash, task_folder
 from robot_rl.runs.run_lock import RunLock, is_trained
 from robot_rl.runs.settings import TrainCfg, load, resolve
@@ -72,7 +73,7 @@ def freeze(cfg: TrainCfg, launcher: Launcher, undo: contextlib.ExitStack) -> Fro
         return FrozenRun(run_dir=waiting, options=options)
     lock = RunLock.create(cfg.root, cfg.task.name, cfg.seed, cfg.run_id)
     try:
-        lock.run_dir.write_config(cfg.tree, sys.argv, {LAUNCHER: launcher.settings()})
+        lock.run_dir.write_config(cfg.tree, sys.argv, {LAUNCHER: launcher.settings()} | describe_robots(cfg.task))
     except BaseException:
         lock.close(undo=True)
         raise

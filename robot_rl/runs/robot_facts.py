@@ -1,10 +1,15 @@
-"""A robot's facts and bundles: whether a bundle for it could be exported, and whether one that names it is for it.
+"""A robot's facts, runs and bundles: whether a run's robots have changed, and whether a bundle is for its robot.
 
+With other gains or another default pose the same actions move another robot, so run.yaml has the facts of its robots.
 A bundle's own checks know no robots: they refuse gains and limits that no robot has. The contract of a known robot must
 have that robot's joints, limits no wider than its own, and gains of their order of magnitude.
 """
 
+import dataclasses
+import hashlib
 import sys
+from collections.abc import Mapping
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError, as_user_error
@@ -15,10 +20,66 @@ if TYPE_CHECKING:
     from robot_rl_deploy.contract import Contract, JointSpec
     from robot_rl_envs.entity.robot_checks import Finding
 
+AGAIN = "restore the robot's files, or train again"
+"""What to do about a run whose robot has changed."""
 GAIN_FACTOR = 5.0
 """How far a policy's gains may be from the asset's: a task may train with others on purpose."""
 RANGE_MARGIN = 0.01
 """How far a position limit may be beyond the model's [rad or m]: models of a robot differ in their last digits."""
+
+
+def describe_robots(task: Any) -> dict[str, Any]:
+    """Return run.yaml's part about a task's robots: their facts by name, and the SHA-256 of their model files."""
+    from robot_rl_assets.robot import Robot
+
+    agents = getattr(task, "robots", None) or {}
+    robots = [agent.robot for agent in agents.values()] or [getattr(task, "robot", None)]
+    found = {robot.name: _facts(robot) for robot in robots if isinstance(robot, Robot)}
+    return {"robots": found} if found else {}
+
+
+def _facts(robot: "Robot") -> dict[str, Any]:
+    facts = {name: value for name, value in _values(robot).items() if name != "joints"}
+    joints = {joint.name: _values(joint) for joint in robot.joints}
+    return facts | {"model": hashlib.sha256(robot.model.read_bytes()).hexdigest(), "joints": joints}
+
+
+def _values(facts: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass, without its name, as YAML can have them."""
+    values = {field.name: getattr(facts, field.name) for field in dataclasses.fields(facts) if field.name != "name"}
+    for name, value in values.items():
+        if isinstance(value, tuple):
+            values[name] = list(value)
+        elif isinstance(value, Real) and not isinstance(value, bool | int):
+            values[name] = float(value)
+    return values
+
+
+def check_unchanged(run_id: str, record: Mapping[str, Any], task: Any) -> None:
+    """Refuse a run whose robots have changed since it began; a run of an earlier version, without their facts, passes.
+
+    Args:
+        run_id: Its id.
+        record: Its run.yaml.
+        task: The task of its settings, with the robots as they are now.
+
+    Raises:
+        UserError: The first fact that differs; it names the robot, the joint and both values.
+    """
+    from robot_rl.settings.tree import leaves
+
+    kept = record.get("robots")
+    if not isinstance(kept, Mapping):
+        return
+    for name, now in describe_robots(task).get("robots", {}).items():
+        old, new = dict(leaves(kept.get(name, {}))), dict(leaves(now))
+        for key in dict.fromkeys((*new, *old)):
+            if key in old and key in new and old[key] == new[key]:
+                continue
+            change = f"{key}={new.get(key, 'missing')} now, the run began with {old.get(key, 'missing')}"
+            if key == "model":
+                change = "another model file than at the beginning of the run"
+            raise UserError("run", run_id, f"the robot '{name}' has {change}", AGAIN)
 
 
 def find_all(robot: "Robot") -> list["Finding"]:

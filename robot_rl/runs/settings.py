@@ -16,6 +16,7 @@ from robot_rl.errors import UserError, suggest
 from robot_rl.learn.algorithms import get_learner, owners_of, preset_learner, read_learner
 from robot_rl.metrics.writers import WANDB_MODES
 from robot_rl.runs.agreement import check_settings
+from robot_rl.runs.robot_facts import check_unchanged
 from robot_rl.runs.run_dir import RunDir, check_run_id
 from robot_rl.runs.trust import require_trust
 from robot_rl.settings import LearnerCfg, from_dict, to_dict
@@ -231,7 +232,7 @@ def load(run_dir: RunDir, changes: Mapping[str, Any] | None = None, *, trust: bo
 
     Raises:
         UserError: run.yaml is missing, damaged or not that of the run's checkpoints, a value does not fit, or the
-            run's settings name code of a run that was not made here.
+            run's settings name code of a run that was not made here, or its robot has changed since it began.
     """
     record = run_dir.read_config()
     tree = record["config"]
@@ -244,7 +245,9 @@ def load(run_dir: RunDir, changes: Mapping[str, Any] | None = None, *, trust: bo
     learner = to_dict(get_learner(str(tree["learner"]))())
     since = {**OPTIONAL, **{key: value for key, value in learner.items() if key != "name"}}
     here = {"root": root, "init_from": None, "kernels": ""}
-    return resolve(change({**since, **tree, **here}, changes or {}))
+    cfg = resolve(change({**since, **tree, **here}, changes or {}))
+    check_unchanged(run_dir.run_id, record, cfg.task)
+    return cfg
 
 
 def resolve_device(device: Any, gpus: int | None = None) -> str:

@@ -17,6 +17,7 @@ from robot_rl.runs import signals
 from robot_rl.runs.agreement import FIXED, changes, check_settings, is_same
 from robot_rl.runs.inputs import resolve_inputs
 from robot_rl.runs.progress import Progress
+from robot_rl.runs.robot_facts import describe_robots
 from robot_rl.runs.run_dir import RunDir, task_folder
 from robot_rl.runs.run_lock import RunLock, check_kinds, is_trained, refuse_trained
 from robot_rl.runs.settings import TrainCfg, load
@@ -241,9 +242,10 @@ def _is_launched_wide(run_dir: RunDir) -> bool:
 
 
 def _described(env: Any, task: Any) -> dict[str, Any]:
-    """Return run.yaml's part about a task for reports: its metrics, and when it counts as solved."""
+    """Return run.yaml's part about a task: its metrics and when it counts as solved, for reports, and its robots."""
     solved = getattr(task, "solved", None)
     found = {"metrics": getattr(env, "describe_metrics", dict)(), "solved": solved and list(solved)}
+    found |= describe_robots(task)
     return {name: value for name, value in found.items() if value}
 
 

@@ -4,6 +4,8 @@ import contextlib
 import dataclasses
 import functools
 import re
+import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,6 +21,24 @@ if TYPE_CHECKING:
 
 SECONDS = 10.0
 """Default length of an evaluated episode [s]."""
+
+
+PATIENCE_S = 2.0
+"""After this time a person who waits for kernels is told why [s]."""
+
+
+@contextlib.contextmanager
+def _announced(task: str, first: int) -> Iterator[None]:
+    """Tell a person at a terminal that kernels are compiled, if that takes long."""
+    line = f"robot-rl: compiling the kernels of {task}; the next start takes them from the cache"
+    timer = threading.Timer(PATIENCE_S, print, (line,), {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    if sys.stderr.isatty() and first == 0:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class NativeSource(TaskSource):
@@ -80,7 +100,7 @@ class NativeSource(TaskSource):
             from robot_rl.performance.cache import use_cache
 
             use_cache(worlds.kernels, worlds.device)
-        with as_user_error():
+        with as_user_error(), _announced(task.name, worlds.first):
             env = make_env(
                 task,
                 num_envs=worlds.num_envs,

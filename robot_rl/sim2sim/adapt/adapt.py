@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from robot_rl.errors import Interrupted, UserError
+from robot_rl.runs.robot_facts import describe_robots
 from robot_rl.settings import apply_overrides
 from robot_rl.sim2sim.adapt.plants import PlantCfg, check_plant, make_plant
 from robot_rl.sim2sim.adapt.robot import RobotCfg, RobotProcess
@@ -124,7 +125,7 @@ class Adaptation:
         from robot_rl.runs.run_dir import RunDir
 
         self.run_dir = RunDir.create(self.train.root, self.train.task.name, self.cfg.seed)
-        self.run_dir.write_config(self.train.tree, ["robot-rl", "adapt"])
+        self.run_dir.write_config(self.train.tree, ["robot-rl", "adapt"], describe_robots(self.train.task))
         path = self.run_dir.path
         _, difference = make_plant(self.train.task, self.cfg.plant, path / "plant")
         self._say(f"plant={self.cfg.plant.name}: {difference} -> {path}")

@@ -1,4 +1,4 @@
-"""A contract of a known robot must have that robot's joints, limits and gains."""
+"""A run knows its robots again, and a contract of a known robot has that robot's joints, limits and gains."""
 
 import dataclasses
 import json
@@ -7,12 +7,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 from robot_rl_assets.registry import get_robot, list_robots
 from robot_rl_deploy import contract as contracts
+from robot_rl_tasks.registry import get_task
 
 from robot_rl.cli.main import main
 from robot_rl.errors import UserError
-from robot_rl.runs.robot_facts import check_robot, find_all
+from robot_rl.runs import robot_facts
+from robot_rl.runs.robot_facts import check_robot, check_unchanged, describe_robots, find_all
 from tests.unit.deploy.test_corruption import forge
 
 GO2 = Path(__file__).parents[3] / "tasks" / "robot_rl_tasks" / "go2_flat" / "policy"
@@ -106,3 +109,36 @@ def test_gains_that_no_bundle_may_have_are_noted_before_a_training():
     notes = [finding for finding in find_all(dataclasses.replace(robot, joints=weak)) if "exported" in finding.text]
     assert [note.is_problem for note in notes] == [False] * 12
     assert "a policy for it cannot be exported: joint 'FL_hip_joint': effort_limit is 23.7; gains" in notes[0].text
+
+
+@pytest.mark.parametrize("name", ["cartpole", "g1_flat", "panda_lift", "go2_pair_carry"])
+def test_a_run_knows_its_robots_again(name):
+    task = get_task(name)
+    record = yaml.safe_load(yaml.safe_dump(describe_robots(task)))
+    assert record["robots"]
+    check_unchanged("mine", record, task)
+    check_unchanged("mine", {}, task)  # Of an earlier version.
+
+
+def test_a_run_whose_robot_has_changed_is_refused_by_every_command(in_tmp, capsys, monkeypatch):
+    words = ["task=cartpole", "max_iterations=1", "num_envs=8", "device=cpu"]
+    assert main(["train", *words, "run_id=mine"]) == 0
+    assert main(["export", "run=mine"]) == 0
+    unchanged = robot_facts._facts
+
+    def changed(robot):
+        facts = unchanged(robot)
+        return facts | {"joints": facts["joints"] | {"slider": facts["joints"]["slider"] | {"effort_limit": 3.0}}}
+
+    monkeypatch.setattr(robot_facts, "_facts", changed)
+    capsys.readouterr()
+    for command in ("export", "eval", "resume", "video"):
+        assert main([command, "mine" if command == "resume" else "run=mine"]) == 2, command
+        error = capsys.readouterr().err
+        assert "the robot 'cartpole' has joints.slider.effort_limit=3.0 now, the run began with 15.0" in error
+        assert error.count("\n") == 1
+    monkeypatch.setattr(robot_facts, "_facts", lambda robot: unchanged(robot) | {"model": "0" * 64})
+    assert main(["export", "run=mine"]) == 2
+    assert (
+        "has another model file than at the beginning of the run; restore the robot's files" in capsys.readouterr().err
+    )
