@@ -5,7 +5,6 @@ python examples/own_reward.py [iterations]
 
 import sys
 
-import warp as wp
 from robot_rl_envs.task import Reward, Task
 from robot_rl_envs.terms import State, reward
 from robot_rl_tasks.registry import get_task
@@ -14,7 +13,6 @@ import robot_rl as rr
 
 
 @reward
-@wp.func
 def gentle(s: State, i: int, joint: float, speed: float) -> float:
     """1 / (1 + (v / speed)^2) of one joint: 1 at rest, 1/2 at speed [m/s or rad/s]."""
     ratio = s.joint_vel[i, int(joint)] / speed
