@@ -10,6 +10,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = "docs/"
 TAKEN_IN = "repository/"
 """The folder of the site for files that are outside of docs/ in the checkout."""
+SHOWN = {"envs/robot_rl_envs/entity/state.py": "reference/state.md"}
+"""Files of the checkout whose content a page from the code shows."""
 DATA = (".gif", ".jpg", ".json", ".mp4", ".png", ".svg")
 """Endings of files that a browser shows; any other file becomes a page with its text."""
 LANGUAGES = {".py": "python", ".txt": "text", ".h": "cpp", ".cpp": "cpp", ".sh": "bash", ".toml": "toml"}
@@ -22,6 +24,8 @@ HEAD = re.compile(r"\A```(\w+) +(.+)$", re.MULTILINE)
 
 def to_site(path: str) -> str:
     """Return where the site has a file of the checkout, as the path of a page's source or of a file."""
+    if path in SHOWN:
+        return SHOWN[path]
     if path.startswith(DOCS):
         return path.removeprefix(DOCS)
     place = TAKEN_IN + path.lstrip(".")
@@ -44,7 +48,7 @@ def find_outside(pages: Iterable[str]) -> set[str]:
         page = waiting.pop()
         for _, target in targets(page):
             path = resolve(page, target)
-            if (ROOT / path).is_file() and not path.startswith(DOCS) and path not in found:
+            if (ROOT / path).is_file() and not path.startswith(DOCS) and path not in {*found, *SHOWN}:
                 found.add(path)
                 waiting += [path] if path.endswith(".md") else []
     return found
