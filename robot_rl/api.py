@@ -3,7 +3,7 @@
     env = rr.make("go2_flat", num_envs=64)
     run = rr.train("cartpole", seed=1, ppo={"learning_rate": 5e-4})
     policy = rr.load(run)
-    print(rr.evaluate(policy, episodes=20)["torch"]["return"])
+    print(rr.evaluate(policy, episodes=20)["onnx"]["return"])
     rr.export(run)
 
 Settings have the names of the command line. One in a group is given by the group, or with its dots:
@@ -113,14 +113,14 @@ class Policy:
 
         Args:
             episodes: worlds, an episode each.
-            seconds: length of an episode [s]; None: the task's own.
-            form: "torch", "onnx" or "both".
+            seconds: longest episode [s], at most the task's own; None: 10.
+            form: "torch", "onnx" or "both"; a bundle has only onnx.
             seed: of the worlds; None: one that no training uses.
             steps: with Gymnasium and Isaac Lab the longest episode [steps]; 0: its limit.
 
         Returns:
-            The content of eval.json: "torch" and "onnx" (metric -> {"mean", "std"}), "metrics" (their descriptions),
-            "agreement" of both, and the settings.
+            The content of eval.json: "torch" and "onnx" (metric -> {"mean", "std"}), of a bundle only "onnx" and in
+            Gymnasium and Isaac Lab only "torch"; "metrics" (their descriptions), "agreement" of both, and the settings.
 
         Raises:
             UserError: one of them is out of its range.

@@ -29,7 +29,7 @@ class Options(PolicyOptions):
     """Options of robot-rl eval."""
 
     episodes: int = option(100, "fresh worlds, one episode each", least=1, most=MAX_ENVS)
-    seconds: float | None = option(None, "length of an episode [s]; 10 by default")
+    seconds: float | None = option(None, "longest episode [s], at most the task's own; 10 by default")
     steps: int = option(0, "with Gymnasium, Isaac Lab: longest episode [steps]; 0: its limit", least=0, most=MAX_COUNT)
     engine: str = option("", "another engine than it was trained in: mujoco, mujoco_warp or, where installed, isaac")
     form: str = option("both", "torch, onnx (as the robot runs it) or both")

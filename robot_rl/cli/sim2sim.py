@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class Options(PolicyOptions):
     """Options of robot-rl sim2sim."""
 
-    seconds: float = option(10.0, "how long the policy runs, or the length of an episode [s]; 0: until Ctrl-C")
+    seconds: float = option(10.0, "how long the policy runs, or the longest episode [s]; 0: until Ctrl-C")
     episodes: int = option(0, "instead of a session: worlds of a comparison with the trainer", least=0, most=MAX_ENVS)
     transport: str = option("udp", "udp, shm, or dds if the runtime was built with it")
     command: str = option(
@@ -250,7 +250,7 @@ def _show_session(name: str, result: Mapping[str, Any], *, can_fall: bool) -> No
         print(f"  missed deadlines of the policy: {result['binary']['loop']['missed_deadlines']}")
     for row in result.get("proxy", []):
         after = row["damping_after_ms"]
-        how = "not damped" if after is None else f"damped by {row['fault']} after {after:.1f} ms"
+        how = "no damping until the end" if after is None else f"damped by {row['fault']} after {after:.1f} ms"
         print(f"  injected {row['kind']}: {how if row['happened'] else 'it did not happen'}")
 
 
@@ -291,14 +291,14 @@ def _episodes(source: "PolicySource", options: Options, bundle: Path, settings: 
     kind = "torch" if policy is not None else "onnx"
     verdict = compare(binary["episodes"], trainer[kind], trainer["metrics"])
     stopped = sum(bool(faults) for faults in binary["faults"])
-    _show_parity(source.name, options, verdict, kind)
+    _show_parity(f"{source.name}: {options.episodes} episodes of {trainer['seconds']:g} s", verdict, kind)
     _show_stops(binary, stopped)
-    about = {"episodes": options.episodes, "seconds": options.seconds, "all_states": options.all_states}
+    about = {"episodes": options.episodes, "seconds": trainer["seconds"], "all_states": options.all_states}
     return about | {"trainer": trainer} | binary | {"stopped": stopped, "parity": verdict, "holds": verdict["holds"]}
 
 
-def _show_parity(name: str, options: Options, verdict: Mapping[str, Any], kind: str) -> None:
-    print(f"{name}: {options.episodes} episodes of {options.seconds:g} s, the binary against the trainer ({kind})")
+def _show_parity(episodes: str, verdict: Mapping[str, Any], kind: str) -> None:
+    print(f"{episodes}, the binary against the trainer ({kind})")
     for what, row in verdict.items():
         if what == "holds":
             continue

@@ -90,9 +90,12 @@ def read_faults(text: str) -> tuple[Fault, ...]:
         raise UserError("faults", text, f"cannot be read ({error})") from None
 
 
-def check_faults(faults: Iterable[Fault], transport: str, joints: int) -> None:
-    """Raise a UserError if a robot with so many joints, or its transport's address, cannot have a fault."""
+def check_faults(faults: Iterable[Fault], transport: str, joints: int, signals: Iterable[str]) -> None:
+    """Raise a UserError if a robot cannot have a fault, by its transport's address, its joints or its signals."""
+    has_imu = any(signal.startswith("imu_") for signal in signals)
     for fault in faults:
+        if fault.kind in OF_IMU and not has_imu:
+            raise UserError(f"faults: {fault.kind}: the policy reads no IMU; write a fault of joints or states")
         if fault.joint >= joints:
             raise UserError(f"faults: {fault.kind}:{fault.joint}: the robot's joints are 0 to {joints - 1}")
         if fault.kind == "relabel" and not transport.startswith("udp:"):
@@ -141,7 +144,7 @@ class Journal:
         first_sequence: Sequence number of the first changed state.
         last_good_ns: When the last unchanged message before that was passed on.
         damping_ns: When the first damping command after that was sent.
-        fault: The binary's name for the fault.
+        fault: The binary's name for the fault; not the operator's stop, which ends a session, unless it was injected.
         active_after: Number of commands that answered a changed state and did not damp.
         oldest_answered_ns: Greatest age of the state of a command after `first_ns` that did not damp.
     """
@@ -165,7 +168,8 @@ class Journal:
         if not self.first_ns or self.damping_ns or phase == "BOOT" or command.send_time_ns < self.first_ns:
             return
         if phase == "DAMPING":
-            self.damping_ns, self.fault = int(command.send_time_ns), fault
+            if fault != "operator_stop" or self.kind == fault:
+                self.damping_ns, self.fault = int(command.send_time_ns), fault
             return
         self.oldest_answered_ns = max(self.oldest_answered_ns, int(command.state_age_ns))
         if self.first_sequence and command.state_sequence >= self.first_sequence:
@@ -343,3 +347,5 @@ FROZEN: dict[str, tuple[str, ...]] = {
     "freeze_encoder": JOINTS,
 }
 """Kinds that freeze fields of a state, and which."""
+OF_IMU = ("freeze_imu", "freeze_orientation", "freeze_gyro", "freeze_acc", "gyro")
+"""Kinds for a robot whose policy reads its IMU; the orientation itself is judged on every robot."""

@@ -218,7 +218,11 @@ class Session:
         """Start the processes of a robot."""
         cfg, body = self.cfg, self.plant.bodies[name]
         robot, front = self._addresses(body)
-        check_faults(cfg.faults, front, len(body.joint_names))
+        if cfg.faults:
+            from robot_rl_deploy.bundle import read_bundle
+
+            signals = [term.signal for term in read_bundle(bundle).contract.observations]
+            check_faults(cfg.faults, front, len(body.joint_names), signals)
         link = make_link(body, robot, bundle)
         stack.callback(link.close)
         heard = operator = f"udp:{LOOPBACK}:{free_ports(1)[0]}"

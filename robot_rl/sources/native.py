@@ -188,7 +188,9 @@ class NativeSource(TaskSource):
             raise UserError("steps", cfg.steps, "is for environments of Gymnasium and Isaac Lab", "give seconds=")
         fresh = dataclasses.replace(worlds, num_envs=cfg.episodes, seed=cfg.seed)
         torch_policy = None if cfg.form == "onnx" else policy.torch_policy()
-        exports = task.deployable and (cfg.form != "torch" or not policy.is_run)
+        if cfg.form == "torch" and torch_policy is None:
+            raise UserError("form", cfg.form, "a bundle has only onnx", "use form=onnx, or a run")
+        exports = task.deployable and cfg.form != "torch"
         bundle = policy.find_bundle() if exports else None
         return evaluate_run(
             functools.partial(self.make_env, evaluation_task(task), fresh),

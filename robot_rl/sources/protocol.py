@@ -91,7 +91,7 @@ class EvaluationCfg:
     """The settings of an evaluation.
 
     Attributes:
-        seconds: Length of an episode [s]; None: the source's own.
+        seconds: Longest episode [s], at most the task's own; None: the source's default.
         steps: Longest episode [steps]; 0: its own limit.
         form: "torch", "onnx" or "both".
     """

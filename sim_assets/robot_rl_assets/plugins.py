@@ -72,7 +72,8 @@ class Plugin:
             raise PluginError(f"{line} must be called by letters, digits, _, - and .")
         if self.folder and self.folder not in sys.path:
             sys.path.append(self.folder)
-        return _import(self.target, f"{line} cannot be used", "repair or uninstall that package")
+        right = "correct the project in this folder" if self.folder else "repair or uninstall that package"
+        return _import(self.target, f"{line} cannot be used", right, self.folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,15 +304,36 @@ def describe_failure(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def _import(reference: str, line: str, right: str) -> Any:
+def _place_in(module: str, folder: str, error: BaseException) -> str:
+    """Return "file:line: " of the last line of a module's package, or of a project's folder, that an error is from."""
+    try:
+        spec = importlib.util.find_spec(module.partition(".")[0])
+    except (ImportError, ValueError):
+        spec = None
+    own = [] if spec is None else list(spec.submodule_search_locations or filter(None, [spec.origin]))
+    places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError):
+        places.append((error.filename or "", error.lineno))
+    roots = [Path(part) for part in (*own, folder) if part]
+    found = [
+        f"{file}:{line}: "
+        for file, line in places
+        for root in roots
+        if Path(file).is_relative_to(root) and "site-packages" not in Path(file).relative_to(root).parts
+    ]
+    return found[-1] if found else ""
+
+
+def _import(reference: str, line: str, right: str, folder: str = "") -> Any:
     module, _, path = reference.partition(":")
     try:
         node = importlib.import_module(module)
     except (Exception, SystemExit) as error:  # Whatever somebody's module does.
-        is_missing = isinstance(error, ModuleNotFoundError)
-        why = (
-            f"cannot import {error.name}" if is_missing else f"{module} fails at its import ({describe_failure(error)})"
-        )
+        place = _place_in(module, folder, error)
+        if isinstance(error, ModuleNotFoundError):
+            why = f"{place}cannot import {error.name}"
+        else:
+            why = f"{module} fails at its import ({place}{describe_failure(error)})"
         raise PluginError(f"{line}: {why}; {right}") from error
     for part in filter(None, path.split(".")):
         if not hasattr(node, part):

@@ -7,11 +7,13 @@ but in one device array, so a sweep or a curriculum changes them without a recom
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import linecache
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -91,12 +93,12 @@ class Kernels:
         ``fields`` are the names of the state's fields, ``model_fields`` those of the model's.
         """
         text = str(error.args[0] if error.args else error)
-        steps = list(re.finditer(r'Error while parsing function "(\w+)" at (.+?):(\d+):\n.*\n;', text))
+        steps = list(re.finditer(r'Error while parsing function "(\w+)" at (.+?):(\d+):\n(.*)\n;', text))
         if not steps:
             return error
         path = next((self.paths[name] for name in re.findall(r"\bt\d+_\w+", text) if name in self.paths), "a term")
-        function, file, line = steps[-1].groups()
-        where = "" if file.startswith("<") else f" in {function}, {file}:{line}"
+        function, file, number, line = steps[-1].groups()
+        where = "" if file.startswith("<") else f" in {function}, {file}:{_line_in_file(file, function, number, line)}"
         reason = " ".join(text[steps[-1].end() :].removeprefix("Error, ").split())
         attribute = re.match(r"`(\w+)` is not an attribute of 's'", reason)
         if attribute is None:
@@ -108,6 +110,18 @@ class Kernels:
         elif name.removesuffix("_nominal") in model_fields:
             hint = f"declare model_fields=({name.removesuffix('_nominal')!r},) at the event"
         return ValueError(f"{path}: reads s.{name}, which the state does not have,{where}; {hint}")
+
+
+def _line_in_file(file: str, function: str, number: str, line: str) -> int:
+    """Return the number of a line in its file; Warp counts those of a generic function from its first decorator."""
+    try:
+        nodes = ast.walk(ast.parse(Path(file).read_text(encoding="utf-8")))
+    except (OSError, ValueError, SyntaxError):
+        return int(number)
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == function]
+    begins = [min([node.lineno, *(one.lineno for one in node.decorator_list)]) for node in functions]
+    counted = [begin + int(number) for begin in begins]
+    return next((at for at in counted if linecache.getline(file, at).strip() == line.strip()), int(number))
 
 
 def find_functions(text: str, modules: Iterable[ModuleType]) -> dict[str, Any]:

@@ -109,6 +109,10 @@ def misspelt(s: Any, i: int) -> float:
     return s.joint_poss[i, 0]
 
 
+LINE = misspelt.func.__code__.co_firstlineno + 2
+"""Of the mistake in it; Warp counts it from the decorator, since `s` is of any type."""
+
+
 @reward
 @wp.func
 def reads_misspelt(s: Any, i: int) -> float:
@@ -138,7 +142,7 @@ def writes_undeclared(s: Any, i: int, rng: wp.uint32):
     [
         (
             {"rewards": {"mine": Reward(reads_misspelt, weight=1.0)}},
-            ["rewards.mine", "s.joint_poss", "misspelt", "test_authors_mistakes.py:", "did you mean 'joint_pos'"],
+            ["rewards.mine", "s.joint_poss", f"misspelt, {__file__}:{LINE};", "did you mean 'joint_pos'"],
         ),
         ({"rewards": {"mine": Reward(reads_unwatched, weight=1.0)}}, ["rewards.mine", "data=('cvel',)"]),
         ({"rewards": {"mine": Reward(counts, weight=1.0)}}, ["rewards.mine", "int32"]),

@@ -84,6 +84,26 @@ def test_nothing_of_it_runs_before_it_is_named(run, project):
     assert marks(project) == ["mystuff.greet", "mystuff.swing"]
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("\n\n@reward\ndef f(): ...\n", "gait.py:3: NameError: name 'reward' is not defined)"),
+        ("x = 1\ny = (\n", "gait.py:2: SyntaxError"),
+        ("import json\njson.loads('')\n", "gait.py:2: JSONDecodeError"),
+        ("import mystuff.nothing\n", "gait.py:1: cannot import mystuff.nothing"),
+    ],
+)
+def test_a_mistake_in_it_is_named_by_file_and_line(project, text, line):
+    (project / "mystuff" / "gait.py").write_text(text)
+    (project / "mystuff" / "swing.py").write_text("import mystuff.gait\n")
+    for name in [name for name in sys.modules if name.startswith("mystuff")]:
+        del sys.modules[name]
+    with pytest.raises(UserError) as error:
+        plugins.load(plugins.TASKS, "my_swing", "task")
+    assert f"{project}/mystuff/{line}" in str(error.value)
+    assert str(error.value).endswith("; correct the project in this folder")
+
+
 def test_only_the_file_of_the_working_folder_counts(project, monkeypatch):
     monkeypatch.chdir(project / "mystuff")
     assert "my_swing" not in list_tasks()

@@ -48,6 +48,7 @@ def test_what_is_wrong_is_one_line(tmp_path):
         (lambda: rr.Robot.from_file(tmp_path / "none.urdf"), "none.urdf"),
         (lambda: rr.make(3), "task=3: must be the name of a task"),  # type: ignore[arg-type]
         (lambda: rr.evaluate("panda_reach", form="onx"), "form=onx: must be one of"),
+        (lambda: rr.evaluate("panda_reach", form="torch"), "form=torch: a bundle has only onnx"),
         (lambda: rr.load("panda_reach").evaluate(episodes=0), "episodes=0: must be an integer"),
         (lambda: rr.load("panda_reach").evaluate(seconds=-1), r"seconds=-1: must be in \(0, 3600\]"),
     ):

@@ -11,7 +11,7 @@ from robot_rl_tasks.registry import get_task
 from robot_rl.cli.sim2sim import _show_session
 from robot_rl.errors import UserError
 from robot_rl.sim2sim.commands import EVENT, ActionReader, Joystick, make_commands
-from robot_rl.sim2sim.faults import KINDS, Fault, dump_faults, load_faults, read_faults
+from robot_rl.sim2sim.faults import KINDS, OF_IMU, Fault, Journal, check_faults, dump_faults, load_faults, read_faults
 from robot_rl.sim2sim.figures import command_figures
 from robot_rl.sim2sim.link import Note
 from robot_rl.sim2sim.parity import compare
@@ -74,6 +74,23 @@ def test_an_injected_fault_is_reported_in_words(capsys):
     *_, first, second = capsys.readouterr().out.splitlines()
     assert first == "  injected drop: damped by state_age after 19.6 ms"
     assert second == "  injected nan: it did not happen"
+
+
+def test_the_end_of_a_session_is_no_answer_to_a_fault():
+    for kind, fault, wanted in (("drop", "operator_stop", ""), ("operator_stop", "operator_stop", "operator_stop")):
+        journal = Journal(kind)
+        journal.begin(1_000_000)
+        journal.add_command(types.SimpleNamespace(send_time_ns=3_000_000), "DAMPING", fault)
+        assert journal.row()["fault"] == wanted
+        assert journal.row()["damping_after_ms"] == (2.0 if wanted else None)
+
+
+@pytest.mark.parametrize("kind", OF_IMU)
+def test_a_fault_of_an_imu_is_for_a_policy_that_reads_one(kind):
+    faults = read_faults(f"{kind}@2")
+    check_faults(faults, "udp:", 2, ["joint_pos", "imu_gyro"])
+    with pytest.raises(UserError, match=f"faults: {kind}: the policy reads no IMU"):
+        check_faults(faults, "udp:", 2, ["joint_pos", "command"])
 
 
 def Env(draws="velocity", names=("vx", "vy", "yaw"), lower=(-1.0, -0.6, -1.0), upper=(1.5, 0.6, 1.0)):
