@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl_assets.robot import Robot as _Robot
 
-from robot_rl.errors import UserError
+from robot_rl.errors import UserError, suggest
 
 if TYPE_CHECKING:
     from robot_rl_envs.env import Env
@@ -262,7 +262,7 @@ def load(policy: str | Path | Run, *, root: str | Path = "runs", trust: bool = F
     except UserError as error:
         if not str(error).startswith(f"run={name}: "):
             raise
-        raise UserError(f"{error}; shipped policies: {', '.join(known)}") from None
+        raise UserError(f"{error}; shipped policies: {suggest(name, known).removeprefix('known: ')}") from None
 
 
 def evaluate(policy: Policy | Run | str | Path, **how: Any) -> dict[str, Any]:

@@ -120,12 +120,12 @@ def shown(value: object) -> str:
     return repr(value) if looks_else else str(value)
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown name: ``did you mean 'clip'?``, or ``known: a, b`` if none is near."""
+def suggest(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """Return a hint for an unknown name: ``did you mean 'clip'?``, after a prefix; ``known: a, b`` if none is near."""
     import difflib
 
     options = list(known)
     nearest = difflib.get_close_matches(name, options, n=1, cutoff=0.6)
     if nearest:
-        return f"did you mean '{nearest[0]}'?"
+        return f"did you mean '{prefix}{nearest[0]}'?"
     return "known: " + ", ".join(sorted(options))

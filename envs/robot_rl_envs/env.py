@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import warp as wp
@@ -19,6 +19,9 @@ from robot_rl_envs.rows import RobotRows
 from robot_rl_envs.task import Task
 from robot_rl_envs.team.stage import TeamStage
 from robot_rl_envs.terms.checks import nearest
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 class _OfRows:
@@ -148,8 +151,11 @@ class Env(VecEnv):
         self._results.fill(self._flags)
         return self.get_observations()
 
-    def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
+    def step(self, actions: torch.Tensor | ArrayLike) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
         """Apply ``actions`` (rows, num_actions) for one control period; a role with fewer takes the first ones.
+
+        Args:
+            actions: a tensor, or a NumPy array or lists, which are copied to the device.
 
         Returns:
             observations: TensorDict of groups; valid until the step after the next. ``final_obs`` is until the next.
@@ -161,7 +167,16 @@ class Env(VecEnv):
                 several groups, ``rewards`` (rows, K), the sum of each, never floored. Of a team also ``acted`` (rows,)
                 bool, False if a robot took no part in the step, which is not valid then, and ``ended`` (rows,) bool,
                 True if its world's episode ended.
+
+        Raises:
+            ValueError: ``actions`` are of another shape, or not numbers.
         """
+        if not isinstance(actions, torch.Tensor):
+            try:
+                actions = torch.as_tensor(actions)
+            except (TypeError, ValueError, RuntimeError) as error:
+                wanted = tuple(self._actions_torch.shape)
+                raise ValueError(f"actions: are not numbers of shape {wanted} ({error})") from None
         if actions.shape != self._actions_torch.shape:
             raise ValueError(f"actions have shape {tuple(actions.shape)}, wants {tuple(self._actions_torch.shape)}")
         self._actions_torch.copy_(actions)

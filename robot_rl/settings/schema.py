@@ -133,7 +133,7 @@ def require_known(names: Iterable[Any], known: Iterable[str], prefix: str = "") 
     known = list(known)
     for name in names:
         if name not in known:
-            raise UserError(f"unknown key '{prefix}{name}': {suggest(str(name), known)}")
+            raise UserError(f"unknown key '{prefix}{name}': {suggest(str(name), known, prefix.rpartition(' ')[2])}")
 
 
 def convert(hint: Any, value: Any, name: str) -> Any:

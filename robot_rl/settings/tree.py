@@ -5,6 +5,7 @@ robot and the task's presets are not part of the tree.
 """
 
 import dataclasses
+import difflib
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -167,7 +168,7 @@ def copy_tree(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _nearest(name: str, tree: Mapping[str, Any]) -> str:
-    """Return a suggestion among all dotted names, else the keys of the last group that was right.
+    """Return a suggestion: each part of the name as the group has it, or the keys of the group that has none near.
 
     A name without its group is the learner's own setting, if that has one of this name, else that of the first group.
     """
@@ -176,15 +177,20 @@ def _nearest(name: str, tree: Mapping[str, Any]) -> str:
         groups = (tree.get("learner"), "ppo")
         best = min(found, key=lambda key: (key.partition(".")[0] not in groups, key.count("."), found.index(key)))
         return f"did you mean '{best}'?"
-    hint = suggest(name, dotted_keys(tree))
-    if not hint.startswith("known"):
-        return hint
     node: Any = tree
+    right: list[str] = []
     for part in name.split("."):
-        if not isinstance(node.get(part), Mapping):
+        if not isinstance(node, Mapping):
             break
-        node = node[part]
-    return suggest("", node)
+        near = [part] if part in node else difflib.get_close_matches(part, list(node), n=1)
+        if right and not near:
+            return suggest("", node)
+        if not near or "." not in name:
+            hint = suggest(name, dotted_keys(tree))
+            return hint if not hint.startswith("known") else suggest("", tree)
+        right.append(near[0])
+        node = node[near[0]]
+    return f"did you mean '{'.'.join(right)}'?"
 
 
 def _is_term(value: Any) -> bool:

@@ -40,7 +40,7 @@ def settings(**changes):
     ("words", "line"),
     [
         (["launcher=torchru"], "launcher=torchru: must be one of"),
-        (["launcher=torchrun", "launcher.rank=2"], "unknown key 'launcher.rank': did you mean 'ranks'?"),
+        (["launcher=torchrun", "launcher.rank=2"], "unknown key 'launcher.rank': did you mean 'launcher.ranks'?"),
         (["launcher=torchrun", "launcher.ranks=a"], "launcher.ranks=a: must be a whole number"),
         (["launcher=torchrun", "launcher.ranks=-1"], "launcher.ranks=-1: must be in [0, 1024]"),
         (["launcher=torchrun", "launcher.ranks=3"], "num_envs=4: must be a multiple of the 3 processes"),

@@ -43,7 +43,7 @@ TRAIN = [
         "rewards={}: needs at least one",
     ),
     (["observations={}"], "observations={}: is a group"),
-    (["rewards={uprigth:{weight:3}}"], "unknown key 'rewards.uprigth': did you mean 'upright'?"),
+    (["rewards={uprigth:{weight:3}}"], "unknown key 'rewards.uprigth': did you mean 'rewards.upright'?"),
     (["actor.hidden={a:1}"], "actor.hidden={'a': 1}: is not a group; give one value, such as actor.hidden=[64, 64]"),
     (["seed@x=1"], "'seed@x=1': has a package (@)"),
     (["--cfg", "foo"], "--cfg 'foo': must be job"),

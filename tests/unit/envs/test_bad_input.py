@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 from robot_rl_assets.registry import get_robot
@@ -65,6 +66,17 @@ def test_actions_of_another_shape(cart_task, shape):
     env = make_env(cart_task(), num_envs=2, engine="mujoco")
     with pytest.raises(ValueError, match=r"actions have shape .* wants \(2, 1\)"):
         env.step(torch.zeros(shape))
+    with pytest.raises(ValueError, match=r"actions have shape .* wants \(2, 1\)"):
+        env.step(np.zeros(shape))
+
+
+def test_actions_need_not_be_a_tensor(cart_task):
+    env = make_env(cart_task(), num_envs=2, engine="mujoco")
+    for actions in (np.array([[0.5], [-1.0]]), [[0.5], [-1.0]]):
+        env.step(actions)
+        assert env.state.action.tolist() == [[0.5], [-1.0]]
+    for actions in ("left", None, [["a"], ["b"]], [[1.0], [1.0, 2.0]]):
+        assert "are not numbers of shape (2, 1)" in refused(call=env.step, actions=actions)
 
 
 @pytest.mark.parametrize(

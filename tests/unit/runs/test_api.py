@@ -43,6 +43,10 @@ def test_what_is_wrong_is_one_line(tmp_path):
         (lambda: rr.make("cartpole", rewards={"uprigth": {"weight": 1.0}}), "uprigth"),
         (lambda: rr.train("cartpole", learning_rate=1e-3), "did you mean 'ppo.learning_rate'"),
         (lambda: rr.load("cartpol", root=tmp_path), "cartpol"),
+        (lambda: rr.load("go2_fla", root=tmp_path), "run=go2_fla: .*; shipped policies: did you mean 'go2_flat'"),
+        (lambda: rr.make("cartpole", ppo={"learning_rat": 1e-3}), "did you mean 'ppo.learning_rate'"),
+        (lambda: rr.make("go2_flat", rewards={"foo": {"weight": 1}}), "'rewards.foo': known: action_rate, "),
+        (lambda: rr.make("go2_flat", **{"rewards.foo.weight": 1}), "'rewards.foo.weight': known: action_rate, "),
         (lambda: rr.export("latest", root=tmp_path), "no run in"),
         (lambda: rr.train(3), "must be a name"),  # type: ignore[arg-type]
         (lambda: rr.Robot.from_file(tmp_path / "none.urdf"), "none.urdf"),

@@ -33,6 +33,8 @@ def test_a_group_of_settings_can_be_overridden_in_part():
         ("ppo.lerning_rate", "ppo.learning_rate"),
         ("num_step", "num_steps"),
         ("actor.hiden", "actor.hidden"),
+        ("ppo.learning_rat", "ppo.learning_rate"),
+        ("pp.clp", "ppo.clip"),
         ("learning_rate", "ppo.learning_rate"),  # Without its group; rnd has one as well.
         ("gae_lambda", "ppo.lam"),  # Of other libraries.
         ("ent_coef", "ppo.entropy_coef"),
@@ -72,5 +74,5 @@ def test_whole_numbers_serve_as_numbers():
 
 
 def test_from_dict_names_unknown_keys():
-    with pytest.raises(UserError, match=r"unknown key 'ppo.clp': did you mean 'clip'"):
+    with pytest.raises(UserError, match=r"unknown key 'ppo.clp': did you mean 'ppo.clip'"):
         from_dict(PPOLearnerCfg, {"ppo": {"clp": 0.1}})
