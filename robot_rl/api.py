@@ -46,7 +46,7 @@ class Run:
     """A training, and its directory.
 
     Attributes:
-        path: runs/<task>/<run id>, with run.yaml, metrics.jsonl, checkpoints/, its report and bundle.
+        path: `runs/<task>/<run id>`, with run.yaml, metrics.jsonl, checkpoints/, its report and bundle.
     """
 
     path: Path

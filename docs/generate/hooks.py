@@ -26,6 +26,7 @@ def on_files(files: Files, config: Any) -> Files:
     made = {name: text for module in MADE for name, text in module.pages().items()}
     for name, text in made.items():
         files.append(_file(config, name, content=text))
+    _reference_of(config).append({"Each task": [{name: shipped.place_of(name)} for name in shipped.list_tasks()]})
     pages = [links.DOCS + file.src_uri for file in files.documentation_pages() if file.src_uri not in made]
     for path in sorted(links.find_outside(pages)):
         place = links.to_site(path)
@@ -56,10 +57,15 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     return markdown.replace(REFERENCE, _reference(config))
 
 
+def _reference_of(config: Any) -> list[dict[str, Any]]:
+    """Return the entries of the navigation's part about the code."""
+    (entries,) = (item["Reference"] for item in config.nav if "Reference" in item)
+    return entries
+
+
 def _reference(config: Any) -> str:
     """Return links to the pages that are made from the code, as the navigation lists them."""
-    (entries,) = (item["Reference"] for item in config.nav if "Reference" in item)
-    found = [(name, place) for entry in entries for name, place in entry.items() if isinstance(place, str)]
+    found = [(name, place) for entry in _reference_of(config) for name, place in entry.items() if isinstance(place, str)]
     return ", ".join(f"[{name}]({place})" for name, place in found)
 
 

@@ -122,7 +122,12 @@ def command_line_page() -> str:
     return "\n".join(parts)
 
 
+def place_of(task: str) -> str:
+    """Return the place of a task's page in the site."""
+    return f"reference/tasks/{task}.md"
+
+
 def pages() -> dict[str, str]:
     """Return the pages by their place in the site."""
     found = {"reference/shipped.md": shipped_page(), "reference/command_line.md": command_line_page()}
-    return found | {f"reference/tasks/{name}.md": task_page(name) for name in list_tasks()}
+    return found | {place_of(name): task_page(name) for name in list_tasks()}

@@ -26,9 +26,10 @@ KINDS = {
 }
 """Heading, place in a task and meaning of each kind of term."""
 GROUPS = (robot_rl_envs.mdp, robot_rl_envs.sensing, robot_rl_tasks)
-WIDTHS = {"nj": "joints", "na": "actions", "nf": "feet", "nc": "commands", "ni": "intervals", "nr": "rewards"} | {
-    "nm": "metrics"
-}
+WIDTHS = {"nj": "joints", "na": "actions", "nf": "feet", "nc": "commands", "ni": "intervals", "nr": "rewards"}
+WIDTHS |= {"nm": "metrics", "no": "objects", "ns": "sites", "noj": "joints of objects", "nk": "contacts", "nt": "robots"}
+WIDTHS |= {"nq": "positions", "nv": "velocities", "nu": "actuators", "nsensordata": "numbers", "nms": "measured numbers"}
+WIDTHS |= {"npoint": "points", "nff": "feet and substeps"}
 
 
 def modules() -> Iterator[Any]:
@@ -157,8 +158,7 @@ def state_page(terms: dict[str, list[tuple[str, Any]]]) -> str:
 
 A term reads the state `s` at its world `i`: `s.base_lin_vel_b[i]`, `s.joint_pos[i, j]`. `env.state` has the same fields
 as torch tensors with a row for each world. The suffix `_w` is for the frame of the world, `_b` for that of the base,
-`_s` for seconds. Quaternions are w, x, y, z. [Sensors](../sensors.md), [objects and contacts](../objects.md) and
-[actuators](../actuators.md) add fields of their names.
+`_s` for seconds. Quaternions are w, x, y, z. `s.step_dt` is the control period [s].
 
 ## The robot
 
@@ -167,6 +167,28 @@ as torch tensors with a row for each world. The suffix `_w` is for the frame of 
 ## The world
 
 {table(heads, rows(state.WORLD_FIELDS), "settings")}
+
+## Parts of a task
+
+A task has these fields if it has such parts: a [command](terms/commands.md), [objects, sites and
+contacts](../objects.md) that terms name, [sensors](../sensors.md), explicit [actuators](../actuators.md),
+[motions](../motions.md), or a [team](../teams.md).
+
+{table(heads, rows(state.TASK_FIELDS), "settings")}
+
+## A team
+
+A row is a world; row `i` of a role of `n` robots belongs to world `i // n`.
+
+{table(heads, rows(state.TEAM_FIELDS), "settings")}
+
+## The engine
+
+{table(heads, rows(state.ENGINE_FIELDS), "settings")}
+
+A term that declares `data=("cvel",)` also reads MuJoCo's own array as `s.engine_cvel`. An event that declares
+`model_fields=("body_mass",)` writes `s.body_mass`, the model of its world, and reads `s.body_mass_nominal`. The frames of
+[motions](../motions.md) are `s.reference_<name>`, such as `s.reference_joint_pos`.
 
 ## Constants
 
@@ -185,6 +207,8 @@ def _type(dtype: Any) -> str:
 
 
 def _shape(dtype: Any, shape: tuple[str | int, ...]) -> str:
+    if dtype is Any:
+        return "a vector"
     each = "".join(f" for each of the {WIDTHS.get(str(size), size)}" for size in shape)
     return f"{_type(dtype)}{each}"
 

@@ -204,7 +204,7 @@ def describe_metrics(task: Task) -> dict[str, dict[str, Any]]:
     return {
         name: {
             "unit": term.unit,
-            "meaning": term.info.summary.removesuffix("."),
+            "meaning": term.info.summary.replace("``", "").removesuffix("."),
             "over": term.over,
             "after_s": term.after_s,
             "better": term.info.better,

@@ -202,6 +202,10 @@ def _show_groups(rows: Sequence["RunRow"], names: Sequence[str]) -> None:
     _print(head, table, right=range(len(names) + 2, len(head)))
 
 
+NAMES = {"git": "git of robot-rl"}
+"""What the parts of a run that are compared are called, if it is not their key."""
+
+
 def _diff(arguments: Sequence[str]) -> int:
     """Print the differences between two runs."""
     from robot_rl.cli.options import split_bare
@@ -216,9 +220,9 @@ def _diff(arguments: Sequence[str]) -> int:
     found = differences(*rows)
     for part, lines in found.items():
         if lines:
-            print(f"{part}:")
+            print(f"{NAMES.get(part, part)}:")
             _print(("", *(row.run_id for row in rows)), [(name, _text(a), _text(b)) for name, a, b in lines])
-    same = [part for part, lines in found.items() if not lines]
+    same = [NAMES.get(part, part) for part, lines in found.items() if not lines]
     print(f"the same: {', '.join(same)}" if same else "all of them differ in something")
     return 0
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import warp as wp
-from mujoco import mj_isSparse, mjtJacobian, mjtSolver, mjtStage
+from mujoco import mj_isSparse, mjtJacobian, mjtSolver, mjtStage, set_mju_user_warning
 from mujoco.batch import Batch, SimulationError
 
 from robot_rl_envs import engine
@@ -38,6 +38,10 @@ def _avoid_sparse_newton(model: Any) -> None:
     """
     if model.opt.solver == mjtSolver.mjSOL_NEWTON and mj_isSparse(model):
         model.opt.jacobian = mjtJacobian.mjJAC_DENSE
+
+
+def _ignore(warning: str) -> None:
+    """Omit a warning that MuJoCo would write to stderr and MUJOCO_LOG.TXT: quarantine and overflow report the same."""
 
 
 class MujocoRays:
@@ -73,6 +77,7 @@ class MujocoEngine:
         post = POST_CONSTRAINT.intersection(scene.mujoco_fields)
         stepped = scene.compile(add_post_constraint) if post else scene.model
         _avoid_sparse_newton(stepped)
+        set_mju_user_warning(_ignore)
         self.batch = Batch(stepped, num_envs, num_threads)
         self.num_threads = self.batch.nthread
         model = scene.model

@@ -74,6 +74,55 @@ WORLD_FIELDS: Table = {
 
 FIELDS = ENTITY_FIELDS | WORLD_FIELDS
 
+ENGINE_FIELDS: Table = {
+    "qpos": (wp.float32, ("nq",), "MuJoCo's positions [rad or m]; quaternions of free joints in the world frame"),
+    "qvel": (wp.float32, ("nv",), "MuJoCo's velocities [rad/s or m/s]"),
+    "ctrl": (wp.float32, ("nu",), "MuJoCo's controls: the targets or efforts of the actuators"),
+    "sensordata": (wp.float32, ("nsensordata",), "MuJoCo's sensors, each with its own unit and frame"),
+    "actuator_force": (wp.float32, ("nu",), "forces of the actuators [N or N m]"),
+}
+"""The arrays of the engine."""
+
+_POSES = {"pos_w": (wp.vec3, "position [m]"), "quat_wxyz": (wp.vec4, "orientation")}
+_POSES |= {"lin_vel_w": (wp.vec3, "velocity [m/s]"), "ang_vel_w": (wp.vec3, "angular velocity [rad/s]")}
+
+TASK_FIELDS: Table = {
+    "command": (Any, (), "the command: component k is command[i][k], with the unit and frame that its term declares"),
+    **{
+        f"{kind}_{name}": (dtype, (count,), f"{meaning} of each {text}, world frame")
+        for kind, count, text in (("object", "no", "object"), ("site", "ns", "site that a term names"))
+        for name, (dtype, meaning) in _POSES.items()
+    },
+    "object_joint_pos": (wp.float32, ("noj",), "joint positions of the objects [rad or m]"),
+    "object_joint_vel": (wp.float32, ("noj",), "joint velocities of the objects [rad/s or m/s]"),
+    "contact_force": (wp.float32, ("nk",), "force of each contact that a term names [N]"),
+    "measured": (wp.float32, ("nms",), "what terms with measured= deliver, with their units and frames"),
+    "height_scan": (wp.float32, ("npoint",), "height of the base above the ground at each point of the scan [m]"),
+    "imu_acc": (wp.vec3, (), "the accelerometer's value [m/s^2], frame of the IMU"),
+    "foot_forces": (wp.float32, ("nff",), "force of each foot in the last substeps, substep by substep [N]"),
+    "joint_target": (wp.float32, ("na",), "target of each explicit actuator [rad or m]"),
+    "kp": (wp.float32, ("na",), "stiffness of each explicit actuator [N m/rad or N/m]"),
+    "kd": (wp.float32, ("na",), "damping of each explicit actuator [N m s/rad or N s/m]"),
+    "strength": (wp.float32, ("na",), "factor of the torque of each explicit actuator"),
+    "delay_steps": (wp.int32, (), "delay of the actuators [substeps]"),
+    "motion_id": (wp.int32, (), "the reference motion of the world"),
+    "motion_start": (wp.int32, (), "frame of it that the episode began with"),
+    "active": (wp.int32, (), "of a team: 1 if the robot takes part"),
+    "acted": (wp.int32, (), "of a team: 1 if it did in this step"),
+    "start_pos_w": (wp.vec3, (), "of a team: the robot's start [m]"),
+    "start_yaw": (wp.float32, (), "of a team: the robot's heading at its start [rad], world frame"),
+}
+"""Fields of a task that has such parts: a command, objects, sensors, explicit actuators, motions, a team."""
+
+TEAM_FIELDS: Table = {
+    "team_pos_w": (wp.vec3, ("nt",), "position of the base of each robot of the world [m]"),
+    "team_quat_wxyz": (wp.vec4, ("nt",), "its orientation"),
+    "team_lin_vel_w": (wp.vec3, ("nt",), "its velocity [m/s]"),
+    "team_ang_vel_b": (wp.vec3, ("nt",), "its angular velocity, in its base's frame [rad/s]"),
+    "team_active": (wp.int32, ("nt",), "1 if it takes part"),
+}
+"""Fields of all robots of a team, with a row for each world."""
+
 RECOMPUTED = ("metric_values", "termination_bits", "reward_sums")
 """Fields that a checkpoint does not need: each step writes them before they are read, or the log contains them."""
 

@@ -107,6 +107,80 @@ class State:
     """(N, nm) each metric after this step's physics; the last known where quarantined"""
     termination_bits: Array1[int]
     """(N,) the task's terminations that held in this step: 1 << k for the k-th"""
+    qpos: Array2[float]
+    """(N, nq) MuJoCo's positions [rad or m]; quaternions of free joints in the world frame"""
+    qvel: Array2[float]
+    """(N, nv) MuJoCo's velocities [rad/s or m/s]"""
+    ctrl: Array2[float]
+    """(N, nu) MuJoCo's controls: the targets or efforts of the actuators"""
+    sensordata: Array2[float]
+    """(N, nsensordata) MuJoCo's sensors, each with its own unit and frame"""
+    actuator_force: Array2[float]
+    """(N, nu) forces of the actuators [N or N m]"""
+    command: Array1[Any]
+    """(N,) the command: component k is command[i][k], with the unit and frame that its term declares"""
+    object_pos_w: Array2[Vec3]
+    """(N, no) position [m] of each object, world frame"""
+    object_quat_wxyz: Array2[Vec4]
+    """(N, no) orientation of each object, world frame"""
+    object_lin_vel_w: Array2[Vec3]
+    """(N, no) velocity [m/s] of each object, world frame"""
+    object_ang_vel_w: Array2[Vec3]
+    """(N, no) angular velocity [rad/s] of each object, world frame"""
+    site_pos_w: Array2[Vec3]
+    """(N, ns) position [m] of each site that a term names, world frame"""
+    site_quat_wxyz: Array2[Vec4]
+    """(N, ns) orientation of each site that a term names, world frame"""
+    site_lin_vel_w: Array2[Vec3]
+    """(N, ns) velocity [m/s] of each site that a term names, world frame"""
+    site_ang_vel_w: Array2[Vec3]
+    """(N, ns) angular velocity [rad/s] of each site that a term names, world frame"""
+    object_joint_pos: Array2[float]
+    """(N, noj) joint positions of the objects [rad or m]"""
+    object_joint_vel: Array2[float]
+    """(N, noj) joint velocities of the objects [rad/s or m/s]"""
+    contact_force: Array2[float]
+    """(N, nk) force of each contact that a term names [N]"""
+    measured: Array2[float]
+    """(N, nms) what terms with measured= deliver, with their units and frames"""
+    height_scan: Array2[float]
+    """(N, npoint) height of the base above the ground at each point of the scan [m]"""
+    imu_acc: Array1[Vec3]
+    """(N,) the accelerometer's value [m/s^2], frame of the IMU"""
+    foot_forces: Array2[float]
+    """(N, nff) force of each foot in the last substeps, substep by substep [N]"""
+    joint_target: Array2[float]
+    """(N, na) target of each explicit actuator [rad or m]"""
+    kp: Array2[float]
+    """(N, na) stiffness of each explicit actuator [N m/rad or N/m]"""
+    kd: Array2[float]
+    """(N, na) damping of each explicit actuator [N m s/rad or N s/m]"""
+    strength: Array2[float]
+    """(N, na) factor of the torque of each explicit actuator"""
+    delay_steps: Array1[int]
+    """(N,) delay of the actuators [substeps]"""
+    motion_id: Array1[int]
+    """(N,) the reference motion of the world"""
+    motion_start: Array1[int]
+    """(N,) frame of it that the episode began with"""
+    active: Array1[int]
+    """(N,) of a team: 1 if the robot takes part"""
+    acted: Array1[int]
+    """(N,) of a team: 1 if it did in this step"""
+    start_pos_w: Array1[Vec3]
+    """(N,) of a team: the robot's start [m]"""
+    start_yaw: Array1[float]
+    """(N,) of a team: the robot's heading at its start [rad], world frame"""
+    team_pos_w: Array2[Vec3]
+    """(N, nt) position of the base of each robot of the world [m]"""
+    team_quat_wxyz: Array2[Vec4]
+    """(N, nt) its orientation"""
+    team_lin_vel_w: Array2[Vec3]
+    """(N, nt) its velocity [m/s]"""
+    team_ang_vel_b: Array2[Vec3]
+    """(N, nt) its angular velocity, in its base's frame [rad/s]"""
+    team_active: Array2[int]
+    """(N, nt) 1 if it takes part"""
     default_joint_pos: Array1[float]
     """(nj,) default pose [rad or m]"""
     joint_lower: Array1[float]
@@ -133,35 +207,3 @@ class State:
     """(ny, nx) height map [m]; (1, 1) on an endless plane"""
     terrain_origins: Array2[Vec3]
     """(rows, columns) a robot's start on each tile [m]"""
-    qpos: Array2[float]
-    """(N, nq) MuJoCo's positions"""
-    qvel: Array2[float]
-    """(N, nv) MuJoCo's velocities"""
-    ctrl: Array2[float]
-    """(N, nu) MuJoCo's controls"""
-    sensordata: Array2[float]
-    """(N, nsensordata) MuJoCo's sensors"""
-    actuator_force: Array2[float]
-    """(N, nu) forces of the actuators [N or N m]"""
-    object_pos_w: Array2[Vec3]
-    """(N, no) position [m] of each object, world frame"""
-    object_quat_wxyz: Array2[Vec4]
-    """(N, no) orientation of each object, world frame"""
-    object_lin_vel_w: Array2[Vec3]
-    """(N, no) velocity [m/s] of each object, world frame"""
-    object_ang_vel_w: Array2[Vec3]
-    """(N, no) angular velocity [rad/s] of each object, world frame"""
-    site_pos_w: Array2[Vec3]
-    """(N, ns) position [m] of each site that a term names, world frame"""
-    site_quat_wxyz: Array2[Vec4]
-    """(N, ns) orientation of each site that a term names, world frame"""
-    site_lin_vel_w: Array2[Vec3]
-    """(N, ns) velocity [m/s] of each site that a term names, world frame"""
-    site_ang_vel_w: Array2[Vec3]
-    """(N, ns) angular velocity [rad/s] of each site that a term names, world frame"""
-    object_joint_pos: Array2[float]
-    """(N, noj) joint positions of the objects [rad or m]"""
-    object_joint_vel: Array2[float]
-    """(N, noj) joint velocities of the objects [rad/s or m/s]"""
-    contact_force: Array2[float]
-    """(N, nc) force of each contact that a term names [N]"""

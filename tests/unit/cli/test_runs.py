@@ -128,9 +128,9 @@ def test_what_differs(run, root):
     assert code == 0
     assert [line for line in out.splitlines() if "ppo.gamma" in line and "0.98" in line and "0.9 " in line]
     assert out.count("│ ") == 3  # one setting: its name and two values
-    assert "the same: command, launcher, versions, machine, git" in out
+    assert "the same: command, launcher, versions, machine, git of robot-rl" in out
     assert (
-        "the same: command, settings, launcher, versions, machine, git"
+        "the same: command, settings, launcher, versions, machine, git of robot-rl"
         in run("runs", "diff", "a", "a", f"root={root}")[1]
     )
 

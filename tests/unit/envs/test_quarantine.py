@@ -285,6 +285,14 @@ def test_a_loaded_state_does_not_inherit_the_recorder(sensitive, tmp_path):
     assert np.load(path)["step"].tolist() == [15, 16, 17]
 
 
+def test_mujoco_writes_no_file_of_warnings(go2_task, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    env = make_env(go2_task(), num_envs=4, engine="mujoco", num_threads=2)
+    env.step(torch.full((4, 12), torch.nan))
+    assert list(tmp_path.iterdir()) == []
+    assert "WARNING" not in capfd.readouterr().err
+
+
 def test_explicit_actuators_are_recorded_substep_by_substep(go2_task, tmp_path):
     from robot_rl_envs.actuation.actuators import ExplicitPd
     from robot_rl_envs.task import Actions
