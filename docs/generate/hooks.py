@@ -65,7 +65,9 @@ def _reference_of(config: Any) -> list[dict[str, Any]]:
 
 def _reference(config: Any) -> str:
     """Return links to the pages that are made from the code, as the navigation lists them."""
-    found = [(name, place) for entry in _reference_of(config) for name, place in entry.items() if isinstance(place, str)]
+    found = [
+        (name, place) for entry in _reference_of(config) for name, place in entry.items() if isinstance(place, str)
+    ]
     return ", ".join(f"[{name}]({place})" for name, place in found)
 
 

@@ -27,9 +27,9 @@ KINDS = {
 """Heading, place in a task and meaning of each kind of term."""
 GROUPS = (robot_rl_envs.mdp, robot_rl_envs.sensing, robot_rl_tasks)
 WIDTHS = {"nj": "joints", "na": "actions", "nf": "feet", "nc": "commands", "ni": "intervals", "nr": "rewards"}
-WIDTHS |= {"nm": "metrics", "no": "objects", "ns": "sites", "noj": "joints of objects", "nk": "contacts", "nt": "robots"}
-WIDTHS |= {"nq": "positions", "nv": "velocities", "nu": "actuators", "nsensordata": "numbers", "nms": "measured numbers"}
-WIDTHS |= {"npoint": "points", "nff": "feet and substeps"}
+WIDTHS |= {"nm": "metrics", "no": "objects", "ns": "sites", "noj": "joints of objects", "nk": "contacts"}
+WIDTHS |= {"nq": "positions", "nv": "velocities", "nu": "actuators", "nsensordata": "numbers", "nt": "robots"}
+WIDTHS |= {"nms": "measured numbers", "npoint": "points", "nff": "feet and substeps"}
 
 
 def modules() -> Iterator[Any]:
@@ -187,8 +187,8 @@ A row is a world; row `i` of a role of `n` robots belongs to world `i // n`.
 {table(heads, rows(state.ENGINE_FIELDS), "settings")}
 
 A term that declares `data=("cvel",)` also reads MuJoCo's own array as `s.engine_cvel`. An event that declares
-`model_fields=("body_mass",)` writes `s.body_mass`, the model of its world, and reads `s.body_mass_nominal`. The frames of
-[motions](../motions.md) are `s.reference_<name>`, such as `s.reference_joint_pos`.
+`model_fields=("body_mass",)` writes `s.body_mass`, the model of its world, and reads `s.body_mass_nominal`. The frames
+of [motions](../motions.md) are `s.reference_<name>`, such as `s.reference_joint_pos`.
 
 ## Constants
 

@@ -96,7 +96,7 @@ TASK_FIELDS: Table = {
     "object_joint_pos": (wp.float32, ("noj",), "joint positions of the objects [rad or m]"),
     "object_joint_vel": (wp.float32, ("noj",), "joint velocities of the objects [rad/s or m/s]"),
     "contact_force": (wp.float32, ("nk",), "force of each contact that a term names [N]"),
-    "measured": (wp.float32, ("nms",), "what terms with measured= deliver, with their units and frames"),
+    "measured": (wp.float32, ("nms",), "values of the terms with measured=, in their units and frames"),
     "height_scan": (wp.float32, ("npoint",), "height of the base above the ground at each point of the scan [m]"),
     "imu_acc": (wp.vec3, (), "the accelerometer's value [m/s^2], frame of the IMU"),
     "foot_forces": (wp.float32, ("nff",), "force of each foot in the last substeps, substep by substep [N]"),

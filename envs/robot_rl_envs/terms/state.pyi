@@ -142,7 +142,7 @@ class State:
     contact_force: Array2[float]
     """(N, nk) force of each contact that a term names [N]"""
     measured: Array2[float]
-    """(N, nms) what terms with measured= deliver, with their units and frames"""
+    """(N, nms) values of the terms with measured=, in their units and frames"""
     height_scan: Array2[float]
     """(N, npoint) height of the base above the ground at each point of the scan [m]"""
     imu_acc: Array1[Vec3]

@@ -4,7 +4,6 @@ python tests/unit/envs/test_state_type.py > envs/robot_rl_envs/terms/state.pyi  
 """
 
 from pathlib import Path
-
 from typing import Any
 
 import pytest
@@ -61,7 +60,9 @@ def test_the_stub_has_the_fields_of_the_tables():
 @pytest.mark.parametrize("name", ["panda_drawer", "go2_rough"])
 def test_the_tables_have_what_a_task_adds(name):
     env = make_env(get_task(name), num_envs=2, engine="mujoco")
-    declared = {field for section in env.cfg.sections().values() for term in section.values() for field in term.info.fields}
+    declared = {
+        field for section in env.cfg.sections().values() for term in section.values() for field in term.info.fields
+    }
     known = FIELDS | CONSTANTS | ENGINE_FIELDS | TASK_FIELDS
     of_worlds = {field for field in dir(env.state) if len(getattr(env.state, field)) == env.num_envs}
     model = {field for field in of_worlds if f"{field}_nominal" in dir(env.state)}
