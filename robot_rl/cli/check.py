@@ -8,7 +8,7 @@ Names, default pose, height above the ground and the left-right mirror are check
 robot's facts, and the bodies compared with their mirror images. The target of each joint steps by 0.3 rad or m: a
 joint that does not follow is a problem; so is a foot beside its body's shape. With any other problem nothing can be
 trained (robot-rl train says the same line); a note is unusual, such as gains with which a joint rings or no policy can
-be exported. The exit code is 1 if there is a problem.
+be exported, or an arm at the boundary of its reach. The exit code is 1 if there is a problem.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Write the skeleton of your own task, robot or package, with its tests.
 
-usage: robot-rl new task <name> [robot=<robot>] [kind=velocity|drive|reach|pose]
+usage: robot-rl new task <name> [robot=<robot>] [kind=velocity|drive|reach|pose] [hand=<site or body>]
        robot-rl new robot <name> [from=<model.xml or .urdf>]
        robot-rl new project <name>
 
@@ -18,6 +18,7 @@ task, a loss, tests and the entry points by which robot-rl finds them in its fol
 (docs/plugins.md); inside one, new tasks and robots are written into its package and its pyproject.toml.
 """
 
+import ast
 import importlib.util
 import keyword
 import os
@@ -41,6 +42,7 @@ class Options:
 
     robot: str = option("unitree_go2", "the robot of a new task")
     kind: str = option("auto", "the kind of a new task: velocity, drive, reach, pose, or auto: as the robot can")
+    hand: str = option("", "site or body that a new task brings to targets; by default a gripper's or tool's frame")
     from_: str = option("", "a new robot's own model: an .xml of MuJoCo's or a .urdf")
     base: str = option("auto", "floating, fixed, or auto: as the model has it; a URDF with several limbs floats")
     collision: str = option(
@@ -92,24 +94,43 @@ def run(arguments: Sequence[str]) -> int:
         check_free(kind, name, place)
         if options.from_:
             return _draft_robot(name, options, place)
-        files = task_files(name, options.robot, place, options.kind) if kind == "task" else robot_files(name, place)
+        if kind == "task":
+            files = task_files(name, options.robot, place, options.kind, options.hand)
+        else:
+            files = robot_files(name, place)
         write_into(place, kind, name, files)
+        if kind == "task":
+            _print_targets(place.folder("task", name), files)
         steps = f"robot-rl train task={name}" if kind == "task" else f"robot-rl new task <name> robot={name}"
         steps = f"cd {place.root} && {steps}" if place.package and place.root.resolve() != Path.cwd() else steps
     print(f"next: {steps}")
     return 0
 
 
+def _print_targets(folder: str, files: Mapping[str, str]) -> None:
+    """Print the hand of a reaching task and the box of its targets."""
+    found = dict(re.findall(r"^(HAND|REACH_M) = (.+)$", files[f"{folder}/__init__.py"], re.MULTILINE))
+    if found:
+        hand, box = ast.literal_eval(found["HAND"]), ast.literal_eval(found["REACH_M"])
+        ends = ", ".join(f"{axis} {box[f'{axis}_lo']:g} to {box[f'{axis}_hi']:g}" for axis in "xyz")
+        where = f"{folder}/__init__.py has them as HAND and REACH_M"
+        print(f"  the hand '{hand}' reaches for targets in the box {ends} m; {where}")
+
+
 def _refuse_unused(kind: str, options: Options) -> None:
     """Raise UserError for an option that is given and does not have an effect."""
-    used = {"task": ("robot", "kind"), "robot": ("from_",), "project": ()}[kind]
+    used = {"task": ("robot", "kind", "hand"), "robot": ("from_",), "project": ()}[kind]
     if kind == "robot" and options.from_:
         used = (*used, "base", "collision", "frequency", "damping", "image")
     default = Options()
     for name in (field.name for field in fields(Options)):
         value = getattr(options, name)
         if name not in (*used, "root") and value != getattr(default, name):
-            where = f"new {kind} without from=" if kind == "robot" and name not in ("robot", "kind") else f"new {kind}"
+            where = (
+                f"new {kind} without from="
+                if kind == "robot" and name not in ("robot", "kind", "hand")
+                else f"new {kind}"
+            )
             raise UserError(name.rstrip("_"), value, f"does not affect {where}", "omit it")
 
 
@@ -218,11 +239,11 @@ def add_entry(text: str, kind: str, name: str, place: Place) -> str:
     return text.replace(head, f'{head}{name} = "{target}"\n')
 
 
-def task_files(name: str, robot_name: str, place: Place, kind: str = "auto") -> dict[str, str]:
+def task_files(name: str, robot_name: str, place: Place, kind: str = "auto", hand: str = "") -> dict[str, str]:
     """Return the files of a new task by path relative to the root.
 
     Raises:
-        UserError: The robot does not exist, or it cannot do a task of that kind.
+        UserError: The robot does not exist, it cannot do a task of that kind, or it is without that hand.
     """
     from robot_rl_assets.registry import get_robot
 
@@ -231,7 +252,7 @@ def task_files(name: str, robot_name: str, place: Place, kind: str = "auto") -> 
     with as_user_error():
         robot = get_robot(robot_name)
     kind = choose_kind(kind, robot)
-    return _fill_task(name, robot_name, place, kind, task_words(kind, robot))
+    return _fill_task(name, robot_name, place, kind, task_words(kind, robot, hand))
 
 
 def _fill_task(name: str, robot: str, place: Place, kind: str, words: Mapping[str, str]) -> dict[str, str]:

@@ -123,7 +123,8 @@ def follow(source: Source, model: Any, default: dict[str, float]) -> None:
 def guess_pose(source: Source, model: Any, ranges: dict[str, tuple[float, float]]) -> tuple[dict[str, float], Reasons]:
     """Guess the default pose: that of the source, else zero, else the middle of a range without a zero.
 
-    The joint above a knee that cannot be straight is turned so that the end of the limb is below it.
+    The joint above a knee that cannot be straight is turned so that the end of the limb is below it. An arm that would
+    be stretched is bent.
     """
     default, middle, turned = {}, [], []
     for name, (low, high) in ranges.items():
@@ -151,10 +152,39 @@ def guess_pose(source: Source, model: Any, ranges: dict[str, tuple[float, float]
         low, high = max(-2.0, ranges[hip][0]), min(2.0, ranges[hip][1])
         default[hip] = round(float(min(np.linspace(low, high, 81), key=offset)), 3)
         turned.append(hip)
-    if not middle:
-        return default, []
-    reason = f"default pose: {', '.join(middle)} in the middle of their ranges, which lack 0"
-    return default, [reason + (f"; {', '.join(turned)} turned so that the limbs end below them" if turned else "")]
+    reasons = []
+    if middle:
+        reason = f"default pose: {', '.join(middle)} in the middle of their ranges, which lack 0"
+        reasons.append(reason + (f"; {', '.join(turned)} turned so that the limbs end below them" if turned else ""))
+    return default, reasons + _bend_arm(source, model, default)
+
+
+def _bend_arm(source: Source, model: Any, default: dict[str, float]) -> Reasons:
+    """Bend an arm with a fixed base that is stretched in its default pose, unless that is the source's own."""
+    from robot_rl_envs.entity.arms import LEAST_JOINTS, STRETCHED, Arm, bend
+
+    pose = Pose(model, source.base, default)
+    leaders = {leader for leader, *_ in source.coupled.values()}
+    fingers = {name for name in leaders if int(model.joint(name).bodyid[0]) not in pose.inner}
+    driven = [name for name in default if name not in {*source.coupled, *source.passive, *fingers}]
+    if source.base is not None or source.default or len(driven) < LEAST_JOINTS:
+        return []
+    arm = Arm(model, driven)
+    arm.data.qpos[:] = pose.data.qpos
+    names = [model.joint(k).name for k in arm.joints]
+    before = np.array([default[name] for name in names])
+    if not arm.is_single or arm.freedom(before) >= STRETCHED:
+        return []
+    floor = min(0.0, *(float(pose.data.xpos[k, 2]) for k in range(1, model.nbody)))
+    after = bend(arm, before, floor=floor)
+    bent = {name: float(value) for name, value, old in zip(names, after, before, strict=True) if value != old}
+    if not bent:
+        return []
+    default |= bent
+    follow(source, model, default)
+    values = ", ".join(f"{name} {value:g}" for name, value in bent.items())
+    line = f"bent to {values}, since the arm is at the boundary of its reach in the file's zero pose"
+    return [f"default pose: {line}; put the pose from which it works into default_pos"]
 
 
 def match_sides(default: dict[str, float]) -> None:

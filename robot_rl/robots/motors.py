@@ -185,7 +185,7 @@ def guess_gains(
     """
     from robot_rl_envs.entity.robot_checks import moved_inertia
 
-    model, data, found = pose.model, pose.data, {}
+    model, data, found, why = pose.model, pose.data, {}, {}
     moved = moved_inertia(model, data)
     loads = np.maximum(np.abs(data.qfrc_bias), _standing_load(draft, pose))
     margin = LEG_LOAD_MARGIN if draft.feet else LOAD_MARGIN
@@ -199,11 +199,17 @@ def guess_gains(
         damping, friction = float(model.dof_damping[dof]), float(model.dof_frictionloss[dof])
         error = FRICTION_ERROR * (1.0 if is_hinge or not reach else reach)
         # Its own damping alone may take as long to follow as the gains would without it.
-        kp = max(inertia * omega**2, weight / 0.1, damping * omega / (2.0 * gains.damping), friction / error)
+        rules = {
+            "": inertia * omega**2,
+            "their load": weight / 0.1,
+            "their damping": damping * omega / (2.0 * gains.damping),
+            "their dry friction": friction / error,
+        }
         if is_hinge and known:
-            kp = max(kp, min(known / WHOLE_EFFORT_AT, inertia * (2.0 * math.pi * FASTEST) ** 2))
+            rules["their strong motors"] = min(known / WHOLE_EFFORT_AT, inertia * (2.0 * math.pi * FASTEST) ** 2)
         if reach > 0:  # With less the strong motor of a light link would never be used, and its export be refused.
-            kp = max(kp, effort / (0.9 * EFFORT_MARGIN * reach))
+            rules["their effort limits and narrow ranges"] = effort / (0.9 * EFFORT_MARGIN * reach)
+        why[name], kp = max(rules.items(), key=lambda rule: rule[1])
         wanted = 2.0 * gains.damping * math.sqrt(kp * inertia)
         kd = max(LEAST_DAMPING * wanted, wanted - damping)
         # An action of 1 takes a quarter of the effort, if that is known; an arm also has to move far.
@@ -227,8 +233,21 @@ def guess_gains(
             reasons.append(f"{key} limit: the file has none for {which}; guessed as {rule}; put the motor's there")
     if any(joint["kp"] for joint in found.values()):
         line = f"{gains.frequency:g} Hz and a damping ratio of {gains.damping:g}"
-        reasons.append(f"gains: {line} with the inertia of each joint")
+        reasons.append(f"gains: {line} with the inertia of each joint" + _stiffened(found, why))
     return found, reasons
+
+
+def _stiffened(found: dict[str, dict[str, float]], why: dict[str, str]) -> str:
+    """Return the end of the note on gains: the joints that are stiffer than their inertia asks for, by the reason."""
+    groups: dict[str, list[str]] = {}
+    for name, joint in found.items():
+        if joint["kp"] and why[name]:
+            groups.setdefault(why[name], []).append(name)
+    driven = sum(bool(joint["kp"]) for joint in found.values())
+    parts = [
+        f"{'all joints' if len(names) == driven else ', '.join(names)} for {reason}" for reason, names in groups.items()
+    ]
+    return f"; stiffer than that: {'; '.join(parts)}" if parts else ""
 
 
 def _standing_load(draft: Draft, pose: Pose) -> np.ndarray:

@@ -49,6 +49,8 @@ def state_inertias(spec: Any, model: Any) -> None:
         one = model.body(body.name)
         body.explicitinertial = True
         body.mass, body.ipos, body.iquat = float(one.mass[0]), one.ipos, one.iquat
+        if not body.mass:  # Its centre of mass is of no use, and MuJoCo compiles an empty link's to its offset.
+            body.ipos, body.iquat = np.zeros(3), [1.0, 0.0, 0.0, 0.0]
         body.ialt.type = mujoco.mjtOrientation.mjORIENTATION_QUAT
         # A file has six digits: the triangle inequality must also hold after rounding.
         inertia = np.array(one.inertia)

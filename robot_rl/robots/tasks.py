@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.errors import UserError
+from robot_rl.errors import UserError, as_user_error
 from robot_rl.robots.shapes import round_about_joint
 from robot_rl.robots.source import require_choice
 from robot_rl.robots.writing import quoted
@@ -64,14 +64,24 @@ def wheel_radii(robot: Robot) -> dict[str, float]:
     return found
 
 
-def task_words(kind: str, robot: Robot) -> dict[str, str]:
-    """Return the words for the template of a task of a kind; names of the robot's model are quoted."""
+def task_words(kind: str, robot: Robot, hand: str = "") -> dict[str, str]:
+    """Return the words for the template of a task of a kind; names of the robot's model are quoted.
+
+    Raises:
+        UserError: `hand` is given, and the task does not reach for targets, or the model lacks it.
+    """
+    if hand and kind != "reach":
+        raise UserError("hand", hand, f"does not affect a task of kind={kind}", "omit it")
+    if kind == "reach":
+        with as_user_error():
+            words = reach_words(robot, hand)
+        return words | {"hand": quoted(words["hand"])}
     if kind == "pose":
         driven = [joint.kp > 0.0 or joint.by_speed for joint in robot.joints if not joint.passive]
         actions = "position" if driven and all(driven) else "effort"
         return {"floats": "yes" if robot.base_body is not None else "", "actions": actions}
-    words = {"velocity": velocity_words, "drive": drive_words, "reach": reach_words}[kind](robot)
-    return words | {key: quoted(words[key]) for key in ("base", "hand") if key in words}
+    words = {"velocity": velocity_words, "drive": drive_words}[kind](robot)
+    return words | {"base": quoted(words["base"])}
 
 
 def drive_words(robot: Robot) -> dict[str, str]:
@@ -128,15 +138,20 @@ def _base_words(robot: Robot, model: Any) -> dict[str, str]:
     }
 
 
-def reach_words(robot: Robot) -> dict[str, str]:
-    """Return the words for the template of a reaching task: the hand, and a box of targets around it."""
+def reach_words(robot: Robot, hand: str = "") -> dict[str, str]:
+    """Return the words for the template of a reaching task: the hand, and a box of targets around it.
+
+    Raises:
+        ValueError: `hand` is not a site or body of the model, or no joint moves it.
+    """
     import mujoco
     import numpy as np
+    from robot_rl_envs.entity.arms import find_hand
     from robot_rl_envs.terms.checks import longest_reach
 
     model = _compile(robot)
     data = mujoco.MjData(model)
-    hand, position, place = _find_hand(robot, model, data)
+    point = find_hand(model, [joint.name for joint in robot.joints if not joint.passive], hand)
     rng = np.random.default_rng(0)
     driven = np.array([not joint.passive for joint in robot.joints])
     ids = [model.joint(joint.name).id for joint in robot.joints]
@@ -148,10 +163,12 @@ def reach_words(robot: Robot) -> dict[str, str]:
         for pose in np.clip(poses, least, most):
             data.qpos[model.jnt_qposadr[ids]] = pose
             mujoco.mj_kinematics(model, data)
-            found.append(position().copy())
+            found.append(point.position(data))
         return np.array(found)
 
-    start, reach = longest_reach(model, *place)
+    start, reach = longest_reach(model, point.body, point.pos)
+    if not reach:
+        raise ValueError(f"hand={hand}: no joint moves it; take a site or body at the end of the arm")
     centre = np.array([joint.default_pos for joint in robot.joints])
     if np.linalg.norm(hands(centre[None])[0] - start) < FOLDED * reach < math.inf:
         wide = np.clip(least, -math.pi, None), np.clip(most, None, math.pi)
@@ -167,17 +184,4 @@ def reach_words(robot: Robot) -> dict[str, str]:
             break
     low, high = low.round(3), high.round(3)
     ends = {f"{axis}_{end}": float(v[k]) for k, axis in enumerate("xyz") for end, v in (("lo", low), ("hi", high))}
-    return {"hand": hand, "box": "{" + ", ".join(f'"{name}": {value:g}' for name, value in ends.items()) + "}"}
-
-
-def _find_hand(robot: Robot, model: Any, data: Any) -> tuple[str, Any, tuple[int, Any]]:
-    """Return the name of a site between fingers, else of the last body in a chain; its position; its body and place."""
-    import numpy as np
-
-    sites = [model.site(k).name for k in range(model.nsite)]
-    tips = [name for name in sites if name.endswith("tcp")] or [name for name in sites if "grasp" in name]
-    if tips:
-        site = model.site(tips[0])
-        return tips[0], lambda: data.site(tips[0]).xpos, (int(site.bodyid[0]), site.pos)
-    last = int(max(model.joint(joint.name).bodyid[0] for joint in robot.joints if not joint.passive))
-    return model.body(last).name, lambda: data.xpos[last], (last, np.zeros(3))
+    return {"hand": point.name, "box": "{" + ", ".join(f'"{name}": {value:g}' for name, value in ends.items()) + "}"}
