@@ -198,15 +198,8 @@ def guess_gains(
         is_hinge, reach = own.type[0] == 3, float(np.ptp(own.range)) if own.limited[0] else 0.0
         damping, friction = float(model.dof_damping[dof]), float(model.dof_frictionloss[dof])
         error = FRICTION_ERROR * (1.0 if is_hinge or not reach else reach)
-        # Its own damping alone may take as long to follow as the gains would without it.
-        rules = {
-            "": inertia * omega**2,
-            "their load": weight / 0.1,
-            "their damping": damping * omega / (2.0 * gains.damping),
-            "their dry friction": friction / error,
-        }
-        if is_hinge and known:
-            rules["their strong motors"] = min(known / WHOLE_EFFORT_AT, inertia * (2.0 * math.pi * FASTEST) ** 2)
+        strong = known if is_hinge else None
+        rules = _stiffnesses(inertia, weight, damping, friction / error, strong, gains)
         if reach > 0:  # With less the strong motor of a light link would never be used, and its export be refused.
             rules["their effort limits and narrow ranges"] = effort / (0.9 * EFFORT_MARGIN * reach)
         why[name], kp = max(rules.items(), key=lambda rule: rule[1])
@@ -235,6 +228,32 @@ def guess_gains(
         line = f"{gains.frequency:g} Hz and a damping ratio of {gains.damping:g}"
         reasons.append(f"gains: {line} with the inertia of each joint" + _stiffened(found, why))
     return found, reasons
+
+
+def _stiffnesses(
+    inertia: float, load: float, damping: float, friction: float, strong: float | None, gains: Gains
+) -> dict[str, float]:
+    """Return the stiffness that a joint needs, by the reason; that of its inertia has an empty one.
+
+    Args:
+        inertia: that it moves.
+        load: that it carries.
+        damping: its own.
+        friction: its dry friction over the error that may remain.
+        strong: the known effort limit of a hinge.
+        gains: natural frequency and damping ratio.
+    """
+    omega = 2.0 * math.pi * gains.frequency
+    rules = {
+        "": inertia * omega**2,
+        "their load": load / 0.1,
+        # Its own damping alone may take as long to follow as the gains would without it.
+        "their damping": damping * omega / (2.0 * gains.damping),
+        "their dry friction": friction,
+    }
+    if strong:
+        rules["their strong motors"] = min(strong / WHOLE_EFFORT_AT, inertia * (2.0 * math.pi * FASTEST) ** 2)
+    return rules
 
 
 def _stiffened(found: dict[str, dict[str, float]], why: dict[str, str]) -> str:

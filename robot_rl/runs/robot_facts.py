@@ -83,7 +83,7 @@ def check_unchanged(run_id: str, record: Mapping[str, Any], task: Any) -> None:
 
 
 def find_all(robot: "Robot") -> list["Finding"]:
-    """Return the problems and unusual facts of a robot, and notes on stretched arms and on gains that no bundle may have.
+    """Return the problems and unusual facts of a robot, a stretched arm among them, and gains that no bundle may have.
 
     Raises:
         UserError: Its model does not compile.

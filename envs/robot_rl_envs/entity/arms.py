@@ -85,7 +85,7 @@ class Arm:
     Attributes:
         hand: its hand.
         joints: indices of the driven joints that move it.
-        is_single: whether it is one chain of three driven joints or more; joints of fingers may be below its last links.
+        is_single: whether it is one chain of three driven joints or more, with joints of fingers at most at its end.
     """
 
     def __init__(self, model: mujoco.MjModel, driven: Sequence[str]) -> None:
