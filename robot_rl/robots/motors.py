@@ -199,7 +199,7 @@ def guess_gains(
         damping, friction = float(model.dof_damping[dof]), float(model.dof_frictionloss[dof])
         error = FRICTION_ERROR * (1.0 if is_hinge or not reach else reach)
         strong = known if is_hinge else None
-        rules = _stiffnesses(inertia, weight, damping, friction / error, strong, gains)
+        rules = _stiffnesses(gains, inertia, load=weight, damping=damping, friction=friction / error, strong=strong)
         if reach > 0:  # With less the strong motor of a light link would never be used, and its export be refused.
             rules["their effort limits and narrow ranges"] = effort / (0.9 * EFFORT_MARGIN * reach)
         why[name], kp = max(rules.items(), key=lambda rule: rule[1])
@@ -231,17 +231,17 @@ def guess_gains(
 
 
 def _stiffnesses(
-    inertia: float, load: float, damping: float, friction: float, strong: float | None, gains: Gains
+    gains: Gains, inertia: float, *, load: float, damping: float, friction: float, strong: float | None
 ) -> dict[str, float]:
     """Return the stiffness that a joint needs, by the reason; that of its inertia has an empty one.
 
     Args:
+        gains: natural frequency and damping ratio.
         inertia: that it moves.
         load: that it carries.
         damping: its own.
         friction: its dry friction over the error that may remain.
         strong: the known effort limit of a hinge.
-        gains: natural frequency and damping ratio.
     """
     omega = 2.0 * math.pi * gains.frequency
     rules = {

@@ -15,7 +15,7 @@ from robot_rl_assets.robot import Robot
 from robot_rl_envs.entity.robot_checks import Finding, compile_robot
 
 STRETCHED = 0.2
-"""A hand that moves in some direction by less than this share of what is usual in its joints' ranges is stretched."""
+"""A hand that moves in some direction by less than this share of its usual speed in its joints' ranges is stretched."""
 SAMPLES = 200
 """Random poses whose median is usual."""
 LEAST_JOINTS = 3
@@ -55,7 +55,7 @@ def find_hand(model: mujoco.MjModel, driven: Sequence[str], name: str = "") -> H
         name: a site or a body to use instead; empty for the rule.
 
     Raises:
-        ValueError: there is no site or body of that name.
+        ValueError: the model lacks a site or body of that name.
     """
     sites = [model.site(k).name for k in range(model.nsite)]
     bodies = [model.body(k).name for k in range(1, model.nbody)]
@@ -69,13 +69,11 @@ def find_hand(model: mujoco.MjModel, driven: Sequence[str], name: str = "") -> H
         return Hand(name, int(model.body(name).id), np.zeros(3))
     last = max(int(model.joint(one).bodyid[0]) for one in driven)
     touching = {int(body) for body in model.geom_bodyid[model.geom_conaffinity != 0]}
-    frames = [
-        k for k in range(last + 1, model.nbody)
-        if model.body_weldid[k] == last and not model.body_mass[k] and k not in touching and k not in model.body_parentid
-    ]  # fmt: skip
+    taken = touching | set(map(int, model.body_parentid))
+    frames = [k for k in np.flatnonzero((model.body_weldid == last) & (model.body_mass == 0.0)) if int(k) not in taken]
     tools = [k for k in frames if _TOOL.search(model.body(k).name)]
     others = [k for k in frames if not _SENSOR.search(model.body(k).name)]
-    body = tools[-1] if tools else others[0] if len(others) == 1 else last
+    body = int(tools[-1] if tools else others[0] if len(others) == 1 else last)
     return Hand(model.body(body).name, body, np.zeros(3))
 
 
