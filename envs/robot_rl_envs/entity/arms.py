@@ -99,7 +99,8 @@ class Arm:
         limited = model.jnt_limited[self.joints] != 0
         ranges = np.clip(model.jnt_range[self.joints], -math.pi, math.pi)
         self.ranges = np.where(limited[:, None], ranges, (-math.pi, math.pi))
-        draws = np.random.default_rng(0).uniform(*self.ranges.T, (SAMPLES, len(self.joints)))
+        low, high = self.ranges.T
+        draws = np.random.default_rng(0).uniform(low, high, (SAMPLES, len(self.joints)))
         self._usual = np.median([self._speeds(pose) for pose in draws], axis=0) if self.joints else np.zeros(3)
         self._rank = int(np.sum(self._usual > 1e-3 * self._usual[0]))
 
