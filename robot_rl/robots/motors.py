@@ -201,7 +201,7 @@ def guess_gains(
         strong = known if is_hinge else None
         rules = _stiffnesses(gains, inertia, load=weight, damping=damping, friction=friction / error, strong=strong)
         if reach > 0:  # With less the strong motor of a light link would never be used, and its export be refused.
-            rules["their effort limits and narrow ranges"] = effort / (0.9 * EFFORT_MARGIN * reach)
+            rules["effort limit and narrow range"] = effort / (0.9 * EFFORT_MARGIN * reach)
         why[name], kp = max(rules.items(), key=lambda rule: rule[1])
         wanted = 2.0 * gains.damping * math.sqrt(kp * inertia)
         kd = max(LEAST_DAMPING * wanted, wanted - damping)
@@ -246,13 +246,13 @@ def _stiffnesses(
     omega = 2.0 * math.pi * gains.frequency
     rules = {
         "": inertia * omega**2,
-        "their load": load / 0.1,
+        "load": load / 0.1,
         # Its own damping alone may take as long to follow as the gains would without it.
-        "their damping": damping * omega / (2.0 * gains.damping),
-        "their dry friction": friction,
+        "damping": damping * omega / (2.0 * gains.damping),
+        "dry friction": friction,
     }
     if strong:
-        rules["their strong motors"] = min(strong / WHOLE_EFFORT_AT, inertia * (2.0 * math.pi * FASTEST) ** 2)
+        rules["strong motor"] = min(strong / WHOLE_EFFORT_AT, inertia * (2.0 * math.pi * FASTEST) ** 2)
     return rules
 
 
@@ -264,7 +264,7 @@ def _stiffened(found: dict[str, dict[str, float]], why: dict[str, str]) -> str:
             groups.setdefault(why[name], []).append(name)
     driven = sum(bool(joint["kp"]) for joint in found.values())
     parts = [
-        f"{'all joints' if len(names) == driven else ', '.join(names)} for {reason}" for reason, names in groups.items()
+        f"{'all joints' if len(names) == driven else ', '.join(names)} ({reason})" for reason, names in groups.items()
     ]
     return f"; stiffer than that: {'; '.join(parts)}" if parts else ""
 

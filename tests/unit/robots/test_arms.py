@@ -92,7 +92,7 @@ def test_a_hand_of_choice_and_those_that_are_none(tmp_path):
 def test_the_note_on_gains_names_the_joints_that_are_stiffer(tmp_path):
     (line,) = notes(drafted(write(tmp_path, arm(geared=GEARED), "arm.urdf"))[0], "gains: ")
     assert "; stiffer than that: " in line
-    assert "pitch_wrist for their damping" in line
+    assert "pitch_wrist (damping)" in line
 
 
 def test_new_task_prints_the_hand_and_its_targets(run, in_tmp):
