@@ -83,20 +83,19 @@ def check_unchanged(run_id: str, record: Mapping[str, Any], task: Any) -> None:
 
 
 def find_all(robot: "Robot") -> list["Finding"]:
-    """Return the problems and unusual facts of a robot, a stretched arm among them, and gains that no bundle may have.
+    """Return the problems and unusual facts of a robot, and notes on gains that no bundle may have.
 
     Raises:
         UserError: Its model does not compile.
     """
     from robot_rl_envs.entity import robot_checks
-    from robot_rl_envs.entity.arms import check_stretched
     from robot_rl_envs.entity.trials import try_robot
 
     with as_user_error():
         found = list(robot_checks.check_robot(robot))
         if any(finding.is_problem for finding in found) or robot.complete:
             return found
-        found = [*try_robot(robot), *found, *check_stretched(robot)]
+        found = [*try_robot(robot), *found]
     return found + [
         robot_checks.Finding(False, f"a policy for it cannot be exported: {line}") for line in _implausible(robot)
     ]
