@@ -14,7 +14,6 @@ Ctrl-C ends it. Needs the package prometheus-client (pip install 'robot-rl[prome
 """
 
 import contextlib
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,7 +80,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         print(f"http://{options.host}:{server.server_port}/metrics  (Ctrl-C ends it)", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
-            threading.Event().wait()
+            while True:  # A wait without end may miss a signal that comes just before it.
+                time.sleep(1.0)
     finally:
         server.shutdown()
         server.server_close()
