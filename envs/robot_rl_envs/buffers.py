@@ -88,6 +88,7 @@ def constants(scene: Scene) -> dict[str, np.ndarray]:
         "joint_ctrl": entity.joint_ctrl,
         "joint_follows": entity.joint_follows,
         "foot_geoms": entity.foot_geoms,
+        "foot_phase": entity.foot_phase,
         "terrain_heights": np.zeros((1, 1)) if terrain is None else terrain.heights,
         "terrain_origins": np.zeros((1, 1, 3)) if terrain is None else terrain.origins,
     }

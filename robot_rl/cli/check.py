@@ -31,13 +31,14 @@ def run(arguments: Sequence[str]) -> int:
     if not options.robot:
         raise UserError("robot: is missing; robot-rl list robots shows which there are")
     from robot_rl_assets.registry import get_robot
+    from robot_rl_envs.entity.legs import describe_strides
     from robot_rl_envs.entity.robot_checks import describe_robot
 
     from robot_rl.runs.robot_facts import find_all
 
     with as_user_error():
         robot = get_robot(options.robot)
-        lines = describe_robot(robot)
+        lines = [*describe_robot(robot), *describe_strides(robot)]
     findings = find_all(robot)
     for line in lines:
         print(line)

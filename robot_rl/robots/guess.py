@@ -11,6 +11,7 @@ import numpy as np
 from robot_rl.errors import UserError
 from robot_rl.robots.parts import Draft, Reasons, Source
 from robot_rl.robots.shapes import COLLISION, round_about_joint
+from robot_rl.robots.source import SCALARS
 
 FOOT_RADIUS = 0.02
 """Radius of the sphere of a foot without one in the source [m]."""
@@ -161,7 +162,7 @@ def guess_pose(source: Source, model: Any, ranges: dict[str, tuple[float, float]
 
 def _bend_arm(source: Source, model: Any, default: dict[str, float]) -> Reasons:
     """Bend an arm with a fixed base that is stretched in its default pose, unless that is the source's own."""
-    from robot_rl_envs.entity.arms import LEAST_JOINTS, STRETCHED, Arm, bend
+    from robot_rl_envs.entity.limbs import LEAST_JOINTS, STRETCHED, Arm, bend
 
     pose = Pose(model, source.base, default)
     leaders = {leader for leader, *_ in source.coupled.values()}
@@ -185,6 +186,49 @@ def _bend_arm(source: Source, model: Any, default: dict[str, float]) -> Reasons:
     values = ", ".join(f"{name} {value:g}" for name, value in bent.items())
     line = f"bent to {values}, since the arm is at the boundary of its reach in the file's zero pose"
     return [f"default pose: {line}; put the pose from which it works into default_pos"]
+
+
+def bend_legs(
+    source: Source, pose: Pose, feet: list[tuple[str, int, np.ndarray, int | None]], *, mirrored: bool
+) -> tuple[dict[str, float], Reasons]:
+    """Bend straight legs of a floating base, unless their pose is the source's own; return positions of their joints.
+
+    Args:
+        source: the robot.
+        pose: it in its default pose.
+        feet: its feet by that pose.
+        mirrored: whether a leg is bent as its partner on the other side by names.
+    """
+    from robot_rl_envs.entity.legs import STRAIGHT, bend_leg, find_legs, mobility
+    from robot_rl_envs.entity.limbs import Point
+    from robot_rl_envs.entity.robot_checks import mirror_by_names
+
+    model = pose.model
+    names = [model.joint(k).name for k in range(model.njnt) if int(model.jnt_type[k]) in SCALARS]
+    driven = [name for name in names if name not in {*source.coupled, *source.passive}]
+    if source.base is None or source.default:
+        return {}, []
+    partners = mirror_by_names(names, model) if mirrored else {}
+    points = [Point(name, body, place) for name, body, place, _ in feet]
+    bent: dict[str, float] = {}
+    for leg in find_legs(model, source.base, points, driven):
+        leg.data.qpos[:] = pose.data.qpos
+        before = pose.data.qpos[model.jnt_qposadr[leg.joints]].copy()
+        own = [model.joint(k).name for k in leg.joints]
+        others = [partners.get(name, (None, 0.0)) for name in own]
+        if mobility(leg, before) >= STRAIGHT or all(name in bent for name in own):
+            continue
+        if all(other in bent for other, _ in others):
+            after = [sign * bent[other] + 0.0 for other, sign in others]
+        else:
+            after = bend_leg(leg, before)
+        bent |= dict(zip(own, map(float, after), strict=True))
+    bent = {name: value for name, value in bent.items() if value != pose.data.joint(name).qpos[0]}
+    if not bent:
+        return {}, []
+    values = ", ".join(f"{name} {value:g}" for name, value in bent.items())
+    line = f"bent to {values}, since straight legs cannot move their feet in every direction"
+    return bent, [f"default pose: {line}; put the pose in which it stands into default_pos"]
 
 
 def match_sides(default: dict[str, float]) -> None:

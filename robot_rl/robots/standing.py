@@ -64,13 +64,17 @@ def turn_base(source: Source, model: Any) -> tuple[float, ...]:
 
 
 def settle(draft: Draft, source: Source) -> None:
-    """Let a floating robot stand on a floor in its default pose; stiffen it if it sinks far, and say how far."""
+    """Let a floating robot stand on a floor in its default pose; stiffen it if it sinks far, and say how far.
+
+    One with three feet or more is stiffened if it falls, too: soft legs do not bear it.
+    """
     if draft.base is None:
         return
     sunk = tilt = math.inf
+    before = {name: dict(joint) for name, joint in draft.joints.items()}
     for _ in range(4):
         sunk, tilt = _stand(draft, source)
-        if sunk < 0.1 * draft.height or tilt > 0.5:
+        if (sunk < 0.1 * draft.height and tilt <= 0.5) or (tilt > 0.5 and len(draft.feet) < 3):
             break
         for name, joint in draft.joints.items():
             kp, kd = 2.0 * joint["kp"], math.sqrt(2.0) * joint["kd"]
@@ -80,7 +84,10 @@ def settle(draft: Draft, source: Source) -> None:
             if name in source.limits and source.limits[name].effort:
                 joint["action_scale"] = rounded(0.5 * joint["action_scale"])
     else:
-        tilt = 0.0
+        if tilt > 0.5:
+            draft.joints |= before
+        else:
+            tilt = 0.0
     if abs(sunk) > draft.height:
         way = f"sinks by {100 * sunk:.1f} cm" if sunk > 0 else f"rises by {-100 * sunk:.1f} cm"
         way = way if math.isfinite(sunk) else "does not stay at a finite place"

@@ -18,6 +18,10 @@ TURN = 0.6
 """How far from the default pose joints are turned to find the places that a hand reaches [rad or m]."""
 FOLDED, HALF_STRETCHED = 0.3, 0.6
 """Shares of its reach: a hand nearer than the first is folded, and targets are drawn around the second instead."""
+GAIT_HZ, ACTION = 2.0, 2.0
+"""Gait and scale of actions of the template of a walking task."""
+LEAST_FEET = 4
+"""With so many feet or more a gait's clock is rewarded, with fewer the time of feet in the air."""
 SIZE_M = 0.3
 """Height of a base for which the speeds of a walking task were chosen; others scale with the root of theirs."""
 
@@ -96,16 +100,26 @@ def drive_words(robot: Robot) -> dict[str, str]:
 
 
 def velocity_words(robot: Robot) -> dict[str, str]:
-    """Return the words for the template of a walking task: gait, heights and speeds that fit the robot's size."""
+    """Return the words for the template of a walking task: gait, heights and speeds that fit the robot's size and legs.
+
+    A foot that is moved back by its stride in half a period of the gait moves the base as fast.
+    """
+    from robot_rl_envs.entity.legs import strides
+
     height = robot.base_height
-    speed = math.sqrt(height / SIZE_M)
+    ahead, aside, up = ACTION * strides(robot).min(axis=0, initial=math.inf)
+    usual = math.sqrt(height / SIZE_M)
+    speed = min(usual, max(4.0 * GAIT_HZ * ahead / 1.5, 0.1 * usual))
     return {
-        "trots": "yes" if len(robot.feet) == 4 and robot.foot_mirror == (1, 0, 3, 2) else "",
-        "swing": f"{0.27 * height:.2g}",
+        "gaits": "yes" if len(robot.feet) >= LEAST_FEET else "",
+        "air": f"{4.0 / len(robot.feet):.2g}",
+        "swing": f"{min(0.27 * height, max(0.6 * up, 0.05 * height)):.2g}",
         "low": f"{0.5 * height:.2g}",
-        "slow": f"{speed:.1f}",
-        "fast": f"{1.5 * speed:.1f}",
-        "sideways": f"{0.6 * speed:.1f}",
+        "slow": f"{speed:.2g}",
+        "fast": f"{1.5 * speed:.2g}",
+        "sideways": f"{min(0.6 * speed, 4.0 * GAIT_HZ * aside):.2g}",
+        "std": f"{0.5 * speed:.2g}",
+        "solved": f"{0.25 * speed:.2g}",
         **_base_words(robot, _compile(robot)),
     }
 
@@ -146,7 +160,7 @@ def reach_words(robot: Robot, hand: str = "") -> dict[str, str]:
     """
     import mujoco
     import numpy as np
-    from robot_rl_envs.entity.arms import find_hand
+    from robot_rl_envs.entity.limbs import find_hand
     from robot_rl_envs.terms.checks import longest_reach
 
     model = _compile(robot)

@@ -60,6 +60,10 @@ class Entity:
         contacts = [model.sensor_adr[self._id("sensor", f"{foot}_contact")] for foot in robot.feet]
         self.foot_sensor = np.array(contacts, dtype=np.int32)
         self.chain = self._chain()
+        data = mujoco.MjData(model)
+        self.set_default_qpos(data.qpos)
+        mujoco.mj_kinematics(model, data)
+        self.foot_phase = gait_phases(data.geom_xpos[self.foot_geoms])
         self.sizes = {"joints": len(robot.joints), "actions": len(self.actuated), "feet": len(robot.feet)}
         self.sizes["limited_joints"] = len(self.limited)
         self.sizes |= sensing.bind(model, robot, self.base_body_id)
@@ -116,6 +120,23 @@ class Entity:
             nodes += path
             starts.append(len(nodes))
         return columns(nodes) | {"start": np.array(starts), "foot_pos": self._model.geom_pos[self.foot_geoms]}
+
+
+def gait_phases(places: np.ndarray) -> np.ndarray:
+    """Return the phase of each foot in an alternating gait: 0, or 0.5 for half a period later.
+
+    Along each side feet alternate from front to back, and the first feet of the two sides alternate too: two feet walk,
+    four trot, and six have two tripods.
+
+    Args:
+        places: of the feet (n, 2 or 3) in the default pose [m]: x ahead, y to the left.
+    """
+    phases = np.zeros(len(places))
+    for side, chosen in enumerate((places[:, 1] >= 0.0, places[:, 1] < 0.0)):
+        feet = np.flatnonzero(chosen)
+        for rank, foot in enumerate(feet[np.argsort(-places[feet, 0], kind="stable")]):
+            phases[foot] = 0.5 * ((rank + side) % 2)
+    return phases
 
 
 def read_model(robot: Robot) -> mujoco.MjSpec:

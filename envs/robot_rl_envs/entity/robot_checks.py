@@ -22,7 +22,7 @@ from robot_rl_envs.motions.kinematics import lowest_point
 MIRROR_TOLERANCE = 0.01
 """Largest distance of a mirrored body from its partner, as a share of the robot's size; CAD models are not exact."""
 SUNK, HOVERING = 0.01, 0.05
-"""How far the lowest point of a robot may be below and above the ground in the default pose [m]."""
+"""How far the lowest point of a robot may be below and above the ground [m]; above it, a fifth is a note."""
 FREQUENCIES = (0.3, 60.0)
 """Usual natural frequencies of a driven joint [Hz]."""
 DAMPING = (0.05, 20.0)
@@ -206,11 +206,12 @@ def _check_height(robot: Robot, pose: Pose) -> Iterator[Finding]:
     right = f"{robot.base_height - lowest:.3f} puts it on the ground"
     if lowest < -SUNK:
         text = f"is {-lowest:.3f} m too low, the robot's lowest point is under the ground; {right}"
-    elif lowest > HOVERING and robot.feet:  # Without feet it may fly.
+    elif lowest > 0.2 * HOVERING and robot.feet:  # Without feet it may fly.
         text = f"is {lowest:.3f} m too high, the robot's lowest point is above the ground; {right}"
     else:
         return
-    yield Finding(True, f"base_height={robot.base_height:g}: in the default pose it {text}")
+    is_problem = lowest < 0.0 or lowest > HOVERING
+    yield Finding(is_problem, f"base_height={robot.base_height:g}: in the default pose it {text}")
 
 
 def _check_gains(robot: Robot, pose: Pose) -> Iterator[Finding]:

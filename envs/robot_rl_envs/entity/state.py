@@ -142,6 +142,7 @@ CONSTANTS: dict[str, tuple[Any, int, str]] = {
         "(nj,) the joint that it follows by an equality of the model (-1: none), factor and offset",
     ),
     "foot_geoms": (wp.int32, 1, "(nf,) geom ids"),
+    "foot_phase": (wp.float32, 1, "(nf,) phase of each foot in an alternating gait: 0, or 0.5 for half a period later"),
     "terrain_heights": (wp.float32, 2, "(ny, nx) height map [m]; (1, 1) on an endless plane"),
     "terrain_origins": (wp.vec3, 2, "(rows, columns) a robot's start on each tile [m]"),
 }

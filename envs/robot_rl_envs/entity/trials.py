@@ -10,7 +10,8 @@ import mujoco
 import numpy as np
 from robot_rl_assets.robot import Robot
 
-from robot_rl_envs.entity.arms import check_stretched
+from robot_rl_envs.entity.legs import check_straight
+from robot_rl_envs.entity.limbs import check_stretched
 from robot_rl_envs.entity.robot_checks import Finding, Pose, compile_robot
 
 STEP = 0.3
@@ -27,7 +28,8 @@ def try_robot(robot: Robot) -> list[Finding]:
     """Return a problem for each joint that does not follow its target and each foot outside of its body's shape.
 
     Every joint is simulated by itself, the others held in the default pose: its target steps by 0.3 rad or m, or if it
-    is driven by its speed to half of its largest one. An arm at the boundary of its reach is a note.
+    is driven by its speed to half of its largest one. An arm at the boundary of its reach and
+    straight legs are notes.
 
     Raises:
         ValueError: the model cannot be read, or lacks an element that the robot names.
@@ -37,7 +39,8 @@ def try_robot(robot: Robot) -> list[Finding]:
     pose = Pose(robot, compile_robot(robot))
     pose.take(pose.default)
     mujoco.mj_forward(pose.model, pose.data)
-    return [*_check_joints(robot, pose), *_check_feet(robot, pose), *check_stretched(robot)]
+    found = [*_check_joints(robot, pose), *_check_feet(robot, pose)]
+    return [*found, *check_stretched(robot), *check_straight(robot)]
 
 
 def _check_joints(robot: Robot, pose: Pose) -> Iterator[Finding]:

@@ -175,11 +175,13 @@ def foot_slip(s: State, i: int) -> float:
 
 @wp.func
 def trot_swing(s: State, i: int, foot: int, frequency_hz: float) -> float:
-    """Swing progress in (0, 1) of a foot by the trot clock, or -1 in stance: feet 0 and 3 swing first, then 1 and 2."""
-    phase = clock_phase(s, i, frequency_hz)
-    if foot == 1 or foot == 2:
-        phase = phase + 0.5
-        phase = phase - wp.floor(phase)
+    """Swing progress in [0, 1) of a foot by the clock of an alternating gait, or -1 in stance.
+
+    Two groups of feet swing in turn for half a period each: along each side feet alternate from front to back, and the
+    two sides alternate. This is a trot of four feet, a tripod gait of six, and a walk of two.
+    """
+    phase = clock_phase(s, i, frequency_hz) + s.foot_phase[foot]
+    phase = phase - wp.floor(phase)
     if phase < 0.5:
         return 2.0 * phase
     return -1.0
@@ -187,7 +189,7 @@ def trot_swing(s: State, i: int, foot: int, frequency_hz: float) -> float:
 
 @reward
 def trot_contact(s: State, i: int, frequency_hz: float) -> float:
-    """Share of feet in contact when the trot clock wants stance, in the air when it wants swing; standing: all down."""
+    """Share of feet that are down in stance and up in swing, by the clock of `trot_swing`; standing: all down."""
     total = float(0.0)
     moving = is_moving(s, i)
     for f in range(s.foot_contact.shape[1]):
@@ -200,7 +202,7 @@ def trot_contact(s: State, i: int, frequency_hz: float) -> float:
 
 @reward
 def trot_height(s: State, i: int, frequency_hz: float, height: float) -> float:
-    """Mean over feet of how well each follows the trot clock, in [0, 1].
+    """Mean over feet of how well each follows the clock of `trot_swing`, in [0, 1].
 
     In swing, progress sigma in (0, 1): min(z / z*, 1) - 4 max(z / height - 1.5, 0) with z* = height * sin(pi * sigma),
     the foot's clearance z [m] above zero; in stance and while standing: 1. height [m].

@@ -203,6 +203,8 @@ class State:
     """(nj,) the joint that it follows by an equality of the model (-1: none), factor and offset"""
     foot_geoms: Array1[int]
     """(nf,) geom ids"""
+    foot_phase: Array1[float]
+    """(nf,) phase of each foot in an alternating gait: 0, or 0.5 for half a period later"""
     terrain_heights: Array2[float]
     """(ny, nx) height map [m]; (1, 1) on an endless plane"""
     terrain_origins: Array2[Vec3]

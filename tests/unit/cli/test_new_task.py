@@ -36,7 +36,7 @@ def test_what_a_robot_cannot_do_is_one_line(robot, kind, line):
 
 def test_heights_and_speeds_grow_with_the_robot():
     go2, g1 = (velocity_words(get_robot(name)) for name in ("unitree_go2", "unitree_g1"))
-    assert (go2["trots"], g1["trots"]) == ("yes", "")
+    assert (go2["gaits"], g1["gaits"], g1["air"]) == ("yes", "", "2")
     # Half of the base's height, and 1.5 m/s times the root of its ratio to 0.3 m.
     assert float(go2["low"]) == pytest.approx(0.5 * get_robot("unitree_go2").base_height, abs=0.01)
     assert float(g1["fast"]) == pytest.approx(1.5 * (get_robot("unitree_g1").base_height / 0.3) ** 0.5, abs=0.06)

@@ -90,6 +90,6 @@ def test_a_foot_is_at_the_lowest_point_of_a_tilted_leg(tmp_path, beside):
         spec.geom(robot.feet[0]).pos[1] += beside
         robot.model.write_text(spec.to_xml())
         (finding,) = try_robot(robot)
-        assert f"foot '{robot.feet[0]}': its shape is 2.1 cm beside" in finding.text
+        assert f"foot '{robot.feet[0]}': its shape is 2.0 cm beside" in finding.text
         return
     assert try_robot(robot) == []

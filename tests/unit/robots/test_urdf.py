@@ -168,7 +168,7 @@ def test_the_base_is_the_first_link_with_a_mass(tmp_path, base, first):
     assert robot.base_body == "trunk"
     assert robot.feet == ("FL", "FR", "RL", "RR")
     assert model.nv == 14
-    assert robot.base_height == pytest.approx(0.4, abs=0.01)
+    assert robot.base_height == pytest.approx(0.37, abs=0.01)
     assert notes(draft, "standing: it holds its default pose")
     fixed = drafted(write(tmp_path / "fixed", text, "dog.urdf"), base="fixed")
     assert (fixed[1].base_body, fixed[2].nv) == (None, 8)

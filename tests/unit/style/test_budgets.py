@@ -33,7 +33,7 @@ ABOUT = {
         "envs/robot_rl_envs/entity/reference_motions.py",
         "envs/robot_rl_envs/motions/kinematics.py",
         "envs/robot_rl_envs/entity/robot_checks.py",
-        "envs/robot_rl_envs/entity/arms.py",
+        "envs/robot_rl_envs/entity/limbs.py",
         "envs/robot_rl_envs/entity/trials.py",
         "envs/robot_rl_envs/engines/mujoco.py",
         "envs/robot_rl_envs/team/scene.py",

@@ -9,6 +9,7 @@ The critic learns from the same steps, by TD(lambda).
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -90,7 +91,7 @@ class WorldModel(Algorithm):
             for name, network in networks.items()
         }
         self.frozen = copy.deepcopy(self.model).requires_grad_(False)
-        self._pool = ThreadPoolExecutor(1, "model")
+        self._pool, self._told = ThreadPoolExecutor(1, "model"), False
         self.draws, self.model_draws = context.generator(DRAW), context.generator(MODEL_DRAW)
         sizes = {"actor": dims.actor, "critic": dims.critic, "action": dims.action}
         sizes |= {WORLD: self.imagination.width, "change": self.imagination.change_width + 1}
@@ -194,7 +195,8 @@ class WorldModel(Algorithm):
         """Imagine the steps of worlds in the memory, and return how much the sum of rewards differs from the real one.
 
         "model/gap" is the mean magnitude of the difference over that of the sum, "model/bias" the mean difference over
-        it: above 0 the model promises too much. A world counts until its episode ends.
+        it: above 0 the model promises too much. A world counts until its episode ends. Both are NaN, and do not affect
+        the horizon, if all real rewards are 0: a task with only_positive_rewards gives no more to a robot that falls.
         """
         windows = self.replay.draw_windows(self.cfg.rows, self.cfg.horizon, self.draws)
         seen, goes_on = self._see(windows["critic"][0], windows[WORLD][0])[:, : self.model.size], windows["goes_on"]
@@ -205,9 +207,14 @@ class WorldModel(Algorithm):
             seen = torch.cat((self.views.of("critic", groups), speeds), 1)
             wrong.append(reward - windows["reward"][t])
         missed = torch.where(goes_on > 0.0, torch.stack(wrong), 0.0).cumsum(0)
-        size = (windows["reward"] * goes_on).cumsum(0).abs().sum(1).clamp(min=1e-6)
-        gaps = self.ranks.mean_(missed.abs().sum(1) / size)
-        self.gaps[: len(gaps)].lerp_(gaps, GAP_RATE)
+        size = (windows["reward"] * goes_on).cumsum(0).abs().sum(1)
+        size = torch.where(size > 0.0, size, torch.nan)
+        gaps, kept = self.ranks.mean_(missed.abs().sum(1) / size), self.gaps[: len(size)]
+        kept.lerp_(torch.where(gaps.isfinite(), gaps, kept), GAP_RATE)
+        if not self._told and bool(gaps[-1].isnan()):
+            self._told = True
+            line = "all rewards are 0 so far, so that model/gap is undefined and nothing can be improved"
+            warnings.warn(f"learner=world_model: {line}; where this lasts, train with learner=ppo first", stacklevel=2)
         return {
             "model/gap": gaps[-1],
             "model/bias": missed[-1].sum() / size[-1],

@@ -8,7 +8,7 @@ import mujoco
 import numpy as np
 import pytest
 from robot_rl_assets.registry import get_robot
-from robot_rl_envs.entity.arms import check_stretched, find_hand
+from robot_rl_envs.entity.limbs import check_stretched, find_hand
 
 from robot_rl.errors import UserError
 from robot_rl.robots.tasks import reach_words, task_words

@@ -1,4 +1,4 @@
-"""The hand of an arm with a fixed base, and how freely it moves there in a pose."""
+"""A point at the end of a limb: the hand of an arm, or a foot; and how freely its joints move it in a pose."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from robot_rl_assets.robot import Robot
 from robot_rl_envs.entity.robot_checks import Finding, compile_robot
 
 STRETCHED = 0.2
-"""A hand that moves in some direction by less than this share of its usual speed in its joints' ranges is stretched."""
+"""A limb whose end moves in some direction at less than this share of its usual speed is stretched."""
 SAMPLES = 200
 """Random poses whose median is usual."""
 LEAST_JOINTS = 3
@@ -25,11 +25,11 @@ _SENSOR = re.compile(r"(?i)(^|[^a-z])(cam|camera|imu|sensor|lidar|optical|ft|for
 
 
 @dataclass(frozen=True, slots=True)
-class Hand:
-    """A point of an arm that is brought to targets.
+class Point:
+    """A point at the end of a limb.
 
     Attributes:
-        name: of a site, or of a body whose origin it is.
+        name: of a site or a foot, or of a body whose origin it is.
         body: the index of its body.
         pos: its place in that body (3,) [m].
     """
@@ -43,7 +43,7 @@ class Hand:
         return data.xpos[self.body] + data.xmat[self.body].reshape(3, 3) @ self.pos
 
 
-def find_hand(model: mujoco.MjModel, driven: Sequence[str], name: str = "") -> Hand:
+def find_hand(model: mujoco.MjModel, driven: Sequence[str], name: str = "") -> Point:
     """Return the hand of an arm: a site between fingers, else a frame at the end of the chain, else its last body.
 
     A frame is a body without mass and without shapes that touch, fixed to the last link and with nothing below it. One
@@ -64,9 +64,9 @@ def find_hand(model: mujoco.MjModel, driven: Sequence[str], name: str = "") -> H
     tips = [name] if name else [one for one in sites if one.endswith("tcp")] or [one for one in sites if "grasp" in one]
     if tips and tips[0] in sites:
         site = model.site(tips[0])
-        return Hand(tips[0], int(site.bodyid[0]), site.pos.copy())
+        return Point(tips[0], int(site.bodyid[0]), site.pos.copy())
     if name:
-        return Hand(name, int(model.body(name).id), np.zeros(3))
+        return Point(name, int(model.body(name).id), np.zeros(3))
     last = max(int(model.joint(one).bodyid[0]) for one in driven)
     touching = {int(body) for body in model.geom_bodyid[model.geom_conaffinity != 0]}
     taken = touching | set(map(int, model.body_parentid))
@@ -74,63 +74,91 @@ def find_hand(model: mujoco.MjModel, driven: Sequence[str], name: str = "") -> H
     tools = [k for k in frames if _TOOL.search(model.body(k).name)]
     others = [k for k in frames if not _SENSOR.search(model.body(k).name)]
     body = int(tools[-1] if tools else others[0] if len(others) == 1 else last)
-    return Hand(model.body(body).name, body, np.zeros(3))
+    return Point(model.body(body).name, body, np.zeros(3))
 
 
-class Arm:
-    """An arm whose hand moves by its driven joints.
+class Limb:
+    """Joints that move a point of a robot whose base is held.
 
     Attributes:
-        hand: its hand.
-        joints: indices of the driven joints that move it.
-        is_single: whether it is one chain of three driven joints or more, with joints of fingers at most at its end.
+        tip: the point.
+        joints: indices of the joints.
+        ranges: of the joints (n, 2) [rad or m]; -pi to pi without limits.
+        moves: whether the point moves along x, y and z (3,).
     """
 
-    def __init__(self, model: mujoco.MjModel, driven: Sequence[str]) -> None:
+    def __init__(self, model: mujoco.MjModel, tip: Point, joints: Sequence[int]) -> None:
         self.model, self.data = model, mujoco.MjData(model)
-        self.hand = find_hand(model, driven)
-        chain = _chain(model, self.hand.body)
-        ids = [int(model.joint(name).id) for name in driven]
-        self.joints = [k for k in ids if int(model.jnt_bodyid[k]) in chain]
-        palm = chain[min(1, len(chain) - 1)]
-        rest = [k for k in ids if k not in self.joints]
-        fingers = [k for k in rest if palm in _chain(model, int(model.jnt_bodyid[k]))]
-        self.is_single = len(self.joints) >= LEAST_JOINTS and len(fingers) == len(rest)
+        self.tip, self.joints = tip, list(joints)
         limited = model.jnt_limited[self.joints] != 0
         ranges = np.clip(model.jnt_range[self.joints], -math.pi, math.pi)
         self.ranges = np.where(limited[:, None], ranges, (-math.pi, math.pi))
         low, high = self.ranges.T
         draws = np.random.default_rng(0).uniform(low, high, (SAMPLES, len(self.joints)))
-        self._usual = np.median([self._speeds(pose) for pose in draws], axis=0) if self.joints else np.zeros(3)
+        rows = [self.jacobian(pose)[:3] for pose in draws] if self.joints else [np.zeros((3, 0))]
+        self._usual = np.median([_speeds(one) for one in rows], axis=0)
         self._rank = int(np.sum(self._usual > 1e-3 * self._usual[0]))
+        self.moves = np.median([np.linalg.norm(one, axis=1) for one in rows], axis=0) > 1e-3 * self._usual[0]
 
-    def _speeds(self, pose: np.ndarray) -> np.ndarray:
-        """Return the speeds of the hand in its principal directions for joint speeds of size 1, the largest first."""
+    def jacobian(self, pose: np.ndarray) -> np.ndarray:
+        """Move the joints to a pose [rad or m]; return the speed of the point for each joint's (6, n).
+
+        The first three rows are its velocity [m/s], the last three the angular velocity of its body, world frame.
+        """
         self.data.qpos[self.model.jnt_qposadr[self.joints]] = pose
         mujoco.mj_kinematics(self.model, self.data)
         mujoco.mj_comPos(self.model, self.data)
-        jacobian = np.zeros((3, self.model.nv))
-        mujoco.mj_jac(self.model, self.data, jacobian, None, self.hand.position(self.data), self.hand.body)
-        speeds = np.zeros(3)
-        found = np.linalg.svd(jacobian[:, self.model.jnt_dofadr[self.joints]], compute_uv=False)
-        speeds[: len(found)] = found
-        return speeds
+        rows = np.zeros((6, self.model.nv))
+        mujoco.mj_jac(self.model, self.data, rows[:3], rows[3:], self.tip.position(self.data), self.tip.body)
+        return rows[:, self.model.jnt_dofadr[self.joints]]
+
+    def slowest(self, rows: np.ndarray) -> float:
+        """Return the speed of the point in its slowest direction for joint speeds of size 1.
+
+        Directions in which it never moves, such as out of the plane of a planar arm, do not count.
+
+        Args:
+            rows: of the Jacobian (3, n).
+        """
+        return float(_speeds(rows)[self._rank - 1]) if self._rank else 0.0
 
     def freedom(self, pose: np.ndarray) -> float:
-        """Return how fast the hand moves in its slowest direction, as a share of the median over the joints' ranges.
+        """Return how fast the point moves in its slowest direction, as a share of the median over the joints' ranges.
 
-        Directions in which it never moves, such as out of the plane of a planar arm, do not count. A stretched arm has
-        0: this is the smallest singular value of the Jacobian.
+        A stretched limb has 0: this is the smallest singular value of the Jacobian.
 
         Args:
             pose: positions of `joints` [rad or m].
         """
-        if not self._rank:
-            return 0.0
-        return float(self._speeds(pose)[self._rank - 1] / self._usual[self._rank - 1])
+        return self.slowest(self.jacobian(pose)[:3]) / float(self._usual[self._rank - 1]) if self._rank else 0.0
 
 
-def _chain(model: mujoco.MjModel, body: int) -> list[int]:
+class Arm(Limb):
+    """An arm whose hand moves by its driven joints.
+
+    Attributes:
+        is_single: whether it is one chain of three driven joints or more, with joints of fingers at most at its end.
+    """
+
+    def __init__(self, model: mujoco.MjModel, driven: Sequence[str]) -> None:
+        hand = find_hand(model, driven)
+        chain = chain_of(model, hand.body)
+        ids = [int(model.joint(name).id) for name in driven]
+        super().__init__(model, hand, [k for k in ids if int(model.jnt_bodyid[k]) in chain])
+        palm = chain[min(1, len(chain) - 1)]
+        rest = [k for k in ids if k not in self.joints]
+        fingers = [k for k in rest if palm in chain_of(model, int(model.jnt_bodyid[k]))]
+        self.is_single = len(self.joints) >= LEAST_JOINTS and len(fingers) == len(rest)
+
+
+def _speeds(rows: np.ndarray) -> np.ndarray:
+    """Return the singular values of rows of a Jacobian (3, n), the largest first, filled with zeros to (3,)."""
+    speeds, found = np.zeros(3), np.linalg.svd(rows, compute_uv=False)
+    speeds[: len(found)] = found
+    return speeds
+
+
+def chain_of(model: mujoco.MjModel, body: int) -> list[int]:
     """Return a body and those above it, without the world."""
     found = []
     while body:
@@ -151,7 +179,7 @@ def check_stretched(robot: Robot) -> list[Finding]:
     share = arm.freedom(np.array([default[arm.model.joint(k).name] for k in arm.joints]))
     if not arm.is_single or share >= STRETCHED:
         return []
-    line = f"its hand '{arm.hand.name}' moves there in one direction at {100 * share:.0f} % of its usual speed"
+    line = f"its hand '{arm.tip.name}' moves there in one direction at {100 * share:.0f} % of its usual speed"
     return [Finding(False, f"default_pos: the arm is at the boundary of its reach; {line}; bend it, as at an elbow")]
 
 
@@ -166,13 +194,13 @@ def bend(arm: Arm, pose: np.ndarray, *, floor: float) -> np.ndarray:
         pose: positions of its joints [rad or m].
         floor: least height of a body's origin [m].
     """
-    bodies = sorted({int(arm.model.jnt_bodyid[k]) for k in arm.joints} | {arm.hand.body})
+    bodies = sorted({int(arm.model.jnt_bodyid[k]) for k in arm.joints} | {arm.tip.body})
 
     def score(values: np.ndarray) -> float:
         freedom = arm.freedom(values)
         if arm.data.xpos[bodies, 2].min() < floor:
             return -1.0
-        ahead = arm.hand.position(arm.data)[0] - arm.data.xpos[bodies[0], 0]
+        ahead = arm.tip.position(arm.data)[0] - arm.data.xpos[bodies[0], 0]
         return freedom * (1.1 if ahead > 1e-6 else 1.0)
 
     best = np.array(pose)

@@ -1,0 +1,107 @@
+"""Legs of drafted robots: straight ones are bent and noted, and their task asks for what they reach."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from robot_rl_assets.registry import get_robot
+from robot_rl_envs.entity.entity import gait_phases
+from robot_rl_envs.entity.legs import bend_leg, check_straight, mobility, pose_of, robot_legs, strides
+from robot_rl_envs.entity.robot_checks import check_robot
+
+from robot_rl.robots.tasks import velocity_words
+from robot_rl.runs.robot_facts import find_all
+from tests.unit.robots.files import drafted, joint, link, notes, urdf, write
+
+WIDE = 'lower="-1.5" upper="1.5" effort="20" velocity="5"'
+
+
+def six_legs():
+    """A robot with six legs that are straight down at 0: a coxa about z, and two hinges about x."""
+    box, rod = (
+        f"<collision>{shape}</collision>"
+        for shape in (
+            '<geometry><box size="0.4 0.2 0.1"/></geometry>',
+            '<origin xyz="0 0 -0.06"/><geometry><cylinder radius="0.02" length="0.12"/></geometry>',
+        )
+    )
+    parts = [link("base", box, mass=6.0, moments=(0.1, 0.1, 0.1))]
+    small = {"mass": 0.2, "moments": (0.002, 0.002, 0.002)}
+    for side, y in (("l", 0.1), ("r", -0.1)):
+        for place, x in (("f", 0.2), ("m", 0.0), ("r", -0.2)):
+            one = side + place
+            parts += [
+                link(f"{one}_coxa", **small),
+                link(f"{one}_femur", rod, **small),
+                link(f"{one}_tibia", rod, **small),
+            ]
+            hinges = (("base", "coxa", f"{x} {y} 0", "0 0 1"), ("coxa", "femur", f"0 {y / 2} 0", "1 0 0"))
+            for above, below, at, axis in (*hinges, ("femur", "tibia", "0 0 -0.1", "1 0 0")):
+                parent = above if above == "base" else f"{one}_{above}"
+                made = joint(f"{one}_{below}_joint", parent, f"{one}_{below}", limit=WIDE, at=at)
+                parts.append(made.replace('xyz="0 1 0"', f'xyz="{axis}"'))
+    return urdf(*parts)
+
+
+def test_straight_legs_are_bent_with_the_knees_outside(tmp_path):
+    draft, robot, _ = drafted(write(tmp_path, six_legs(), "six.urdf"))
+    default = {one.name: one.default_pos for one in robot.joints}
+    assert notes(draft, "default pose: bent to lf_femur_joint 0.9")
+    assert notes(draft, "standing: it holds")
+    for name in ("lf", "lm", "lr"):
+        assert default[f"{name}_femur_joint"] == -default[f"r{name[1]}_femur_joint"] > 0.5
+        assert default[f"{name}_tibia_joint"] < -0.5
+    assert find_all(robot) == []
+    straight = replace(robot, joints=tuple(replace(one, default_pos=0.0) for one in robot.joints), base_height=0.24)
+    (finding,) = check_straight(straight)
+    assert not finding.is_problem
+    assert finding in find_all(straight)
+    assert "straight legs (lf_tibia, lm_tibia" in finding.text
+
+
+def test_a_task_asks_for_what_the_legs_reach(tmp_path):
+    _, robot, _ = drafted(write(tmp_path, six_legs(), "six.urdf"))
+    words = velocity_words(robot)
+    ahead, _, up = 2.0 * strides(robot).min(axis=0)
+    # Two strides in each period of 0.5 s, by actions of 1 at a scale of 2.
+    assert float(words["fast"]) == pytest.approx(ahead * 2 / 0.25, rel=0.02)
+    assert float(words["swing"]) == pytest.approx(0.6 * up, rel=0.03)
+    assert float(words["std"]) == pytest.approx(float(words["fast"]) / 3, rel=0.03)
+    assert words["gaits"] == "yes"
+
+
+def test_a_leg_with_a_sole_crouches_with_its_sole_level():
+    robot = get_robot("unitree_g1")
+    straight = replace(robot, joints=tuple(replace(one, default_pos=0.0) for one in robot.joints))
+    leg = robot_legs(straight)[0]
+    before = pose_of(straight, leg)
+    leg.jacobian(before)
+    start, turn = leg.tip.position(leg.data), leg.data.xmat[leg.tip.body].copy()
+    after = bend_leg(leg, before)
+    assert mobility(leg, before) < 0.1 < mobility(leg, after)
+    moved = leg.tip.position(leg.data) - start
+    assert np.abs(moved[:2]).max() < 0.005
+    assert 0.03 < moved[2] < 0.08
+    np.testing.assert_allclose(leg.data.xmat[leg.tip.body], turn, atol=0.01)
+    assert (check_straight(robot), len(check_straight(straight))) == ([], 1)
+
+
+def test_a_base_above_the_ground_is_noted_from_a_centimeter_on():
+    go2 = get_robot("unitree_go2")
+    kinds = []
+    for gap in (0.008, 0.02, 0.06):
+        found = check_robot(replace(go2, base_height=go2.base_height + gap))
+        kinds.append([one.is_problem for one in found if "too high" in one.text])
+    assert kinds == [[], [False], [True]]
+
+
+@pytest.mark.parametrize(
+    ("places", "phases"),
+    [
+        ([(0, 0.1), (0, -0.1)], [0, 0.5]),
+        ([(0.2, 0.1), (0.2, -0.1), (-0.2, 0.1), (-0.2, -0.1)], [0, 0.5, 0.5, 0]),
+        ([(0.2, 0.1), (0, 0.1), (-0.2, 0.1), (0.2, -0.1), (0, -0.1), (-0.2, -0.1)], [0, 0.5, 0, 0.5, 0, 0.5]),
+    ],
+)
+def test_feet_alternate_along_and_across(places, phases):
+    assert gait_phases(np.array(places, dtype=float)).tolist() == phases
