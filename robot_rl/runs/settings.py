@@ -231,8 +231,8 @@ def load(run_dir: RunDir, changes: Mapping[str, Any] | None = None, *, trust: bo
         trust: Import the code that the run's settings name, although it was not made here.
 
     Raises:
-        UserError: run.yaml is missing, damaged or not that of the run's checkpoints, a value does not fit, or the
-            run's settings name code of a run that was not made here, or its robot has changed since it began.
+        UserError: run.yaml is missing, damaged or not that of the run's checkpoints, a value does not fit, the run's
+            settings name code of a run that was not made here, or its task or robot has changed since it began.
     """
     record = run_dir.read_config()
     tree = record["config"]
@@ -245,9 +245,23 @@ def load(run_dir: RunDir, changes: Mapping[str, Any] | None = None, *, trust: bo
     learner = to_dict(get_learner(str(tree["learner"]))())
     since = {**OPTIONAL, **{key: value for key, value in learner.items() if key != "name"}}
     here = {"root": root, "init_from": None, "kernels": ""}
-    cfg = resolve(change({**since, **tree, **here}, changes or {}))
+    began = {**since, **tree, **here}
+    try:
+        cfg = resolve(change(began, changes or {}))
+    except UserError as error:
+        raise _explain(error, run_dir.run_id, began) from None
     check_unchanged(run_dir.run_id, record, cfg.task)
     return cfg
+
+
+def _explain(error: UserError, run_id: str, began: Mapping[str, Any]) -> UserError:
+    """Return the error of a run's settings; if one that it began with is now unknown, say so."""
+    for key in trees.dotted_keys(began):
+        if str(error).startswith(f"unknown key '{key}'"):
+            part = "learner" if key.partition(".")[0] in to_dict(get_learner(str(began["learner"]))()) else "task"
+            changed = f"{part}={began[part]} has changed since it began: {key} is now unknown"
+            return UserError("run", run_id, changed, f"restore the {part}'s file, or train again")
+    return error
 
 
 def resolve_device(device: Any, gpus: int | None = None) -> str:
