@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.cli.options import option, read_all, split_bare
-from robot_rl.errors import UserError, as_user_error, suggest
+from robot_rl.errors import UserError, as_user_error, one_of
 
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -81,7 +81,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError("new: write robot-rl new task <name>, robot-rl new robot <name> or robot-rl new project <name>")
     kind, name = words
     if kind not in KINDS:
-        raise UserError(f"new {kind}: must be one of {', '.join(KINDS)}; {suggest(kind, KINDS)}")
+        raise UserError(f"new {kind}: {one_of(kind, KINDS)}")
     if not NAME.fullmatch(name) or keyword.iskeyword(name):
         raise UserError(f"new {kind} {name}: a name is lower-case letters, digits and _, such as my_{kind}")
     _refuse_unused(kind, options)
@@ -137,12 +137,13 @@ def _draft_robot(name: str, options: Options, place: Place) -> int:
     """Write a robot that is drafted from its own model, check it, and print the reasons of every guess."""
     from robot_rl.robots.draft import draft_robot, listening, make_robot
     from robot_rl.robots.parts import Gains
-    from robot_rl.robots.source import BASES, require_choice
+    from robot_rl.robots.source import BASES
     from robot_rl.robots.writing import draw, robot_words
     from robot_rl.runs.outputs import IMAGE, check_optional
     from robot_rl.runs.robot_facts import find_all
+    from robot_rl.settings.checks import check_choice
 
-    require_choice("base", options.base, BASES)
+    check_choice("base", options.base, BASES)
     image = check_optional("image", options.image, IMAGE)
     gains = Gains(options.frequency, options.damping)
     path = Path(options.from_).expanduser()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.errors import UserError, suggest
+from robot_rl.errors import UserError
 from robot_rl.learn.algorithms import get_learner, owners_of, preset_learner, read_learner
 from robot_rl.metrics.writers import WANDB_MODES
 from robot_rl.runs.agreement import check_settings
@@ -279,8 +279,7 @@ def resolve_device(device: Any, gpus: int | None = None) -> str:
         return name
     kind, colon, index = name.partition(":")
     if kind != "cuda" or (colon and not (index.isascii() and index.isdecimal())):
-        near = suggest(name, ("auto", "cpu", "cuda"))
-        raise UserError("device", name, "must be auto, cpu, cuda or cuda:<index>", near)
+        raise UserError("device", name, "must be auto, cpu, cuda or cuda:<index>")
     if int(index or 0) >= count:
         found = f"{count} GPU{'s' * (count != 1)} found" if count else "torch finds no GPU here"
         if gpus is not None:
