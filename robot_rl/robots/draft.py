@@ -179,17 +179,13 @@ def write_model(draft: Draft, name: str) -> dict[str, bytes]:
 @contextlib.contextmanager
 def listening() -> Iterator[list[str]]:
     """Collect MuJoCo's warnings of a model, each line once, instead of writing them to stderr and MUJOCO_LOG.TXT."""
-    import mujoco
+    from robot_rl_envs.engines.mujoco_warnings import take_warnings
 
     heard: list[str] = []
     found: dict[str, None] = {}
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, take_warnings(lambda line: found.setdefault(str(line))):
         warnings.simplefilter("always")
-        mujoco.set_mju_user_warning(lambda line: found.setdefault(str(line)))
-        try:
-            yield heard
-        finally:
-            mujoco.set_mju_user_warning(None)
+        yield heard
     lines = [" ".join(str(line).split()) for line in (*found, *(warning.message for warning in caught))]
     heard += dict.fromkeys(line for line in lines if "Time = " not in line)  # Of a simulation, not of the model.
 
