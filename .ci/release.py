@@ -3,9 +3,9 @@
     make release URL=https://<host>/<owner>/robot-rl [KERNELS="go2_flat g1_flat"]
 
 Three distributions: robot-rl, robot-rl-deploy (bundles on a robot's computer, without PyTorch) and the sources of
-robot-rl-runtime (the binary). It also writes the section of the changelog, a
-cache of GPU kernels, and the hashes of all files.
-Links of the READMEs lead to URL at the tag v<version>; the slim distribution is installed and checks a bundle.
+robot-rl-runtime (the binary). It also writes the section of the changelog, a cache of GPU kernels, and the hashes of
+all files. Links of the READMEs lead to URL at the tag v<version>; the slim distribution is installed and checks a
+bundle.
 """
 
 import hashlib

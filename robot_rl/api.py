@@ -171,9 +171,10 @@ class Robot(_Robot):
         """
         from robot_rl.robots.draft import draft_robot, make_robot, write_files
         from robot_rl.robots.parts import Gains
-        from robot_rl.robots.source import BASES, require_choice
+        from robot_rl.robots.source import BASES
+        from robot_rl.settings.checks import check_choice
 
-        require_choice("base", base, BASES)
+        check_choice("base", base, BASES)
         source = Path(path).expanduser()
         name = name or source.stem
         draft, files = draft_robot(name, source, base=base, collision=collision, gains=Gains(frequency, damping))

@@ -120,12 +120,21 @@ def shown(value: object) -> str:
     return repr(value) if looks_else else str(value)
 
 
-def suggest(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """Return a hint for an unknown name: ``did you mean 'clip'?``, after a prefix; ``known: a, b`` if none is near."""
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the known name nearest to an unknown one; empty if none has most of its letters."""
     import difflib
 
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)), "")
+
+
+def suggest(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """Return a hint for an unknown name: ``did you mean 'clip'?``, after a prefix; ``known: a, b`` if none is near."""
     options = list(known)
-    nearest = difflib.get_close_matches(name, options, n=1, cutoff=0.6)
-    if nearest:
-        return f"did you mean '{prefix}{nearest[0]}'?"
-    return "known: " + ", ".join(sorted(options))
+    near = nearest(name, options)
+    return f"did you mean '{prefix}{near}'?" if near else "known: " + ", ".join(sorted(options))
+
+
+def one_of(name: str, choices: Iterable[str]) -> str:
+    """Return the end of an error line about an unknown choice: all of them, and the nearest."""
+    near = nearest(name, choices := list(choices))
+    return f"must be one of {', '.join(choices)}" + (f"; did you mean '{near}'?" if near else "")

@@ -23,7 +23,7 @@ from typing import Any
 
 from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, option, parse_value, read, read_all, split_bare
 from robot_rl.cli.table import print_table
-from robot_rl.errors import UserError, suggest
+from robot_rl.errors import UserError, one_of
 from robot_rl.runs.outputs import BENCH, check_outputs
 
 
@@ -79,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
         if set(words.split()) <= set(arguments):
             raise UserError(f"bench {words}: is a script of the source checkout now; run python benchmarks/{script}")
     if what not in benches:
-        raise UserError(f"bench {what}: must be one of {', '.join(benches)}; {suggest(what, benches)}")
+        raise UserError(f"bench {what}: {one_of(what, benches)}")
     check_outputs(arguments, {"out": BENCH})
     measure, print_result = benches[what]
     result, out = measure(rest)

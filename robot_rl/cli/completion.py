@@ -19,7 +19,7 @@ background when they are first asked for. Nothing of a project in the working fo
 from collections.abc import Sequence
 from pathlib import Path
 
-from robot_rl.errors import UserError, suggest
+from robot_rl.errors import UserError, one_of
 
 SHELLS = ("bash", "zsh", "fish")
 SUGGEST, LEARN = "suggest", "learn"
@@ -38,6 +38,6 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     if len(arguments) != 1 or arguments[0] not in SHELLS:
         given = " ".join(arguments)
-        raise UserError(f"completion {given}".rstrip() + f": write {', '.join(SHELLS)}; {suggest(given, SHELLS)}")
+        raise UserError(f"completion {given}".rstrip() + f": {one_of(given, SHELLS)}")
     print((Path(__file__).parent / "templates" / f"completion.{arguments[0]}").read_text(), end="")
     return 0

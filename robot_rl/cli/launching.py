@@ -74,11 +74,12 @@ def read_sweeper_words(arguments: Sequence[str]) -> tuple[list[str], SearchCfg |
     Raises:
         UserError: The sweeper or a setting does not exist, or a value is invalid.
     """
+    from robot_rl.settings.checks import check_choice
+
     words, name, settings = _take(arguments, SWEEPER, ["basic", "optuna"])
     if not name:
         return words, None
-    if name not in ("basic", "optuna"):
-        raise UserError(SWEEPER, name, "must be basic or optuna", suggest(name, ["basic", "optuna"]))
+    check_choice(SWEEPER, name, ("basic", "optuna"))
     if name == "basic":
         for key, value in settings.items():
             raise UserError(f"{SWEEPER}.{key}={value}: is for {SWEEPER}=optuna; omit it")

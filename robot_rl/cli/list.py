@@ -28,12 +28,12 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl_assets import registry as robots
 
     from robot_rl.cluster import launchers
-    from robot_rl.errors import UserError, suggest
     from robot_rl.learn import algorithms
+    from robot_rl.settings.checks import check_choice
 
     options = read_all(Options, arguments, first="what")
-    if options.what and options.what not in KINDS:
-        raise UserError("what", options.what, f"must be one of {', '.join(KINDS)}", suggest(options.what, KINDS))
+    if options.what:
+        check_choice("what", options.what, KINDS)
     makers = {
         "tasks": task_rows,
         "robots": lambda: list(robots.REGISTRY.describe().items()),

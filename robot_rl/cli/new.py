@@ -27,9 +27,10 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from robot_rl.cli.options import option, read_all, split_bare
-from robot_rl.errors import UserError, as_user_error, suggest
+from robot_rl.errors import UserError, as_user_error, one_of
 
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -80,7 +81,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError("new: write robot-rl new task <name>, robot-rl new robot <name> or robot-rl new project <name>")
     kind, name = words
     if kind not in KINDS:
-        raise UserError(f"new {kind}: must be one of {', '.join(KINDS)}; {suggest(kind, KINDS)}")
+        raise UserError(f"new {kind}: {one_of(kind, KINDS)}")
     if not NAME.fullmatch(name) or keyword.iskeyword(name):
         raise UserError(f"new {kind} {name}: a name is lower-case letters, digits and _, such as my_{kind}")
     _refuse_unused(kind, options)
@@ -119,31 +120,30 @@ def _print_targets(folder: str, files: Mapping[str, str]) -> None:
 
 def _refuse_unused(kind: str, options: Options) -> None:
     """Raise UserError for an option that is given and does not have an effect."""
-    used = {"task": ("robot", "kind", "hand"), "robot": ("from_",), "project": ()}[kind]
-    if kind == "robot" and options.from_:
-        used = (*used, "base", "collision", "frequency", "damping", "image")
+    of_models = ("base", "collision", "frequency", "damping", "image")
+    used = {"task": ("robot", "kind", "hand"), "robot": ("from_", *of_models), "project": ()}[kind]
     default = Options()
     for name in (field.name for field in fields(Options)):
         value = getattr(options, name)
-        if name not in (*used, "root") and value != getattr(default, name):
-            where = (
-                f"new {kind} without from="
-                if kind == "robot" and name not in ("robot", "kind", "hand")
-                else f"new {kind}"
-            )
-            raise UserError(name.rstrip("_"), value, f"does not affect {where}", "omit it")
+        if name == "root" or value == getattr(default, name):
+            continue
+        if name not in used:
+            raise UserError(name.rstrip("_"), value, f"does not affect new {kind}", "omit it")
+        if name in of_models and not options.from_:
+            raise UserError(name, value, f"does not affect new {kind} without from=", "omit it")
 
 
 def _draft_robot(name: str, options: Options, place: Place) -> int:
     """Write a robot that is drafted from its own model, check it, and print the reasons of every guess."""
     from robot_rl.robots.draft import draft_robot, listening, make_robot
     from robot_rl.robots.parts import Gains
-    from robot_rl.robots.source import BASES, require_choice
+    from robot_rl.robots.source import BASES
     from robot_rl.robots.writing import draw, robot_words
     from robot_rl.runs.outputs import IMAGE, check_optional
     from robot_rl.runs.robot_facts import find_all
+    from robot_rl.settings.checks import check_choice
 
-    require_choice("base", options.base, BASES)
+    check_choice("base", options.base, BASES)
     image = check_optional("image", options.image, IMAGE)
     gains = Gains(options.frequency, options.damping)
     path = Path(options.from_).expanduser()
@@ -190,14 +190,35 @@ def find_place(root: str) -> Place:
 
 
 def project_package(path: Path) -> str:
-    """Return the package of the project in a directory; empty if there is none with entry points for robot-rl."""
+    """Return the package of the project in a directory; empty if there is none with entry points for robot-rl.
+
+    Raises:
+        UserError: Its pyproject.toml cannot be read, or does not say which folder is the package.
+    """
+    file = path / "pyproject.toml"
     try:
-        project = tomllib.loads((path / "pyproject.toml").read_text())
-        groups = project["project"]["entry-points"]
-        (package,) = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    except (OSError, ValueError, LookupError, TypeError):
+        content = tomllib.loads(file.read_text())
+    except (FileNotFoundError, NotADirectoryError):
         return ""
-    return package if "robot_rl.tasks" in groups and (path / package).is_dir() else ""
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{file}: cannot be read: {getattr(error, 'strerror', '') or error}; correct it") from error
+    if not any(group.startswith("robot_rl.") for group in _entries(content)):
+        return ""
+    try:
+        (package,) = content["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+        if (path / package).is_dir():
+            return package
+    except (ValueError, LookupError, TypeError):
+        pass
+    right = 'packages in [tool.hatch.build.targets.wheel] must name one folder, as in packages = ["my_package"]'
+    raise UserError(f"{file}: {right}")
+
+
+def _entries(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the tables of entry points of a pyproject.toml by group; those that are not tables are omitted."""
+    project = content.get("project")
+    groups = project.get("entry-points") if isinstance(project, dict) else None
+    return {name: table for name, table in (groups or {}).items() if isinstance(table, dict)}
 
 
 def check_free(kind: str, name: str, place: Place) -> None:
@@ -231,11 +252,21 @@ def make_project(name: str, parent: Path) -> tuple[Path, dict[str, str]]:
 
 
 def add_entry(text: str, kind: str, name: str, place: Place) -> str:
-    """Return a pyproject.toml with the entry point of a task or a robot; raise UserError if it lacks the table."""
-    head = f'[project.entry-points."robot_rl.{kind}s"]\n'
-    if head not in text:
-        raise UserError(f"{place.root / 'pyproject.toml'}: is without the line {head.strip()}; add it")
+    """Return a pyproject.toml with the entry point of a task or a robot, which it may have already.
+
+    Raises:
+        UserError: It lacks the table of these entry points, or has another one of that name.
+    """
+    file, group = place.root / "pyproject.toml", f"robot_rl.{kind}s"
     target = f"{place.package}.{name}:make_task" if kind == "task" else f"{place.package}.{name}.robot:ROBOT"
+    kept = _entries(tomllib.loads(text)).get(group, {}).get(name)
+    if kept == target:
+        return text
+    if kept is not None:
+        raise UserError(f"new {kind} {name}: {file} has that name for {kept}; choose another name")
+    head = f'[project.entry-points."{group}"]\n'
+    if head not in text:
+        raise UserError(f"{file}: is without the line {head.strip()}; add it")
     return text.replace(head, f'{head}{name} = "{target}"\n')
 
 

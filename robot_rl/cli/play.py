@@ -8,8 +8,9 @@ usage: robot-rl play [key=value ...]
   robot-rl play run=latest             the newest run
 
 W A S D, Q and E or the arrows drive a robot that walks, as do a gamepad's sticks; R resets, space pauses. The page
-shows each reward term, the efforts of the joints and the forces of the contacts, changes to another policy of the
-robot, and records an .mp4 in the current folder. The episode does not end by the clock; Ctrl-C ends it all.
+shows the task's metrics, each reward term, the efforts of the joints and the forces of the contacts, changes to another
+policy of the robot, and records an .mp4 in the current folder. The episode does not end by the clock; Ctrl-C ends it
+all.
 {CHANGES_HELP}
 """
 
@@ -39,6 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     def ready(url: str) -> None:
         print(f"{source.name}: {url}  (Ctrl-C ends it)", flush=True)
 
+    print(f"{source.name}: building {source.cfg.reference}; the page's address follows in some seconds", flush=True)
     from robot_rl.api import Policy, play
 
     where = {

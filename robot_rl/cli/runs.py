@@ -148,7 +148,7 @@ def _refuse_unknown_task(options: Options) -> None:
 def _show(rows: Sequence["RunRow"], columns: Sequence[str]) -> None:
     from robot_rl.runs.run_index import value_of
 
-    head = ("run", "task", "learner", "seed", "state", "iterations", "goal", "", "changed", *columns)
+    head = ("run", "task", "learner", "seed", "state", "iterations", "goal", "metric", "changed", *columns)
     table = []
     for row in rows:
         (done, of), (name, value) = row.iterations, row.goal

@@ -219,8 +219,12 @@ def _show_team(name: str, result: Mapping[str, Any], kills: Mapping[str, float])
             print(f"    kill={robot}@{kills[robot]:g}: the session ended before")
         for line in _reasons(row):
             print(f"    {line}")
-        for metric, value in row["metrics"].items():
-            print(f"    {metric}: mean {value['mean']:.4g}, at the end {value['end']:.4g}")
+        _show_metrics(row["metrics"], "    ")
+
+
+def _show_metrics(metrics: Mapping[str, Mapping[str, float]], indent: str) -> None:
+    for metric, value in metrics.items():
+        print(f"{indent}{metric}: mean {value['mean']:.4g}, at the end {value['end']:.4g}")
 
 
 def _reasons(result: Mapping[str, Any]) -> list[str]:
@@ -235,6 +239,7 @@ def _show_session(name: str, result: Mapping[str, Any], *, can_fall: bool) -> No
     for name_, unit in (("lin_vel_error", "m/s"), ("yaw_vel_error", "rad/s")):
         if result[name_] is not None:
             print(f"  {name_}: {result[name_]:.3f} {unit}")
+    _show_metrics(result.get("metrics", {}), "  ")
     for fault in result["faults"]:
         print(f"  fault {fault['fault']} after {fault['policy_s']:.2f} s")
     for line in _reasons(result):

@@ -48,8 +48,9 @@ Ctrl-C finishes the iteration, saves, and prints how to continue; SIGTERM, SIGUS
 and SIGHUP (a dropped connection; nohup ignores it) do the same, with exit code 85 (docs/recovery.md). A terminal, pipe
 or log file that is gone or full does not end the training: the output is dropped. The run directory contains run.yaml
 (every setting, versions, git commit), metrics.jsonl, tb/ (TensorBoard) and checkpoints/; export, eval, video and report
-add the rest. A world that breaks (its state is not finite, a buffer is full) is reset, counted, and recorded in
-quarantine/ for inspect.
+add the rest. Each reward term is in metrics.jsonl, and drawn by robot-rl report and, while it trains, robot-rl board. A
+world that breaks (its state is not finite, a buffer is full) is reset, counted, and recorded in quarantine/ for
+inspect.
 """
 
 from collections.abc import Sequence

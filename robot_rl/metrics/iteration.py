@@ -66,15 +66,18 @@ def describe_time(parts: Mapping[str, float]) -> str:
 
 
 def describe_overlap(rows: Sequence[Mapping[str, float]]) -> str:
-    """Return a line on how well the iterations of an overlapped training hid one side; empty without any."""
-    names = ("simulate_apart_s", "learn_apart_s", "overlap_efficiency")
-    columns = [[row[f"perf/{name}"] for row in rows] for name in names]
-    if not columns[0]:
+    """Return a line on how well the iterations of an overlapped training hid one side; empty without any.
+
+    The efficiency is omitted if it is defined in less than half of the iterations.
+    """
+    if not rows:
         return ""
-    simulate, learn, efficiency = map(statistics.median, columns)
-    return (
-        f"simulate {simulate:.2g} s and learn {learn:.2g} s apart; overlap efficiency {efficiency:.2f} (1: one is free)"
-    )
+    simulate, learn = (statistics.median(row[f"perf/{name}_apart_s"] for row in rows) for name in ("simulate", "learn"))
+    line = f"simulate {simulate:.2g} s and learn {learn:.2g} s apart"
+    found = [row["perf/overlap_efficiency"] for row in rows if "perf/overlap_efficiency" in row]
+    if 2 * len(found) < len(rows):
+        return line
+    return f"{line}; overlap efficiency {statistics.median(found):.2f} (1: one is free)"
 
 
 def merge_rows(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:

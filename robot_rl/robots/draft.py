@@ -16,8 +16,9 @@ from robot_rl.errors import UserError
 from robot_rl.robots import guess, motors
 from robot_rl.robots.parts import Draft, Gains, Reasons, Source, free_file, free_name, remove_all
 from robot_rl.robots.shapes import COLLISION, compile_source, replace_shapes, state_inertias
-from robot_rl.robots.source import COLLISIONS, SCALARS, read_source, require_choice
+from robot_rl.robots.source import COLLISIONS, SCALARS, read_source
 from robot_rl.robots.standing import settle, turn_base
+from robot_rl.settings.checks import check_choice
 
 if TYPE_CHECKING:
     from robot_rl_assets.robot import Robot
@@ -31,7 +32,7 @@ def draft_robot(name: str, path: Path, *, base: str, collision: str, gains: Gain
     Raises:
         UserError: the source cannot be read, or no robot can be made of it.
     """
-    require_choice("collision", collision, COLLISIONS)
+    check_choice("collision", collision, COLLISIONS)
 
     def attempt(*, mirrored: bool) -> tuple[Draft, dict[str, bytes], list[str]]:
         draft = make_draft(read_source(path, base, collision), collision, gains, mirrored=mirrored)
@@ -185,17 +186,13 @@ def write_model(draft: Draft, name: str) -> dict[str, bytes]:
 @contextlib.contextmanager
 def listening() -> Iterator[list[str]]:
     """Collect MuJoCo's warnings of a model, each line once, instead of writing them to stderr and MUJOCO_LOG.TXT."""
-    import mujoco
+    from robot_rl_envs.engines.mujoco_warnings import take_warnings
 
     heard: list[str] = []
     found: dict[str, None] = {}
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, take_warnings(lambda line: found.setdefault(str(line))):
         warnings.simplefilter("always")
-        mujoco.set_mju_user_warning(lambda line: found.setdefault(str(line)))
-        try:
-            yield heard
-        finally:
-            mujoco.set_mju_user_warning(None)
+        yield heard
     lines = [" ".join(str(line).split()) for line in (*found, *(warning.message for warning in caught))]
     heard += dict.fromkeys(line for line in lines if "Time = " not in line)  # Of a simulation, not of the model.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from robot_rl.errors import UserError, suggest
+from robot_rl.errors import UserError
 from robot_rl.robots.guard import check_file
 from robot_rl.robots.mesh_files import check_meshes, locate_meshes
 from robot_rl.robots.motors import note_motors
@@ -65,12 +65,6 @@ def read_source(path: Path, base: str, collision: str) -> Source:
     _rename_taken(source)
     _set_base(source, robot, base)
     return source
-
-
-def require_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise UserError for a value that is none of the choices."""
-    if value not in choices:
-        raise UserError(key, value, f"must be one of {', '.join(choices)}", suggest(value, choices))
 
 
 def _read_mjcf(path: Path, folders: list[Path]) -> Source:

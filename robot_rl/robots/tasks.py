@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError, as_user_error
 from robot_rl.robots.shapes import round_about_joint
-from robot_rl.robots.source import require_choice
 from robot_rl.robots.writing import quoted
+from robot_rl.settings.checks import check_choice
 
 if TYPE_CHECKING:
     from robot_rl_assets.robot import Robot
@@ -32,7 +32,7 @@ def choose_kind(kind: str, robot: Robot) -> str:
     Raises:
         UserError: the robot does not support the requested kind.
     """
-    require_choice("kind", kind, TASK_KINDS)
+    check_choice("kind", kind, TASK_KINDS)
     walks = bool(robot.feet) and robot.base_body is not None
     driven = [joint for joint in robot.joints if joint.kp]
     reaches = robot.base_body is None and len(driven) >= 3

@@ -53,7 +53,7 @@ class Progress:
     def __call__(self, row: Mapping[str, float]) -> None:
         """Show one iteration's metrics."""
         done = int(row["iteration"])
-        if "perf/overlap_efficiency" in row:
+        if "perf/simulate_apart_s" in row:
             self._overlaps.append(row)
         for part, seconds in time_parts(row).items():
             self._seconds[part] += seconds

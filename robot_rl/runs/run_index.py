@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from robot_rl.errors import UserError, suggest
+from robot_rl.errors import UserError, nearest
 from robot_rl.files import open_plain, read_plain, read_yaml, write_atomic
 from robot_rl.metrics.rows import BUSY, bounded, read_row
 from robot_rl.runs.agreement import is_same
@@ -314,8 +314,8 @@ def require_columns(rows: Sequence[RunRow], names: Iterable[str], option: str) -
     """Raise UserError for a column that none of some runs has; `option` named it."""
     for name in names if rows else ():
         if all(value_of(row, name) is None for row in rows):
-            hint = suggest(name, dict.fromkeys((*SORTS, *(key for row in rows for key in (*row.last, *row.settings)))))
-            right = hint if hint.startswith("did") else f"give {', '.join(SORTS)}, a metric or a setting"
+            near = nearest(name, dict.fromkeys((*SORTS, *(key for row in rows for key in (*row.last, *row.settings)))))
+            right = f"did you mean '{near}'?" if near else f"give {', '.join(SORTS)}, a metric or a setting"
             raise UserError(option, name, "no run here has it", right)
 
 

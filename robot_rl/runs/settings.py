@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.errors import UserError, suggest
+from robot_rl.errors import UserError
 from robot_rl.learn.algorithms import get_learner, owners_of, preset_learner, read_learner
 from robot_rl.metrics.writers import WANDB_MODES
 from robot_rl.runs.agreement import check_settings
@@ -231,8 +231,8 @@ def load(run_dir: RunDir, changes: Mapping[str, Any] | None = None, *, trust: bo
         trust: Import the code that the run's settings name, although it was not made here.
 
     Raises:
-        UserError: run.yaml is missing, damaged or not that of the run's checkpoints, a value does not fit, or the
-            run's settings name code of a run that was not made here, or its robot has changed since it began.
+        UserError: run.yaml is missing, damaged or not that of the run's checkpoints, a value does not fit, the run's
+            settings name code of a run that was not made here, or its task or robot has changed since it began.
     """
     record = run_dir.read_config()
     tree = record["config"]
@@ -245,9 +245,23 @@ def load(run_dir: RunDir, changes: Mapping[str, Any] | None = None, *, trust: bo
     learner = to_dict(get_learner(str(tree["learner"]))())
     since = {**OPTIONAL, **{key: value for key, value in learner.items() if key != "name"}}
     here = {"root": root, "init_from": None, "kernels": ""}
-    cfg = resolve(change({**since, **tree, **here}, changes or {}))
+    began = {**since, **tree, **here}
+    try:
+        cfg = resolve(change(began, changes or {}))
+    except UserError as error:
+        raise _explain(error, run_dir.run_id, began) from None
     check_unchanged(run_dir.run_id, record, cfg.task)
     return cfg
+
+
+def _explain(error: UserError, run_id: str, began: Mapping[str, Any]) -> UserError:
+    """Return the error of a run's settings; if one that it began with is now unknown, say so."""
+    for key in trees.dotted_keys(began):
+        if str(error).startswith(f"unknown key '{key}'"):
+            part = "learner" if key.partition(".")[0] in to_dict(get_learner(str(began["learner"]))()) else "task"
+            changed = f"{part}={began[part]} has changed since it began: {key} is now unknown"
+            return UserError("run", run_id, changed, f"restore the {part}'s file, or train again")
+    return error
 
 
 def resolve_device(device: Any, gpus: int | None = None) -> str:
@@ -265,8 +279,7 @@ def resolve_device(device: Any, gpus: int | None = None) -> str:
         return name
     kind, colon, index = name.partition(":")
     if kind != "cuda" or (colon and not (index.isascii() and index.isdecimal())):
-        near = suggest(name, ("auto", "cpu", "cuda"))
-        raise UserError("device", name, "must be auto, cpu, cuda or cuda:<index>", near)
+        raise UserError("device", name, "must be auto, cpu, cuda or cuda:<index>")
     if int(index or 0) >= count:
         found = f"{count} GPU{'s' * (count != 1)} found" if count else "torch finds no GPU here"
         if gpus is not None:

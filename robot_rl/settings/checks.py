@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from robot_rl.errors import UserError, shown, suggest
+from robot_rl.errors import UserError, one_of, shown
 
 
 def check_range(
@@ -35,7 +35,4 @@ def to_float(value: object) -> float | None:
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     """Raise UserError unless `value` is one of `choices`."""
     if value not in choices:
-        hint = suggest(value, choices)
-        raise UserError(
-            name, shown(value), f"must be one of {', '.join(choices)}", hint if hint.startswith("did") else ""
-        )
+        raise UserError(name, shown(value), one_of(value, choices))

@@ -5,13 +5,12 @@ robot and the task's presets are not part of the tree.
 """
 
 import dataclasses
-import difflib
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
-from robot_rl.errors import UserError, suggest
+from robot_rl.errors import UserError, nearest, suggest
 from robot_rl.settings.schema import from_dict, not_a_value, require_known, scalar, to_dict
 from robot_rl.settings.words import REMOVED, leaf_names, refuse_twice
 
@@ -182,14 +181,13 @@ def _nearest(name: str, tree: Mapping[str, Any]) -> str:
     for part in name.split("."):
         if not isinstance(node, Mapping):
             break
-        near = [part] if part in node else difflib.get_close_matches(part, list(node), n=1)
+        near = part if part in node else nearest(part, node)
         if right and not near:
             return suggest("", node)
         if not near or "." not in name:
-            hint = suggest(name, dotted_keys(tree))
-            return hint if not hint.startswith("known") else suggest("", tree)
-        right.append(near[0])
-        node = node[near[0]]
+            return suggest(name, dotted_keys(tree) if nearest(name, dotted_keys(tree)) else tree)
+        right.append(near)
+        node = node[near]
     return f"did you mean '{'.'.join(right)}'?"
 
 

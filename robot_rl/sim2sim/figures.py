@@ -1,4 +1,4 @@
-"""Figures of a session: the commands that arrived, the error of a robot that follows a velocity, a team's metrics."""
+"""Figures of a session: the commands that arrived, the error of a robot that follows a velocity, a task's metrics."""
 
 from __future__ import annotations
 
@@ -33,56 +33,8 @@ class Figures:
         raise NotImplementedError
 
 
-class Tracking(Figures):
-    """Errors of a robot that is to follow a velocity; None in the report of any other.
-
-    Attributes:
-        newest: Errors of the last control step [m/s, rad/s] by name; empty while a new command settles.
-    """
-
-    NAMES = ("lin_vel_error", "yaw_vel_error")
-
-    def __init__(self, body: Body, info: CommandInfo | None) -> None:
-        """Measure a robot with such a command."""
-        self._body, self._is_velocity = body, info is not None and info.is_velocity
-        self._command, self._followed, self._followed_steps = np.zeros(3), np.zeros(3), 0
-        self._sum, self._steps = np.zeros(2), 0
-        self.newest: dict[str, float] = {}
-
-    def before_step(self) -> None:
-        """See `Figures`."""
-        self.newest = {}
-        if self._is_velocity:
-            self._command = self._body.env.state.command[0, :3].cpu().numpy().copy()
-
-    def restart(self) -> None:
-        """See `Figures`."""
-        self._followed_steps = 0
-
-    def after_step(self) -> None:
-        """See `Figures`."""
-        if not self._is_velocity:
-            return
-        state, command = self._body.env.state, self._command
-        if not np.array_equal(command, self._followed):
-            self._followed, self._followed_steps = command, 0
-        self._followed_steps += 1
-        if self._followed_steps * self._body.env.step_dt <= SETTLING_S:
-            return
-        linear = np.linalg.norm(command[:2] - state.base_lin_vel_b[0, :2].cpu().numpy())
-        errors = float(linear), abs(float(command[2] - state.base_ang_vel_b[0, 2]))
-        self.newest = dict(zip(self.NAMES, errors, strict=True))
-        self._sum += errors
-        self._steps += 1
-
-    def report(self) -> dict[str, float | None]:
-        """See `Figures`; the errors' means by name."""
-        means = (self._sum / self._steps).tolist() if self._steps else (None, None)
-        return dict(zip(self.NAMES, means, strict=True))
-
-
-class TeamMetrics(Figures):
-    """The task's metrics of a robot of a team: their means since the policies started, and their values at the end."""
+class TaskMetrics(Figures):
+    """The task's metrics of a robot: their means since the policies started, and their values at the end."""
 
     def __init__(self, body: Body) -> None:
         """Measure a robot."""
@@ -101,6 +53,56 @@ class TeamMetrics(Figures):
 
     def _values(self) -> np.ndarray:
         return self._body.env.state.metric_values[self._body.row].cpu().numpy().astype(np.float64)
+
+
+class Tracking(Figures):
+    """Errors of a robot that is to follow a velocity; the report of any other has None, and the task's metrics.
+
+    Attributes:
+        newest: Errors of the last control step [m/s, rad/s] by name; empty while a new command settles.
+    """
+
+    NAMES = ("lin_vel_error", "yaw_vel_error")
+
+    def __init__(self, body: Body, info: CommandInfo | None) -> None:
+        """Measure a robot with such a command."""
+        self._body, self._is_velocity = body, info is not None and info.is_velocity
+        self._others = None if self._is_velocity else TaskMetrics(body)
+        self._command, self._followed, self._followed_steps = np.zeros(3), np.zeros(3), 0
+        self._sum, self._steps = np.zeros(2), 0
+        self.newest: dict[str, float] = {}
+
+    def before_step(self) -> None:
+        """See `Figures`."""
+        self.newest = {}
+        if self._is_velocity:
+            self._command = self._body.env.state.command[0, :3].cpu().numpy().copy()
+
+    def restart(self) -> None:
+        """See `Figures`."""
+        self._followed_steps = 0
+
+    def after_step(self) -> None:
+        """See `Figures`."""
+        if self._others is not None:
+            self._others.after_step()
+            return
+        state, command = self._body.env.state, self._command
+        if not np.array_equal(command, self._followed):
+            self._followed, self._followed_steps = command, 0
+        self._followed_steps += 1
+        if self._followed_steps * self._body.env.step_dt <= SETTLING_S:
+            return
+        linear = np.linalg.norm(command[:2] - state.base_lin_vel_b[0, :2].cpu().numpy())
+        errors = float(linear), abs(float(command[2] - state.base_ang_vel_b[0, 2]))
+        self.newest = dict(zip(self.NAMES, errors, strict=True))
+        self._sum += errors
+        self._steps += 1
+
+    def report(self) -> dict[str, Any]:
+        """See `Figures`; the errors' means by name, and "metrics" as of `TaskMetrics`."""
+        means = (self._sum / self._steps).tolist() if self._steps else (None, None)
+        return dict(zip(self.NAMES, means, strict=True)) | (self._others.report() if self._others is not None else {})
 
 
 def command_figures(notes: list[Note]) -> dict[str, Any]:

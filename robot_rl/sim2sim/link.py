@@ -88,6 +88,7 @@ class Link:
         measured: Measured signals that the states contain, in their order.
         command: The newest command, None before the first.
         notes: A note of every command, in the order of arrival.
+        contract: The `robot_rl_deploy.contract.Contract` of the policy at the other end; None if it is unknown.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Link:
         *,
         feet: int = 0,
         measured: Mapping[str, int] | None = None,
+        contract: Any = None,
     ) -> None:
         """Listen at an address such as "udp:127.0.0.1:9870" or "shm:name" as a robot with these joints, in its order.
 
@@ -107,7 +109,7 @@ class Link:
             UserError: The runtime is not installed, or the address is not available.
         """
         self._runtime = runtime = load_runtime()
-        self.measured = tuple(measured or ())
+        self.measured, self.contract = tuple(measured or ()), contract
         count = sum((measured or {}).values())
         description = runtime.RobotDescription(robot, list(joints), feet=feet, measured=count)
         self._end: Any = runtime.RobotEnd(address, description)
@@ -200,7 +202,7 @@ def make_link(body: Body, address: str, bundle: Path) -> Link:
             right = f"its policy reads {name}; task={body.env.cfg.name} measures {has}"
             raise UserError("bundle", bundle, right)
     sizes = {name: signals[name].shape[1] for name in measured}
-    return Link(address, robot.name, body.joint_names, feet=len(robot.feet), measured=sizes)
+    return Link(address, robot.name, body.joint_names, feet=len(robot.feet), measured=sizes, contract=contract)
 
 
 def request_of(runtime: Any, request: str) -> Any:

@@ -94,8 +94,6 @@ class Responder:
 
         The contract of its bundle turns targets back into actions.
         """
-        from robot_rl_deploy.bundle import read_bundle
-
         port = free_ports(1)[0]
         address = f"udp:{LOOPBACK}:{port}" if cfg.transport == "udp" else f"shm:sim2sim-{port}"
         self.link = make_link(body, address, bundle)
@@ -111,7 +109,7 @@ class Responder:
         )
         stack.callback(self.binary.stop)
         self.steps = Lockstep(self.link, self.binary, states)
-        self._actions = ActionReader(read_bundle(bundle).contract, body.joint_names)
+        self._actions = ActionReader(self.link.contract, body.joint_names)
         command = getattr(body.env.state, "command", None)
         self._has_command = command is not None and command.ndim == 2 and command.shape[1] > 0
         self.enter(body)

@@ -23,7 +23,7 @@ from robot_rl.errors import PeerError, UserError, suggest
 from robot_rl.sim2sim.binary import DAY_S, Binary, high_priority, load_runtime
 from robot_rl.sim2sim.commands import Commands, make_commands
 from robot_rl.sim2sim.faults import Fault, check_faults
-from robot_rl.sim2sim.figures import Figures, TeamMetrics, Tracking, command_figures
+from robot_rl.sim2sim.figures import Figures, TaskMetrics, Tracking, command_figures
 from robot_rl.sim2sim.link import LOOPBACK, Link, RealTime, free_ports, make_link, request_of
 from robot_rl.sim2sim.message_relay import make_message_relay
 from robot_rl.sim2sim.plant import LONE, TICK_S, Body, Plant
@@ -194,7 +194,7 @@ class Session:
         with contextlib.ExitStack() as stack:
             self.plant = plant = Plant(for_session(task), seed=cfg.seed, tick_s=cfg.tick_s)
             stack.callback(plant.close)
-            self.messages = make_message_relay(bundles, cfg.seed)
+            self.messages = make_message_relay(bundles, cfg.seed) if self.is_team else None
             if self.messages is not None:
                 stack.callback(self.messages.close)
             self._pair = free_ports(1)[0] % 100
@@ -218,13 +218,11 @@ class Session:
         """Start the processes of a robot."""
         cfg, body = self.cfg, self.plant.bodies[name]
         robot, front = self._addresses(body)
-        if cfg.faults:
-            from robot_rl_deploy.bundle import read_bundle
-
-            signals = [term.signal for term in read_bundle(bundle).contract.observations]
-            check_faults(cfg.faults, front, len(body.joint_names), signals)
         link = make_link(body, robot, bundle)
         stack.callback(link.close)
+        if cfg.faults:
+            signals = [term.signal for term in link.contract.observations]
+            check_faults(cfg.faults, front, len(body.joint_names), signals)
         heard = operator = f"udp:{LOOPBACK}:{free_ports(1)[0]}"
         proxy = None
         if cfg.faults:
@@ -256,7 +254,7 @@ class Session:
             proxy=proxy,
             operator=self._runtime.OperatorEnd(operator),
             info=info,
-            figures=TeamMetrics(body) if self.is_team else Tracking(body, info),
+            figures=TaskMetrics(body) if self.is_team else Tracking(body, info),
         )
 
     def _addresses(self, body: Body) -> tuple[str, str]:

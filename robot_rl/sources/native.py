@@ -24,13 +24,13 @@ SECONDS = 10.0
 
 
 PATIENCE_S = 2.0
-"""After this time a person who waits for kernels is told why [s]."""
+"""After this time a person who waits for worlds is told why [s]."""
 
 
 @contextlib.contextmanager
 def _announced(task: str, first: int) -> Iterator[None]:
-    """Tell a person at a terminal that kernels are compiled, if that takes long."""
-    line = f"robot-rl: compiling the kernels of {task}; the next start takes them from the cache"
+    """Tell a person at a terminal that worlds are built, if that takes long."""
+    line = f"robot-rl: building the worlds of {task}; kernels that are not in the cache are compiled, once"
     timer = threading.Timer(PATIENCE_S, print, (line,), {"file": sys.stderr, "flush": True})
     timer.daemon = True
     if sys.stderr.isatty() and first == 0:

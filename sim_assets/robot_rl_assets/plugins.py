@@ -253,7 +253,7 @@ def load(group: str, name: str, what: str, own: Iterable[str] = ()) -> Any:
     found = find_plugins(group)
     if name not in found:
         known = sorted({*own, *found})
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+        near = difflib.get_close_matches(name, known, n=1) or [key for key in known if len(name) > 2 and name in key]
         hint = f"; did you mean {near[0]!r}?" if near else ""
         hint += f"; {problem}" if (problem := find_project().problem) else ""
         raise PluginError(f"{what}={name}: must be one of {', '.join(known)}, or module:name{hint}")

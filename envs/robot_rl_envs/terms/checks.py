@@ -50,7 +50,7 @@ def are_numbers(values: Any, count: int) -> bool:
 def nearest(value: str, names: Iterable[str]) -> str:
     """Return the end of an error line about an unknown name: similar names, or all of them."""
     names = list(names)
-    close = difflib.get_close_matches(value, names, n=3, cutoff=0.4)
+    close = difflib.get_close_matches(value, names, n=3, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
     return f"there are {', '.join(names)}" if names else "there are none"

@@ -274,7 +274,9 @@ class OverlappedRollouts(RolloutSource):
             rest = max(0.0, elapsed - self._waited_s - learn_s)
             names = ("perf/simulate_apart_s", "perf/learn_apart_s")
             metrics |= dict(zip(names, self._apart, strict=True))
-            metrics["perf/overlap_efficiency"] = overlap_efficiency(*self._apart, rest, elapsed)
+            efficiency = overlap_efficiency(*self._apart, rest, elapsed)
+            if 0.0 <= efficiency <= 1.0:  # Else a time apart is not that of this iteration, as if other programs ran.
+                metrics["perf/overlap_efficiency"] = efficiency
         return metrics, self._seconds
 
     def pause(self) -> None:

@@ -75,12 +75,10 @@ class Observed(Session):
     def __init__(self, task: Task, bundle: Path, cfg: SessionCfg, folder: Path, *, learner: LearnerCfg) -> None:
         """Build the world and start the binary; see `Session`. The critic that sees it is the learner's."""
         super().__init__(task, {LONE: bundle}, cfg, folder)
-        from robot_rl_deploy.bundle import read_bundle
-
         body = self.robot.body
         self._env, self._link = body.env, self.robot.link
         self._layout = make_env_spec(self._env, learner).critic_layout
-        self._reader = ActionReader(read_bundle(bundle).contract, body.joint_names)
+        self._reader = ActionReader(self._link.contract, body.joint_names)
         self._ticks = self._env.cfg.sim.decimation
         self._first, self._phase_before = 0, ""
         self._critic = self._critic_obs(self._env.get_observations())

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.errors import UserError, suggest
+from robot_rl.errors import UserError, nearest
 from robot_rl.sources.external import import_registering, split_name
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ def _nearest(name: str, known: dict[str, Any]) -> str:
     wanted = "".join(name.lower().removesuffix("-v0").split("-"))
     if wanted in plain:
         return f"did you mean '{plain[wanted]}'?"
-    hint = suggest(name.removesuffix("-v0"), known)
-    return hint if hint.startswith("did") else "such as Isaac-Cartpole-Direct, Isaac-Velocity-Flat-UnitreeGo2"
+    near = nearest(name.removesuffix("-v0"), known)
+    return f"did you mean '{near}'?" if near else "such as Isaac-Cartpole-Direct, Isaac-Velocity-Flat-UnitreeGo2"
 
 
 @contextlib.contextmanager

@@ -53,10 +53,9 @@ def replay(record: Record) -> Replay:
     if isinstance(model, str):
         return Replay(verdict=f"Not replayed: {model}.")
     result = Replay(notes=_notes(record, model))
-    import mujoco
+    from robot_rl_envs.engines.mujoco_warnings import ignore, take_warnings
 
-    mujoco.set_mju_user_warning(lambda _: None)  # else it writes to stderr and to MUJOCO_LOG.TXT
-    try:
+    with take_warnings(ignore):
         raised = _run(record, model, result, 0)
         if result.bad_step is None:
             last = Replay()
@@ -64,8 +63,6 @@ def replay(record: Record) -> Replay:
             if last.bad_step is not None:
                 result.bad_step, result.bad_substep, result.bad_name = last.bad_step, last.bad_substep, last.bad_name
                 result.notes.append("It does not break from the first state on; from the second to last state it does.")
-    finally:
-        mujoco.set_mju_user_warning(None)
     result.verdict = _verdict(record, result, raised)
     return result
 

@@ -83,7 +83,7 @@ def _rewards(columns: dict[str, np.ndarray], config: dict[str, Any]) -> Section:
         if chart:
             chart.series[0].tone = 2 if _last(columns[key]) < 0 else 1
             charts.append(chart)
-    text = "Reward of each term per second of episode, weight included; the largest first. Each has its own scale."
+    text = "Reward of each term per second of episode, with its weight, in the order of size. Each has its own scale."
     return Section(key="rewards", title="Reward terms", text=text, charts=charts)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from robot_rl.metrics.description import shown_unit
+
 SMOOTHING_S = 0.25
 """Time constant of the rewards that are shown [s]."""
 PLUS, MINUS, FULL = "#2ea05a", "#d6453d", "#e08a00"
@@ -29,6 +31,7 @@ class Gauges:
         rows = next(iter(env.crews.values()))
         self._state, self._dt, self._team = rows.state, env.step_dt, rows.num_envs // env.num_worlds
         self._terms: Sequence[str] = rows.operands().layout.rewards
+        self._metrics = rows.describe_metrics()
         self._joints, self._contacts = rows.scene.robot.joints, tuple(rows.cfg.contacts)
         self.rewards, self._scale = np.zeros((env.num_worlds, len(self._terms))), 1e-6
 
@@ -71,6 +74,13 @@ class Gauges:
             return []
         forces = self._rows(self._state.contact_force)[world].tolist()
         return [(name, f, max(10.0, *forces), f"{f:.1f}") for name, f in zip(self._contacts, forces, strict=True)]
+
+    def metrics(self, world: int) -> dict[str, str]:
+        """Return the present values of a world's metrics, which the task declares, as texts by name."""
+        values = self._rows(self._state.metric_values)[world].tolist()
+        names = [name.replace("_", " ").capitalize() for name in self._metrics]
+        units = [shown_unit(row["unit"]) for row in self._metrics.values()]
+        return {name: f"{v:.3g} {unit}".rstrip() for name, v, unit in zip(names, values, units, strict=True)}
 
     def foot_forces(self, world: int) -> tuple[np.ndarray, np.ndarray]:
         """Return positions (feet, 3) [m] of a world's feet, and their contact forces (feet,) [N]."""

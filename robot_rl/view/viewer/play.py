@@ -308,6 +308,7 @@ class Player:
             }
             if not tracks:
                 facts["Return"] = f"{float(self.driver.episode_return[row]):.1f}"
+                facts |= self._gauges.metrics(world) if self._gauges is not None else {}
             if self._motions is not None:
                 facts |= self._motions.facts(world)
             self.panel.write(self._rows(command, measured), facts)

@@ -36,6 +36,7 @@ def test_an_arm_gets_a_target_through_the_binary(arm_session):
     assert (report["faults"], report["falls"]) == ([], 0)
     assert report["policy_s"] >= 0.5
     assert (report["lin_vel_error"], report["yaw_vel_error"]) == (None, None)
+    assert list(report["metrics"]) == list(made.plant.env.describe_metrics())
     assert made.plant.env.state.command[0].tolist() == pytest.approx([0.4, 0.1, 0.3, 0.6, 0, -0.8, 0])
     assert made.robot.binary.process.returncode == 0
 

@@ -103,6 +103,11 @@ def test_what_is_no_robot_is_unknown(name):
         get_robot(name)
 
 
+def test_a_name_without_likeness_gets_no_suggestion():
+    with pytest.raises(ValueError, match="or module:name$"):
+        get_robot("rocket")
+
+
 @pytest.mark.parametrize("found", [None, get_robot("unitree_go2")])
 def test_a_folder_must_define_its_own_robot(monkeypatch, found):
     get_robot("cartpole")

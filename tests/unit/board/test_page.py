@@ -68,6 +68,16 @@ def test_rows_a_filter_an_order_groups_and_curves(runs, visit):
 
 
 @pytest.mark.long
+def test_the_legend_names_the_learner_and_as_much_of_a_setting_as_tells_it_apart(make_run, visit):
+    terms = {"up": {"weight": 1.0}, "slide": {"weight": 2.0}}
+    make_run("01", [1, 2, 3], rewards=terms)
+    make_run("02", [1, 2, 3], rewards={**terms, "up": {"weight": 3.0}}, learner="flashsac")
+    page = visit()
+    labels = page.js("[...document.querySelectorAll('#legend .label')].map((label) => label.textContent)")
+    assert labels == ["flashsac, up.weight 3, seed 1", "ppo, up.weight 1, seed 1"]
+
+
+@pytest.mark.long
 def test_the_address_shows_the_same_and_two_runs_are_compared(runs, visit):
     page = visit("#task=hop&picked=hop/00&picked=hop/01&open=hop/01&columns=loss/value&metrics=loss/value&axis=time_s")
     page.wait("document.getElementById('diff').innerText.includes('ppo.gamma')")

@@ -145,7 +145,7 @@ def test_an_answer_imports_nothing_heavy(known):
 def test_a_shell_that_is_not_known_is_one_line(run):
     assert run("completion", "tcsh")[::2] == (
         2,
-        "robot-rl: completion tcsh: write bash, zsh, fish; known: bash, fish, zsh\n",
+        "robot-rl: completion tcsh: must be one of bash, zsh, fish\n",
     )
     assert run("completion")[0] == 2
 

@@ -23,6 +23,7 @@ def test_a_wrong_kind(run):
     code, _, err = run("list", "robot")
     assert code == 2
     assert "did you mean 'robots'?" in err
+    assert run("list", "foo")[2].count("robots") == 1
 
 
 def test_a_task_that_does_not_parse_is_listed_all_the_same(tmp_path):

@@ -121,3 +121,25 @@ def test_a_project_is_made_once(run, in_tmp):
     assert "strollers exists" in run("new", "project", "strollers")[2]
     assert {path: path.stat().st_mtime_ns for path in (in_tmp / "strollers").rglob("*")} == before
     assert "exists" in run("new", "task", "strollers_task", f"root={in_tmp / 'strollers'}")[2]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[project]", "[project", "pyproject.toml: cannot be read: Expected ']'"),
+        ('packages = ["pacers"]', 'packages = ["missing"]', "pyproject.toml: packages in [tool.hatch"),
+        ('robots"]\n', 'robots"]\nlimb = "pacers.other:LIMB"\n', "has that name for pacers.other:LIMB"),
+        ('robots"]\n', 'robots"]\nlimb = "pacers.limb.robot:ROBOT"\n', ""),
+    ],
+    ids=["unreadable", "without its folder", "another entry", "the same entry"],
+)
+def test_a_projects_file_is_neither_passed_over_nor_damaged(run, in_tmp, monkeypatch, old, new, message):
+    assert run("new", "project", "pacers")[0] == 0
+    file = in_tmp / "pacers" / "pyproject.toml"
+    file.write_text(file.read_text().replace(old, new))
+    before = file.read_text()
+    monkeypatch.chdir(in_tmp / "pacers" / "pacers")
+    code, _, err = run("new", "robot", "limb")
+    assert (code, message in err, len(err.splitlines())) == ((2, True, 1) if message else (0, True, 0))
+    assert file.read_text() == before
+    assert not (ROOT / "sim_assets" / "robot_rl_assets" / "limb").exists()

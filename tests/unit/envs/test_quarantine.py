@@ -3,11 +3,13 @@
 import json
 from typing import Any
 
+import mujoco
 import numpy as np
 import pytest
 import torch
 import warp as wp
 from robot_rl_envs.engine import FAULT_OBSERVATION, FAULT_OVERFLOW, FAULT_RAISED, FAULT_REWARD
+from robot_rl_envs.engines.mujoco_warnings import take_warnings
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import events, observations
 from robot_rl_envs.recorder.flight import REASONS
@@ -310,3 +312,18 @@ def test_explicit_actuators_are_recorded_substep_by_substep(go2_task, tmp_path):
     assert ctrl.shape == (4, 4, 12)
     np.testing.assert_array_equal(ctrl[2, -1], last)
     assert np.abs(np.diff(ctrl[:3], axis=1)).min() > 0
+
+
+def test_a_users_function_keeps_mujocos_warnings(go2_task):
+    def heard(line):
+        pass
+
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(heard)
+    try:
+        make_env(go2_task(), num_envs=1, engine="mujoco", num_threads=1).close()
+        with take_warnings(print):
+            assert mujoco.get_mju_user_warning() is print
+        assert mujoco.get_mju_user_warning() is heard
+    finally:
+        mujoco.set_mju_user_warning(before)

@@ -185,6 +185,8 @@ def test_the_efficiency_is_the_share_of_the_shorter_side_that_is_hidden():
     row = {"perf/simulate_apart_s": 3.0, "perf/learn_apart_s": 1.0, "perf/overlap_efficiency": 0.75}
     assert describe_overlap([row] * 3).startswith("simulate 3 s and learn 1 s apart; overlap efficiency 0.75")
     assert describe_overlap([]) == ""
+    undefined = {"perf/simulate_apart_s": 3.0, "perf/learn_apart_s": 1.0}
+    assert describe_overlap([row, undefined, undefined]) == "simulate 3 s and learn 1 s apart"
 
 
 class AtOnce:

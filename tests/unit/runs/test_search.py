@@ -167,7 +167,7 @@ def test_two_commands_do_not_go_on_with_one_search(make):
         (["sweeper=optuna", "sweeper.trial=2", "seed=1,2"], "unknown key 'sweeper.trial': did you mean 'sweeper."),
         (["sweeper=optuna", "sweeper.trials=0", "seed=1,2"], "sweeper.trials=0: must be in [1, 100000]"),
         (["sweeper=optuna", "sweeper.direction=up", "seed=1,2"], "sweeper.direction=up: must be maximize or minimize"),
-        (["sweeper=optun", "seed=1,2"], "sweeper=optun: must be basic or optuna; did you mean 'optuna'?"),
+        (["sweeper=optun", "seed=1,2"], "sweeper=optun: must be one of basic, optuna; did you mean 'optuna'?"),
         (["sweeper=basic", "sweeper.trials=2", "seed=1,2"], "sweeper.trials=2: is for sweeper=optuna"),
         (["ppo.gamma=interval(0.9,0.99)"], "interval"),
     ],

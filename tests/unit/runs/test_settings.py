@@ -96,6 +96,24 @@ def test_a_run_is_loaded_with_its_settings(small_run):
         load(run_dir, {"rewards.uprigth.weight": 4})
 
 
+def test_a_run_of_a_task_that_has_changed_names_the_run_and_the_task(tmp_path):
+    tree = default_tree("cartpole", "cpu")
+    tree["rewards"]["air"] = {"weight": 1.0}
+    tree["ppo"]["swing"] = 1.0
+    run_dir = RunDir.create(tmp_path, "cartpole", 1)
+    run_dir.write_config(tree, ["robot-rl"])
+    with pytest.raises(
+        UserError, match=rf"run={run_dir.run_id}: task=cartpole has changed .*: rewards.air is now unknown"
+    ):
+        load(run_dir)
+    del tree["rewards"]["air"]
+    run_dir.write_config(tree, ["robot-rl"])
+    with pytest.raises(
+        UserError, match=r"learner=ppo has changed since it began: ppo.swing is now unknown; restore the"
+    ):
+        load(run_dir)
+
+
 def test_a_run_with_a_configuration_that_lacks_something(tmp_path):
     run_dir = RunDir.create(tmp_path, "cartpole", 1)
     run_dir.write_config({"task": "cartpole"}, ["robot-rl"])

@@ -36,6 +36,7 @@ ABOUT = {
         "envs/robot_rl_envs/entity/limbs.py",
         "envs/robot_rl_envs/entity/trials.py",
         "envs/robot_rl_envs/engines/mujoco.py",
+        "envs/robot_rl_envs/engines/mujoco_warnings.py",
         "envs/robot_rl_envs/team/scene.py",
         "envs/robot_rl_envs/engines/mujoco_warp.py",
         "envs/robot_rl_envs/cameras/views.py",

@@ -26,6 +26,7 @@ def test_rewards_are_those_of_the_steps_and_efforts_those_of_the_joints(fake_env
         (_, effort, limit, _), (_, passive, *_) = gauges.effort_bars(0)
         assert (effort, passive) == (pytest.approx(float(env.state.joint_torque[0, 0])), 0.0)
         assert limit == env.cfg.robot.joints[0].effort_limit
+        assert gauges.metrics(1) == {"Upright": f"{float(env.state.metric_values[1, 0]):.3g}"}
         assert (gauges.contact_bars(0), gauges.has_feet) == ([], False)
     assert Gauges.of(fake_env()) is None
 

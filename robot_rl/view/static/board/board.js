@@ -1,7 +1,7 @@
 /* global AXES, Diagram, root, short */
 // The page: what is shown follows from the state (the address) and the runs (which the server is asked for).
 
-import { brief, groupColumns, ownColumns, runColumns } from "./columns.js";
+import { groupColumns, ownColumns, runColumns } from "./columns.js";
 import { GOAL, Runs, STATES, ask, compare, make, text } from "./data.js";
 import { Details, Diff } from "./details.js";
 import { parse, word, words } from "./filter.js";
@@ -162,11 +162,12 @@ function chooseCurves() {
 }
 
 function label(row) {
-  if (!row.run) return view.by.map((name, i) => (name === "task" ? row.values[i] : `${brief(name, view.by)} ${row.values[i]}`)).join(", ");
-  const names = [...view.differing.keys()].filter((name) => name !== "seed").slice(0, 3);
-  const parts = names.map((name) => `${brief(name, names)} ${text(runs.setting(row.run, name))}`);
+  if (!row.run) return view.by.map((name, i) => (name === "task" ? row.values[i] : `${runs.brief(name)} ${row.values[i]}`)).join(", ");
+  const names = [...view.differing.keys()].filter((name) => name !== "seed" && name !== "learner").slice(0, 3);
+  const parts = names.map((name) => `${runs.brief(name)} ${text(runs.setting(row.run, name))}`);
   if (runs.setting(row.run, "seed") !== undefined) parts.push(`seed ${text(runs.setting(row.run, "seed"))}`);
-  if (new Set(view.all.map((run) => run.task)).size > 1) parts.unshift(row.run.task);
+  for (const name of ["learner", "task"])
+    if (new Set(view.all.map((run) => runs.value(run, name))).size > 1) parts.unshift(text(runs.value(row.run, name)));
   return parts.join(", ") || row.run.id;
 }
 
@@ -320,7 +321,7 @@ function showTools(all, found, filter) {
   $("note").textContent = [[count, ...groups].join(" in "), ...unknown, ...reading].join(" · ");
   $("note").classList.toggle("bad", unknown.length > 0);
   $("clear").hidden = !(state.filter || state.task || state.states.length || state.by.length || state.picked.length || state.columns);
-  menus.by.label(state.by.length ? `By ${state.by.map((name) => brief(name, state.by)).join(", ")}` : "Group by", state.by.length);
+  menus.by.label(state.by.length ? `By ${state.by.map((name) => runs.brief(name)).join(", ")}` : "Group by", state.by.length);
   $("columns").hidden = view.by.length > 0;
   menus.columns.label("Columns", state.columns ? 1 : 0);
   menus.metrics.label(`Metrics (${shownMetrics().length})`, 0);
@@ -345,7 +346,7 @@ function showFacets() {
   $("facets").replaceChildren();
   for (const name of parts) {
     const box = make($("facets"), "div", "facet");
-    const title = make(box, "button", "name", brief(name, parts));
+    const title = make(box, "button", "name", runs.brief(name));
     title.title = `Group by ${name}`;
     title.setAttribute("aria-pressed", String(state.by.includes(name)));
     title.addEventListener("click", () => change({ by: toggled(state.by, name) }));

@@ -9,12 +9,6 @@ const LINKS = [["report.html", "report"], ["video.mp4", "video"]];
 const width = (texts, least = 56, most = 220) =>
   Math.round(Math.min(most, Math.max(least, 8 * texts.reduce((max, one) => Math.max(max, one.length), 0) + 30)));
 
-// The last part of a setting's name, where no other column ends in the same one.
-export function brief(name, names) {
-  const last = (full) => full.split(/[./]/).pop();
-  return names.some((other) => other !== name && last(other) === last(name)) ? name : last(name);
-}
-
 // The columns that are shown: those that the user chose, else the settings that differ.
 export function ownColumns(state, differing) {
   if (state.columns) return state.columns;
@@ -43,7 +37,7 @@ export function runColumns(view) {
     stateColumn(),
     progress(),
     goalColumn(view, all),
-    ...own.map((name) => column(name, brief(name, own), name)),
+    ...own.map((name) => column(name, runs.brief(name), name)),
     ...(all.some((run) => run.tags.length) ? [tags(all)] : []),
     { key: "changed", title: "changed", width: 92, right: true, fill: (cell, row) => {
       cell.className = "right soft";
@@ -128,7 +122,7 @@ export function link(parent, run, file, word) {
 // Rows are groups {key, values, runs, figures} and, below those that are open, their runs {key, run}.
 export function groupColumns(view) {
   const { by, groups, rows } = view;
-  const titles = by.map((name) => brief(name, by));
+  const titles = by.map((name) => view.runs.brief(name));
   const drawn = groups.flatMap((group) => [group.figures?.low ?? group.figures?.middle, group.figures?.high ?? group.figures?.middle]);
   const finite = drawn.filter((v) => v !== undefined && v !== null);
   const range = [Math.min(...finite), Math.max(...finite)];

@@ -79,6 +79,12 @@ export class Runs {
     return ends.length === 1 ? ends[0] : null;
   }
 
+  // The shortest end of a column's name by which it is found.
+  brief(name) {
+    const starts = [...name.matchAll(/[./]/g)].map((found) => found.index + 1).reverse();
+    return starts.map((at) => name.slice(at)).find((end) => this.resolve(end) === name) ?? name;
+  }
+
   // Settings in which runs of the same task differ, those with the fewest values first: name -> Map(value -> count).
   differing(runs) {
     const tasks = new Map();
