@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import api
+import helpers
 import links
 import settings
 import shipped
@@ -16,7 +17,7 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 log = logging.getLogger("mkdocs.hooks")
 summaries: dict[str, str] = {}
 """The first sentence of each page, by the path of its source."""
-MADE = (settings, terms, shipped, api)
+MADE = (settings, terms, helpers, shipped, api)
 REFERENCE = "<!-- reference -->"
 """A line of a page that the site replaces by links to the pages that are made from the code."""
 

@@ -10,8 +10,11 @@ ROOT = Path(__file__).parents[2]
 DOCS = "docs/"
 TAKEN_IN = "repository/"
 """The folder of the site for files that are outside of docs/ in the checkout."""
-SHOWN = {"envs/robot_rl_envs/entity/state.py": "reference/state.md"}
-"""Files of the checkout whose content a page from the code shows."""
+SHOWN = {
+    "envs/robot_rl_envs/entity/state.py": "reference/state.md",
+    "envs/robot_rl_envs/mdp/__init__.py": "reference/terms/helpers.md",
+}
+"""Files of the checkout, and the generated page to which a link to each of them leads."""
 DATA = (".gif", ".jpg", ".json", ".mp4", ".png", ".svg")
 """Endings of files that a browser shows; any other file becomes a page with its text."""
 LANGUAGES = {".py": "python", ".txt": "text", ".h": "cpp", ".cpp": "cpp", ".sh": "bash", ".toml": "toml"}

@@ -1,1 +1,1 @@
-"""The library of terms: rewards, observations, terminations, commands, events, metrics."""
+"""The library of terms. A term may call the functions of these modules that are marked `wp.func`."""
