@@ -88,13 +88,7 @@ def make_draft(source: Source, collision: str, gains: Gains, *, mirrored: bool =
     draft.joints = {name: {} for name in names}
     pose = guess.Pose(model, source.base, default)
     draft.wheels, rolling = take(guess.guess_wheels(source, pose, names))
-    (_, feet), _ = guess.guess_feet(pose, rolling)
-    if bent := take(guess.bend_legs(source, pose, feet, mirrored=mirrored)):
-        default |= bent
-        guess.follow(source, model, default)
-        pose = guess.Pose(model, source.base, default)
-    if not any(note.startswith("default pose") for note in notes):
-        notes.append("default pose: all joints at 0")
+    pose = take(guess.bend_legs(source, pose, rolling, default, mirrored=mirrored))
     _add_feet(draft, model, *take(guess.guess_feet(pose, rolling)))
     model = compile_source(source)
     if mirrored:

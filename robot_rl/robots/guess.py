@@ -11,7 +11,6 @@ import numpy as np
 from robot_rl.errors import UserError
 from robot_rl.robots.parts import Draft, Reasons, Source
 from robot_rl.robots.shapes import COLLISION, round_about_joint
-from robot_rl.robots.source import SCALARS
 
 FOOT_RADIUS = 0.02
 """Radius of the sphere of a foot without one in the source [m]."""
@@ -189,14 +188,15 @@ def _bend_arm(source: Source, model: Any, default: dict[str, float]) -> Reasons:
 
 
 def bend_legs(
-    source: Source, pose: Pose, feet: list[tuple[str, int, np.ndarray, int | None]], *, mirrored: bool
-) -> tuple[dict[str, float], Reasons]:
-    """Bend straight legs of a floating base, unless their pose is the source's own; return positions of their joints.
+    source: Source, pose: Pose, rolling: set[int], default: dict[str, float], *, mirrored: bool
+) -> tuple[Pose, Reasons]:
+    """Bend straight legs of a floating base, unless their pose is the source's own; return the default pose then.
 
     Args:
         source: the robot.
         pose: it in its default pose.
-        feet: its feet by that pose.
+        rolling: bodies that roll.
+        default: positions of all joints; those of bent legs are changed.
         mirrored: whether a leg is bent as its partner on the other side by names.
     """
     from robot_rl_envs.entity.legs import STRAIGHT, bend_leg, find_legs, mobility
@@ -204,12 +204,11 @@ def bend_legs(
     from robot_rl_envs.entity.robot_checks import mirror_by_names
 
     model = pose.model
-    names = [model.joint(k).name for k in range(model.njnt) if int(model.jnt_type[k]) in SCALARS]
-    driven = [name for name in names if name not in {*source.coupled, *source.passive}]
+    driven = [name for name in default if name not in {*source.coupled, *source.passive}]
     if source.base is None or source.default:
-        return {}, []
-    partners = mirror_by_names(names, model) if mirrored else {}
-    points = [Point(name, body, place) for name, body, place, _ in feet]
+        return pose, []
+    partners = mirror_by_names(list(default), model) if mirrored else {}
+    points = [Point(name, body, place) for name, body, place, _ in guess_feet(pose, rolling)[0][1]]
     bent: dict[str, float] = {}
     for leg in find_legs(model, source.base, points, driven):
         leg.data.qpos[:] = pose.data.qpos
@@ -223,12 +222,15 @@ def bend_legs(
         else:
             after = bend_leg(leg, before)
         bent |= dict(zip(own, map(float, after), strict=True))
-    bent = {name: value for name, value in bent.items() if value != pose.data.joint(name).qpos[0]}
+    bent = {name: value for name, value in bent.items() if value != default[name]}
     if not bent:
-        return {}, []
+        return pose, [] if any(default.values()) else ["default pose: all joints at 0"]
+    default |= bent
+    follow(source, model, default)
     values = ", ".join(f"{name} {value:g}" for name, value in bent.items())
     line = f"bent to {values}, since straight legs cannot move their feet in every direction"
-    return bent, [f"default pose: {line}; put the pose in which it stands into default_pos"]
+    reason = f"default pose: {line}; put the pose in which it stands into default_pos"
+    return Pose(model, source.base, default), [reason]
 
 
 def match_sides(default: dict[str, float]) -> None:

@@ -66,7 +66,7 @@ def turn_base(source: Source, model: Any) -> tuple[float, ...]:
 def settle(draft: Draft, source: Source) -> None:
     """Let a floating robot stand on a floor in its default pose; stiffen it if it sinks far, and say how far.
 
-    One with three feet or more is stiffened if it falls, too: soft legs do not bear it.
+    One with three feet or more is also stiffened if it falls, because soft legs do not bear it.
     """
     if draft.base is None:
         return

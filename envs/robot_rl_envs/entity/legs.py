@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import mujoco
 import numpy as np
 from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.entity.limbs import Limb, Point, chain_of
 from robot_rl_envs.entity.robot_checks import Finding, compile_robot
+
+if TYPE_CHECKING:
+    import mujoco
 
 TURNS = np.linspace(-1.2, 1.2, 9)
 """Turns of a joint that are tried for a bent leg [rad]."""

@@ -214,7 +214,7 @@ class WorldModel(Algorithm):
         if not self._told and bool(gaps[-1].isnan()):
             self._told = True
             line = "all rewards are 0 so far, so that model/gap is undefined and nothing can be improved"
-            warnings.warn(f"learner=world_model: {line}; where this lasts, train with learner=ppo first", stacklevel=2)
+            warnings.warn(f"learner=world_model: {line}; if this lasts, train with learner=ppo first", stacklevel=2)
         return {
             "model/gap": gaps[-1],
             "model/bias": missed[-1].sum() / size[-1],
