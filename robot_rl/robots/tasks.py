@@ -118,8 +118,8 @@ def velocity_words(robot: Robot) -> dict[str, str]:
         "slow": f"{speed:.2g}",
         "fast": f"{1.5 * speed:.2g}",
         "sideways": f"{min(0.6 * speed, 4.0 * GAIT_HZ * aside):.2g}",
-        "std": f"{0.5 * speed:.2g}",
-        "solved": f"{0.25 * speed:.2g}",
+        "std": f"{0.5 * min(speed, 1.0):.2g}",
+        "solved": f"{0.3 * min(speed, 1.0):.2g}",
         **_base_words(robot, _compile(robot)),
     }
 
