@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from typing import Any
@@ -14,6 +15,8 @@ from robot_rl.robots.shapes import COLLISION, round_about_joint
 
 FOOT_RADIUS = 0.02
 """Radius of the sphere of a foot without one in the source [m]."""
+TILTS = (0.2, 0.35, 0.5)
+"""Angles by which a leg without a sole may lean while only the sphere of its foot touches the ground [rad]."""
 CLEARANCE = 5e-4
 """Height of the lowest point above the ground in the default pose [m]."""
 HOVERS = 0.05
@@ -74,6 +77,24 @@ class Pose:
         from robot_rl_envs.motions.kinematics import support
 
         return support(self.model, self.data, geom)
+
+    def overhang(self, body: int, centre: np.ndarray) -> float:
+        """Return by how much the sphere of a foot must be lower so that it touches before the edges of a leaning link.
+
+        Args:
+            body: the link, with the bodies that are fixed to it.
+            centre: of the sphere (3,) [m], world frame.
+        """
+        from robot_rl_envs.motions.kinematics import support
+
+        welded = np.flatnonzero(self.model.body_weldid == self.model.body_weldid[body])
+        geoms, least = [int(geom) for one in welded for geom in self.touching(int(one))], 0.0
+        for tilt, turn in itertools.product(TILTS, np.linspace(0.0, 2.0 * math.pi, 8, endpoint=False)):
+            aside = math.sin(tilt) * np.array([math.cos(turn), math.sin(turn), 0.0])
+            toward = aside - np.array([0.0, 0.0, math.cos(tilt)])
+            far = max((support(self.model, self.data, geom, toward) - centre) @ toward for geom in geoms)
+            least = max(least, (far - FOOT_RADIUS) / math.cos(tilt))
+        return min(least, FOOT_RADIUS)
 
     def height(self) -> float:
         """Return the height of the base at which the lowest point just touches the ground [m]."""
@@ -296,6 +317,8 @@ def guess_feet(pose: Pose, rolling: set[int]) -> tuple[Feet, Reasons]:
     none: Feet = (0.0, [])
     if pose.base is None:
         return none, []
+    from robot_rl_envs.entity.legs import SEARCHED
+
     model, sphere = pose.model, int(pose.mj.mjtGeom.mjGEOM_SPHERE)
     reach: dict[int, tuple[float, int]] = {}
     for body in range(1, model.nbody):
@@ -315,6 +338,8 @@ def guess_feet(pose: Pose, rolling: set[int]) -> tuple[Feet, Reasons]:
     feet: list[tuple[str, int, np.ndarray, int | None]] = []
     for name, (body, _, geom) in zip(names, found, strict=True):
         point = pose.support(geom) + np.array([0.0, 0.0, FOOT_RADIUS])
+        if sum(len(pose.joints(k)) for k in pose.chain(body)) <= SEARCHED:
+            point[2] -= pose.overhang(body, point)
         own = (int(model.geom_bodyid[geom]), model.geom_pos[geom], geom)
         place = own if owns else (body, pose.place(body, point), None)
         feet.append((name, place[0], place[1], place[2]))

@@ -117,7 +117,7 @@ def velocity_words(robot: Robot) -> dict[str, str]:
         "low": f"{0.5 * height:.2g}",
         "slow": f"{speed:.2g}",
         "fast": f"{1.5 * speed:.2g}",
-        "sideways": f"{min(0.6 * speed, 4.0 * GAIT_HZ * aside):.2g}",
+        "sideways": f"{min(0.6 * usual, 4.0 * GAIT_HZ * aside, speed):.2g}",
         "std": f"{0.5 * min(speed, 1.0):.2g}",
         "solved": f"{0.3 * min(speed, 1.0):.2g}",
         **_base_words(robot, _compile(robot)),

@@ -160,10 +160,16 @@ def lowest_point(model: mujoco.MjModel, data: mujoco.MjData, geoms: Iterable[int
     return min(((float(support(model, data, geom)[2]), int(geom)) for geom in geoms), default=(math.inf, -1))
 
 
-def support(model: mujoco.MjModel, data: mujoco.MjData, geom: int) -> np.ndarray:
-    """Return the lowest point of a geom (3,) [m], world frame; of an edge or a face that is level, its middle."""
+DOWN = np.array([0.0, 0.0, -1.0])
+
+
+def support(model: mujoco.MjModel, data: mujoco.MjData, geom: int, toward: np.ndarray = DOWN) -> np.ndarray:
+    """Return the point of a geom (3,) [m] that is farthest along a direction (3,), the lowest one by default.
+
+    Both are in the world frame. Of an edge or a face across the direction it is the middle.
+    """
     turn = data.geom_xmat[geom].reshape(3, 3)
-    return data.geom_xpos[geom] + turn @ _support(model, geom, -turn[2])
+    return data.geom_xpos[geom] + turn @ _support(model, geom, turn.T @ toward)
 
 
 def _support(model: mujoco.MjModel, geom: int, toward: np.ndarray) -> np.ndarray:

@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import mujoco
 import numpy as np
 import pytest
 from robot_rl_assets.registry import get_robot
 from robot_rl_envs.entity.entity import gait_phases
 from robot_rl_envs.entity.legs import bend_leg, check_straight, mobility, pose_of, robot_legs, strides
 from robot_rl_envs.entity.robot_checks import check_robot
+from robot_rl_envs.motions.kinematics import lowest_point
 
 from robot_rl.robots.tasks import velocity_words
 from robot_rl.runs.robot_facts import find_all
@@ -57,6 +59,22 @@ def test_straight_legs_are_bent_with_the_knees_outside(tmp_path):
     assert not finding.is_problem
     assert finding in find_all(straight)
     assert "straight legs (lf_tibia, lm_tibia" in finding.text
+
+
+@pytest.mark.parametrize("tilt", [0.0, 0.2, 0.45])
+def test_the_foot_touches_before_the_edges_of_a_leaning_leg(tmp_path, tilt):
+    """Else neither its contact nor its slip is measured: the end of a tibia is a disk of the foot's radius."""
+    _, robot, model = drafted(write(tmp_path, six_legs(), "six.urdf"))
+    data = mujoco.MjData(model)
+    for one in robot.joints:
+        data.joint(one.name).qpos[0] = one.default_pos
+    for turn in np.linspace(0.0, 2.0 * np.pi, 6, endpoint=False):
+        mujoco.mju_axisAngle2Quat(data.qpos[3:7], np.array([np.cos(turn), np.sin(turn), 0.0]), tilt)
+        mujoco.mj_kinematics(model, data)
+        for foot in robot.feet:
+            geom = model.geom(foot).id
+            link = np.flatnonzero((model.geom_bodyid == model.geom_bodyid[geom]) & (model.geom_conaffinity != 0))
+            assert lowest_point(model, data, link)[1] == geom
 
 
 def test_a_task_asks_for_what_the_legs_reach(tmp_path):
