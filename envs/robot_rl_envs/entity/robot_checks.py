@@ -107,7 +107,7 @@ def describe_robot(robot: Robot) -> list[str]:
     mass = float(pose.model.body_mass[pose.bodies].sum())
     count = sum(joint.mirror not in (None, joint.name) for joint in robot.joints) // 2
     pairs = f"{count} pair{'s' * (count != 1)}"
-    base = f"floating base {robot.base_body} at {robot.base_height:g} m" if robot.base_body else "fixed base"
+    base = f"floating base '{robot.base_body}' at {robot.base_height:g} m" if robot.base_body else "fixed base"
     feet = f"feet {', '.join(robot.feet)}" if robot.feet else "no feet"
     return [
         f"{robot.name}: {robot.model}",

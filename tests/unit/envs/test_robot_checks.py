@@ -209,7 +209,7 @@ def test_sides_that_are_no_mirror_images_need_no_mirror_and_cannot_be_mirrored(t
 def test_what_a_robot_is_made_of():
     lines = describe_robot(GO2)
     assert lines[1] == "12 joints (12 driven, 6 pairs), 13 bodies, 15.206 kg"
-    assert lines[2] == "floating base base_link at 0.289 m, feet FL, FR, RL, RR, IMU at imu"
+    assert lines[2] == "floating base 'base_link' at 0.289 m, feet FL, FR, RL, RR, IMU at imu"
 
 
 def test_the_command(run):
