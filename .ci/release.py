@@ -82,7 +82,7 @@ def check_slim(wheel: Path) -> None:
         bundle = ROOT / "tasks/robot_rl_tasks/go2_flat/policy"
         subprocess.run([f"{name}/bin/robot-rl-bundle", str(bundle)], cwd=name, check=True)
         missing = "import importlib.util as u; assert not any(map(u.find_spec, ('torch', 'mujoco', 'robot_rl')))"
-        subprocess.run([python, "-c", missing], cwd=name, check=True)
+        subprocess.run([python, "-I", "-c", missing], cwd=name, check=True)
 
 
 def write_kernels(tasks: str, version: str) -> None:
