@@ -65,7 +65,7 @@ def spec_of(robot):
 
 def test_an_unknown_body_is_named_with_near_ones():
     robot = get_robot("unitree_go2")
-    for name, near in (("bse_link", "'base_link'"), ("FL_knee", "'FL_")):
+    for name, near in (("bse_link", "'base_link'"), ("FL_kalf", "'FL_calf'")):
         with pytest.raises(
             ValueError, match=f"camera 'eye': body='{name}': robot 'unitree_go2' lacks a body or site.*{near}"
         ):
