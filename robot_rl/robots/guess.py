@@ -92,7 +92,7 @@ class Pose:
         for tilt, turn in itertools.product(TILTS, np.linspace(0.0, 2.0 * math.pi, 8, endpoint=False)):
             aside = math.sin(tilt) * np.array([math.cos(turn), math.sin(turn), 0.0])
             toward = aside - np.array([0.0, 0.0, math.cos(tilt)])
-            far = max((support(self.model, self.data, geom, toward) - centre) @ toward for geom in geoms)
+            far = max(float((support(self.model, self.data, geom, toward) - centre) @ toward) for geom in geoms)
             least = max(least, (far - FOOT_RADIUS) / math.cos(tilt))
         return min(least, FOOT_RADIUS)
 
@@ -235,7 +235,7 @@ def bend_legs(
         leg.data.qpos[:] = pose.data.qpos
         before = pose.data.qpos[model.jnt_qposadr[leg.joints]].copy()
         own = [model.joint(k).name for k in leg.joints]
-        others = [partners.get(name, (None, 0.0)) for name in own]
+        others = [(other or "", sign) for other, sign in (partners.get(name, (None, 0.0)) for name in own)]
         if mobility(leg, before) >= STRAIGHT or all(name in bent for name in own):
             continue
         if all(other in bent for other, _ in others):
