@@ -10,7 +10,7 @@ import numpy as np
 from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.entity.limbs import Limb, Point, chain_of
-from robot_rl_envs.entity.robot_checks import Finding, compile_robot
+from robot_rl_envs.entity.robot_checks import Finding, Pose, compile_robot
 
 if TYPE_CHECKING:
     import mujoco
@@ -28,7 +28,7 @@ SEARCHED = 3
 
 
 def find_legs(model: mujoco.MjModel, base: str, feet: Sequence[Point], driven: Sequence[str]) -> list[Limb]:
-    """Return the leg of each foot that is moved by driven joints, in the pose of the model at rest.
+    """Return the leg of each foot below the base that is moved by driven joints, in the pose of the model at rest.
 
     Args:
         model: the robot.
@@ -36,18 +36,18 @@ def find_legs(model: mujoco.MjModel, base: str, feet: Sequence[Point], driven: S
         feet: its feet.
         driven: names of the joints that are driven to positions.
     """
-    ids = [int(model.joint(name).id) for name in driven]
+    ids, root = [int(model.joint(name).id) for name in driven], int(model.body(base).id)
     found = []
     for foot in feet:
         chain = chain_of(model, foot.body)
-        chain = chain[: chain.index(int(model.body(base).id))]
+        chain = chain[: chain.index(root)] if root in chain else []
         if joints := [k for k in ids if int(model.jnt_bodyid[k]) in chain]:
             found.append(Limb(model, foot, joints))
     return found
 
 
 def robot_legs(robot: Robot) -> list[Limb]:
-    """Return the legs of a robot in its default pose, its base at the origin.
+    """Return the legs of a robot in its default pose.
 
     Raises:
         ValueError: its model does not compile.
@@ -57,11 +57,9 @@ def robot_legs(robot: Robot) -> list[Limb]:
     model = compile_robot(robot)
     feet = [Point(foot, int(model.geom(foot).bodyid[0]), model.geom(foot).pos.copy()) for foot in robot.feet]
     legs = find_legs(model, robot.base_body, feet, [joint.name for joint in robot.joints if joint.kp])
-    free = int(model.jnt_qposadr[model.body_jntadr[model.body(robot.base_body).id]])
+    pose = Pose(robot, model)
     for leg in legs:
-        leg.data.qpos[free : free + 7] = [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
-        for joint in robot.joints:
-            leg.data.joint(joint.name).qpos[0] = joint.default_pos
+        leg.data.qpos[:] = pose.data.qpos
     return legs
 
 
@@ -173,7 +171,7 @@ def _search(leg: Limb, pose: np.ndarray) -> np.ndarray:
 
 
 def _crouch(leg: Limb, pose: np.ndarray) -> np.ndarray:
-    """Raise the sole by damped least squares, from a pose whose joints at an end of their range are turned inward."""
+    """Raise the sole by damped least squares; joints near an end of their range are first turned inward."""
     low, high = leg.ranges.T
     leg.jacobian(pose)
     rotation = leg.data.xmat[leg.tip.body].reshape(3, 3).copy()

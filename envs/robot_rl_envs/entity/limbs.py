@@ -15,7 +15,7 @@ from robot_rl_assets.robot import Robot
 from robot_rl_envs.entity.robot_checks import Finding, compile_robot
 
 STRETCHED = 0.2
-"""A limb whose end moves in some direction at less than this share of its usual speed is stretched."""
+"""If the end of a limb moves in some direction at less than this share of its usual speed, the limb is stretched."""
 SAMPLES = 200
 """Random poses whose median is usual."""
 LEAST_JOINTS = 3
@@ -29,7 +29,7 @@ class Point:
     """A point at the end of a limb.
 
     Attributes:
-        name: of a site or a foot, or of a body whose origin it is.
+        name: of a site or a foot; or of a body, and the point is its origin.
         body: the index of its body.
         pos: its place in that body (3,) [m].
     """
@@ -78,7 +78,7 @@ def find_hand(model: mujoco.MjModel, driven: Sequence[str], name: str = "") -> P
 
 
 class Limb:
-    """Joints that move a point of a robot whose base is held.
+    """Joints that move a point of a robot while its base is held.
 
     Attributes:
         tip: the point.
@@ -134,7 +134,7 @@ class Limb:
 
 
 class Arm(Limb):
-    """An arm whose hand moves by its driven joints.
+    """An arm: driven joints that move its hand.
 
     Attributes:
         is_single: whether it is one chain of three driven joints or more, with joints of fingers at most at its end.

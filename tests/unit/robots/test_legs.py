@@ -6,8 +6,9 @@ import mujoco
 import numpy as np
 import pytest
 from robot_rl_assets.registry import get_robot
+from robot_rl_assets.robot import Joint, Robot
 from robot_rl_envs.entity.entity import gait_phases
-from robot_rl_envs.entity.legs import bend_leg, check_straight, mobility, pose_of, robot_legs, strides
+from robot_rl_envs.entity.legs import bend_leg, check_straight, describe_strides, mobility, pose_of, robot_legs, strides
 from robot_rl_envs.entity.robot_checks import check_robot
 from robot_rl_envs.motions.kinematics import lowest_point
 
@@ -102,6 +103,18 @@ def test_a_leg_with_a_sole_crouches_with_its_sole_level():
     assert 0.03 < moved[2] < 0.08
     np.testing.assert_allclose(leg.data.xmat[leg.tip.body], turn, atol=0.01)
     assert (check_straight(robot), len(check_straight(straight))) == ([], 1)
+
+
+def test_a_foot_elsewhere_than_below_the_base_is_without_a_leg(tmp_path):
+    (tmp_path / "model.xml").write_text(
+        '<mujoco><worldbody><body name="trunk"><freejoint/><geom size="0.1" mass="3"/></body><body name="other">'
+        '<joint name="hip"/><geom name="foot" size="0.02" pos="0 0 -0.3"/><site name="foot_foot"/></body></worldbody>'
+        "</mujoco>"
+    )
+    hip = Joint(name="hip", default_pos=0.0, effort_limit=10.0, velocity_limit=5.0, kp=10.0, kd=0.5)
+    facts = {"feet": ("foot",), "foot_radius": 0.02, "foot_mirror": (0,), "base_body": "trunk", "base_height": 0.3}
+    robot = Robot(name="odd", model=tmp_path / "model.xml", joints=(hip,), **facts)
+    assert robot_legs(robot) == describe_strides(robot) == check_straight(robot) == []
 
 
 def test_a_base_above_the_ground_is_noted_from_a_centimeter_on():
