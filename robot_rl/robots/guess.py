@@ -343,7 +343,7 @@ def guess_feet(pose: Pose, rolling: set[int]) -> tuple[Feet, Reasons]:
         own = (int(model.geom_bodyid[geom]), model.geom_pos[geom], geom)
         place = own if owns else (body, pose.place(body, point), None)
         feet.append((name, place[0], place[1], place[2]))
-    kind = "their own spheres" if owns else f"spheres of {FOOT_RADIUS:g} m were added at their lowest points"
+    kind = "their own spheres" if owns else f"spheres of {FOOT_RADIUS:g} m were added that touch first"
     reason = f"feet: {', '.join(names)}, the ends of limbs that reach the ground; {kind}"
     return (float(radii.pop()) if owns else FOOT_RADIUS, feet), [reason]
 
