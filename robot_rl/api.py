@@ -132,7 +132,8 @@ class Policy:
         cfg, seed = self.source.cfg, EVALUATION_SEED if seed is None else seed
         how = EvaluationCfg(episodes=episodes, seed=seed, seconds=seconds, steps=steps, form=form)
         result = cfg.source.evaluate(cfg.task, cfg.worlds(), self.source, how)
-        return result | {"task": cfg.task.name, "policy": self.source.run_id}
+        made = {"task": cfg.task.name, "policy": self.source.run_id, "iteration": self.source.iteration}
+        return result | made
 
     def __repr__(self) -> str:
         return f"<policy for {self.task}: {'run' if self.source.is_run else 'bundle'} {self.source.name}>"

@@ -53,6 +53,19 @@ class UserError(ValueError):
         super().__init__(text if len(text) <= MAX_LINE else f"{text[: MAX_LINE - 305]} ... {text[-300:]}")
 
 
+class UnknownKeyError(UserError):
+    """A setting that does not exist.
+
+    Attributes:
+        key: Its dotted name.
+    """
+
+    def __init__(self, key: str, hint: str) -> None:
+        """Build the line `unknown key '<key>': <hint>`."""
+        self.key = key
+        super().__init__(f"unknown key '{key}': {hint}")
+
+
 def require_linux(what: str) -> None:
     """Raise a `UserError` on other systems; `what` uses Linux's real-time scheduling, signals or file systems."""
     if sys.platform != "linux":

@@ -59,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
     result = Policy(policy).evaluate(**{name: getattr(options, name) for name in names})
     if "engine" in result:
         result["trained_on"] = trained_on
-    show(policy.name, result, options.episodes)
+    show(policy.title, result, options.episodes)
     if out is not None:
         write_evaluation(out, result)
         print(out)

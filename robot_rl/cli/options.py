@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from robot_rl.errors import UserError, suggest
+from robot_rl.errors import UnknownKeyError, UserError, suggest
 from robot_rl.settings.schema import check_rule, from_text, help_of, rules_of
 from robot_rl.settings.schema import setting as option
 from robot_rl.settings.words import MAX_COUNT, MAX_ENVS, MAX_SEED, parse_value, read_changes, refuse_twice
@@ -142,7 +142,7 @@ def read(cls: type[T], arguments: Sequence[str], *, first: str = "", every: bool
         elif not equals or not key or key.startswith("-"):
             raise UserError(f"'{word}': write options as key=value; --help lists them")
         else:
-            raise UserError(f"unknown key '{key}': {suggest(key, fields)}")
+            raise UnknownKeyError(key, suggest(key, fields))
     refuse_twice((key, word) for key, _, word in own)
     known = {fields[key].name: _convert(hints[fields[key].name], text, fields[key]) for key, text, _ in own}
     return cls(**known), read_changes(rest)
@@ -153,7 +153,7 @@ def read_all(cls: type[T], arguments: Sequence[str], *, first: str = "") -> T:
     options, changes = read(cls, arguments, first=first)
     for key in changes:
         known = [_key(field) for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-        raise UserError(f"unknown key '{key}': {suggest(key, known)}")
+        raise UnknownKeyError(key, suggest(key, known))
     return options
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import RunOptions, option, read
-from robot_rl.errors import UserError, suggest
+from robot_rl.errors import UnknownKeyError, UserError, suggest
 
 if TYPE_CHECKING:
     from robot_rl.runs.run_dir import RunDir
@@ -74,7 +74,7 @@ def _trained_with(run_dir: "RunDir") -> str:
 def _mode(changes: dict[str, Any], trained: str) -> str:
     for key in changes:
         if key != "metrics.wandb":
-            raise UserError(f"unknown key '{key}': {suggest(key, ('run', 'root', 'to', 'metrics.wandb'))}")
+            raise UnknownKeyError(key, suggest(key, ("run", "root", "to", "metrics.wandb")))
     mode = changes.get("metrics.wandb", trained if trained in MODES else "offline")
     mode = "off" if mode is False else mode  # As YAML reads the word.
     if mode not in MODES:

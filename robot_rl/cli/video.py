@@ -64,7 +64,8 @@ def run(arguments: Sequence[str]) -> int:
         os.environ.setdefault("MUJOCO_GL", choose_backend())
     worlds = dataclasses.replace(source.cfg.worlds(seed=options.seed), num_envs=options.robots)
     try:
-        print(source.cfg.source.film(source.cfg.task, worlds, source, cfg, write))
+        path = source.cfg.source.film(source.cfg.task, worlds, source, cfg, write)
+        print(f"{source.title}:\n{path}")
     except NoGLError as error:
         raise UserError(f"video: {error}") from None
     return 0

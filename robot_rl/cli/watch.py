@@ -29,7 +29,7 @@ def run(arguments: Sequence[str]) -> int:
     """Show the rows as they come."""
     from robot_rl.cluster.watch import follow
     from robot_rl.runs.progress import Progress
-    from robot_rl.runs.run_index import DAMAGED, read_run
+    from robot_rl.runs.run_index import DAMAGED, read_run, read_solved
     from robot_rl.view.report.data import read_descriptions
 
     options = read_all(Options, arguments, first="run")
@@ -39,10 +39,10 @@ def run(arguments: Sequence[str]) -> int:
     if not isinstance(last, int):
         raise UserError(f"{run_dir.config_file}: max_iterations={last}: must be a whole number")
     print(f"{run_dir.task}: {last} iterations -> {run_dir.path}", flush=True)
-    done = 0
+    done, metrics = 0, read_descriptions(record.get("metrics"))
     with (
         contextlib.suppress(KeyboardInterrupt),
-        Progress(last, metrics=read_descriptions(record.get("metrics"))) as progress,
+        Progress(last, metrics=metrics, solved=read_solved(record.get("solved"))) as progress,
     ):
         for row in follow(run_dir, last):
             done = row["iteration"]

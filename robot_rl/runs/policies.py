@@ -28,6 +28,7 @@ class PolicySource:
         bundle: The bundle's directory; None for a run.
         trust: Whether the user trusts the code that its task names.
         live: The torch policy, if its weights are not those of a checkpoint.
+        iteration: How many iterations it was trained for; None if that is unknown, or it is not loaded.
     """
 
     cfg: TrainCfg
@@ -35,11 +36,17 @@ class PolicySource:
     bundle: Path | None
     trust: bool = False
     live: Any = None
+    iteration: int | None = None
 
     @property
     def name(self) -> str:
         """Return the run's id or the bundle's directory."""
         return self.run_dir.run_id if self.run_dir is not None else str(self.bundle)
+
+    @property
+    def title(self) -> str:
+        """Return the name, with the iteration if that is known."""
+        return self.name if self.iteration is None else f"{self.name}, iteration {self.iteration}"
 
     @property
     def is_run(self) -> bool:
@@ -71,14 +78,18 @@ class PolicySource:
             return self.live
         from robot_rl.learn.policy import make_policy
 
-        return make_policy(self.run_dir.path, device=device or self.cfg.device, code=named_code(self.cfg.tree))
+        found = make_policy(self.run_dir.path, device=device or self.cfg.device, code=named_code(self.cfg.tree))
+        self.iteration = found.meta.get("iteration")
+        return found
 
     def find_bundle(self) -> Path:
         """Return the bundle's directory; of a run its newest checkpoint's, exported now if it is missing."""
         if self.bundle is not None:
             return self.bundle
         assert self.run_dir is not None
-        return exported(self.run_dir, trust=self.trust)
+        found = exported(self.run_dir, trust=self.trust)
+        self.iteration = _training_of(found).iteration
+        return found
 
 
 def one_bundle(bundle: Path) -> Path:
@@ -157,10 +168,11 @@ def find_policy(
     if isinstance(place, RunDir):
         cfg = load(place, {**_here(place), **(changes or {})}, trust=trust)
         return PolicySource(cfg=cfg, run_dir=place, bundle=None, trust=trust)
-    name = str(_training_of(place).task)
+    training = _training_of(place)
+    name = str(training.task)
     require_trust({"task": name}, None, f"policy {policy}", trust=trust)
     cfg = resolve(change(default_tree(name), changes or {}))
-    return PolicySource(cfg=cfg, run_dir=None, bundle=place, trust=trust)
+    return PolicySource(cfg=cfg, run_dir=None, bundle=place, trust=trust, iteration=training.iteration)
 
 
 def _here(run_dir: RunDir) -> dict[str, str]:

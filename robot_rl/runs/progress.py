@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from robot_rl.metrics.description import Descriptions, shown_unit
@@ -21,19 +21,29 @@ class Progress:
     """Shows the rows of metrics as they come; an observer for the runner, and a context manager.
 
     In a terminal it is a bar (iterations, time left) over a line: steps/s, return, episode length, the task's first
-    metric. At the end a line reports the time of each part and the limit of the speed.
+    metric. At the end a line reports the time of each part and the limit of the speed, and one, after the last
+    iteration, whether the task's goal is reached.
 
     Args:
         last: Iterations in all.
         notices: Returns the environment's new lines for the user.
         metrics: What the task's metrics are.
+        solved: The metric, as a key of rows, and the value that the task is solved by; None without one.
     """
 
-    def __init__(self, last: int, notices: Callable[[], list[str]] = list, metrics: Descriptions | None = None) -> None:
+    def __init__(
+        self,
+        last: int,
+        notices: Callable[[], list[str]] = list,
+        metrics: Descriptions | None = None,
+        solved: Sequence[Any] | None = None,
+    ) -> None:
         from rich.console import Console
 
         self._console = Console(stderr=True)
         self._first, self._last, self._notices, self._metrics = 0, last, notices, metrics or {}
+        self._solved = solved
+        self._row: Mapping[str, float] = {}
         self._bar: Any = None
         self._live: Any = None
         self._seconds: dict[str, float] = dict.fromkeys(PARTS, 0.0)
@@ -49,10 +59,12 @@ class Progress:
         line = describe_overlap(list(self._overlaps)) or describe_time(self._seconds)
         if line:
             self._console.print(f"time: {line}", soft_wrap=True, highlight=False)
+        if kind is None and (line := goal(self._row, self._last, self._metrics, self._solved)):
+            self._console.print(line, soft_wrap=True, highlight=False)
 
     def __call__(self, row: Mapping[str, float]) -> None:
         """Show one iteration's metrics."""
-        done = int(row["iteration"])
+        self._row, done = row, int(row["iteration"])
         if "perf/simulate_apart_s" in row:
             self._overlaps.append(row)
         for part, seconds in time_parts(row).items():
@@ -116,3 +128,23 @@ def facts(row: Mapping[str, float], metrics: Mapping[str, Any] | None = None) ->
         row = {**row, "failures": row["episodes"] * (1.0 - row["termination/time_limit"])}
         shown.append(("failures", "failures {:.0f}"))
     return "  ".join(form.format(row[key]) for key, form in shown if row.get(key) is not None)
+
+
+def goal(row: Mapping[str, float], last: int, metrics: Mapping[str, Any], solved: Sequence[Any] | None) -> str:
+    """Return a line that says whether the last iteration's row reaches the goal; empty before it or without a goal.
+
+    Args:
+        row: The newest row.
+        last: Iterations in all.
+        metrics: What the task's metrics are.
+        solved: As `Progress` takes it.
+    """
+    key, bound = solved or ("", 0.0)
+    value, name = row.get(key), key.removeprefix("tracking/")
+    if value is None or name not in metrics or int(row["iteration"]) < last:
+        return ""
+    is_small, unit = metrics[name]["better"] == "smaller", shown_unit(metrics[name]["unit"])
+    is_reached = value <= bound if is_small else value >= bound
+    found = f"{value:.3g} {unit}".rstrip()
+    asked = f"{name.replace('_', ' ')} of {bound:g} {unit}".rstrip() + (" or less" if is_small else " or more")
+    return f"goal: {asked}: {'reached' if is_reached else 'not reached'}, {found} in the last iteration"

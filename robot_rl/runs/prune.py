@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from robot_rl.errors import UserError
 from robot_rl.files import read_plain
@@ -120,8 +119,7 @@ def _best(row: RunRow, checkpoints: Sequence[Path]) -> list[Path]:
 
     It is the best by the metric that the task is solved by, else by the return.
     """
-    solved: Any = row.record.get("solved")
-    name = str(solved[0]).rpartition("/")[2] if solved else "return"
+    name = row.solved[0].rpartition("/")[2] if row.solved else "return"
     by_iteration = {int(path.name): path for path in checkpoints}
     values = {}
     try:
@@ -138,7 +136,7 @@ def _best(row: RunRow, checkpoints: Sequence[Path]) -> list[Path]:
             values[iteration] = value
     if not values:
         return []
-    choose = min if solved and _is_smaller_better(row.path, name) else max
+    choose = min if row.solved and _is_smaller_better(row.path, name) else max
     return [by_iteration[choose(values, key=lambda iteration: values[iteration])]]
 
 

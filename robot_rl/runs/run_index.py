@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -87,13 +88,24 @@ class RunRow:
         return samples / speed if samples and isinstance(speed, int | float) and speed > 0 else None
 
     @property
+    def solved(self) -> tuple[str, float] | None:
+        """The metric, as a key of rows, and the value that the task is solved by; None without one."""
+        return read_solved(self.record.get("solved"))
+
+    @property
     def goal(self) -> tuple[str, float | None]:
         """The metric that the task is solved by, else the return, and its newest value; None if there is none."""
-        solved = self.record.get("solved")
-        name = str(solved[0]) if isinstance(solved, Sequence) and not isinstance(solved, str) and solved else ""
-        key = name if name in self.last else "episode/return"
+        key = self.solved[0] if self.solved and self.solved[0] in self.last else "episode/return"
         value = self.last.get(key)
         return key, float(value) if isinstance(value, int | float) else None
+
+
+def read_solved(value: Any) -> tuple[str, float] | None:
+    """Return `solved` of a run.yaml that may be damaged: a key of rows and a finite number; else None."""
+    if not isinstance(value, list) or len(value) != 2 or isinstance(value[1], bool):
+        return None
+    is_number = isinstance(value[1], int | float) and math.isfinite(value[1])
+    return (str(value[0]), float(value[1])) if is_number else None
 
 
 def read_runs(

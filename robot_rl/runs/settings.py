@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.errors import UserError
+from robot_rl.errors import UnknownKeyError, UserError
 from robot_rl.learn.algorithms import get_learner, owners_of, preset_learner, read_learner
 from robot_rl.metrics.writers import WANDB_MODES
 from robot_rl.runs.agreement import check_settings
@@ -248,20 +248,19 @@ def load(run_dir: RunDir, changes: Mapping[str, Any] | None = None, *, trust: bo
     began = {**since, **tree, **here}
     try:
         cfg = resolve(change(began, changes or {}))
-    except UserError as error:
+    except UnknownKeyError as error:
         raise _explain(error, run_dir.run_id, began) from None
     check_unchanged(run_dir.run_id, record, cfg.task)
     return cfg
 
 
-def _explain(error: UserError, run_id: str, began: Mapping[str, Any]) -> UserError:
+def _explain(error: UnknownKeyError, run_id: str, began: Mapping[str, Any]) -> UserError:
     """Return the error of a run's settings; if one that it began with is now unknown, say so."""
-    for key in trees.dotted_keys(began):
-        if str(error).startswith(f"unknown key '{key}'"):
-            part = "learner" if key.partition(".")[0] in to_dict(get_learner(str(began["learner"]))()) else "task"
-            changed = f"{part}={began[part]} has changed since it began: {key} is now unknown"
-            return UserError("run", run_id, changed, f"restore the {part}'s file, or train again")
-    return error
+    if error.key not in trees.dotted_keys(began):
+        return error
+    part = "learner" if error.key.partition(".")[0] in to_dict(get_learner(str(began["learner"]))()) else "task"
+    changed = f"{part}={began[part]} has changed since it began: {error.key} is now unknown"
+    return UserError("run", run_id, changed, f"restore the {part}'s file, or train again")
 
 
 def resolve_device(device: Any, gpus: int | None = None) -> str:

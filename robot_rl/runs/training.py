@@ -205,7 +205,7 @@ def _run_trainer(
     with contextlib.ExitStack() as stack:
         if ranks.is_first:
             notices, metrics = getattr(env, "pop_notices", list), getattr(env, "describe_metrics", dict)()
-            progress = Progress(cfg.learner.max_iterations, notices, metrics)
+            progress = Progress(cfg.learner.max_iterations, notices, metrics, getattr(cfg.task, "solved", None))
             options["observer"] = stack.enter_context(progress)
         else:
             options["observer"] = print_notices(env, ranks.rank)
@@ -279,8 +279,9 @@ def _announce_precision(runner: Any, cfg: TrainCfg) -> None:
 
 
 def _show_what_next(run_dir: RunDir, cfg: TrainCfg) -> None:
-    """Print the run's directory and the commands to use it."""
+    """Print the run's directory and the commands to use it or to train it further."""
     print(f"done: {run_dir.path}")
+    print(f"  robot-rl resume {run_dir.words} max_iterations={2 * cfg.learner.max_iterations}")
     for command in COMMANDS:
         if command not in cfg.source.unsupported:
             print(f"  robot-rl {command} run={run_dir.words}")

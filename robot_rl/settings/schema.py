@@ -13,7 +13,7 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from robot_rl.errors import UserError, shown, suggest
+from robot_rl.errors import UnknownKeyError, UserError, shown, suggest
 from robot_rl.settings.checks import check_choice, check_range, to_float
 
 T = TypeVar("T")
@@ -133,7 +133,7 @@ def require_known(names: Iterable[Any], known: Iterable[str], prefix: str = "") 
     known = list(known)
     for name in names:
         if name not in known:
-            raise UserError(f"unknown key '{prefix}{name}': {suggest(str(name), known, prefix.rpartition(' ')[2])}")
+            raise UnknownKeyError(f"{prefix}{name}", suggest(str(name), known, prefix.rpartition(" ")[2]))
 
 
 def convert(hint: Any, value: Any, name: str) -> Any:

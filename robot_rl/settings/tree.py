@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
-from robot_rl.errors import UserError, nearest, suggest
+from robot_rl.errors import UnknownKeyError, UserError, nearest, suggest
 from robot_rl.settings.schema import from_dict, not_a_value, require_known, scalar, to_dict
 from robot_rl.settings.words import REMOVED, leaf_names, refuse_twice
 
@@ -140,7 +140,7 @@ def require_key(tree: Mapping[str, Any], name: str) -> None:
     node: Any = tree
     for part in name.split("."):
         if not isinstance(node, Mapping) or part not in node:
-            raise UserError(f"unknown key '{name}': {_nearest(name, tree)}")
+            raise UnknownKeyError(name, _nearest(name, tree))
         node = node[part]
 
 

@@ -200,14 +200,12 @@ def _family(name: str) -> Any:
 
 def _goal_values(row: RunRow, labels: tuple[Any, ...]) -> Iterator[tuple[str, Iterable[Any], float]]:
     """Return the metric that a run's task is solved by, and its target; nothing without one."""
-    solved = row.record.get("solved")
-    if isinstance(solved, list) and len(solved) == 2:
-        name, target = str(solved[0]), _number(solved[1])
+    if row.solved:
+        name, target = row.solved
         value = _number(row.last.get(name))
         if value is not None:
             yield "robot_rl_goal", (*labels, name), value
-        if target is not None:
-            yield "robot_rl_goal_target", (*labels, name), target
+        yield "robot_rl_goal_target", (*labels, name), target
 
 
 def newest_checkpoint(run_dir: Path) -> tuple[int | None, float | None]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from robot_rl.errors import UserError, suggest
+from robot_rl.errors import UnknownKeyError, UserError, suggest
 
 OWN_ASSETS = Path(__file__).parent / "assets"
 """What comes with the project: a cart-pole and a ground."""
@@ -28,7 +28,7 @@ def find(cfg: Any, path: str) -> tuple[Any, str, Any]:
         known = children(node)
         if part not in known:
             hint = suggest(part, known) if known else "it has no settings"
-            raise UserError(f"unknown key 'env.{path}': {walked} has no '{part}'; {hint}")
+            raise UnknownKeyError(f"env.{path}", f"{walked} has no '{part}'; {hint}")
         holder, node = node, known[part]
         walked += f".{part}"
     return holder, last, node

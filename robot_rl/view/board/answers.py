@@ -164,12 +164,8 @@ def _bound(runs: Sequence[ListedRun], metric: str) -> float | None:
     """Return the value that counts as solved; None if it is not the same for all runs."""
     found = set()
     for run in runs:
-        solved = run.row.record.get("solved")
-        if isinstance(solved, list) and len(solved) == 2 and isinstance(solved[1], int | float):
-            is_it = metric in (GOAL, solved[0]) and solved[0] in run.row.last
-            found.add(float(solved[1]) if is_it else None)
-        else:
-            found.add(None)
+        name, bound = run.row.solved or ("", None)
+        found.add(bound if metric in (GOAL, name) and name in run.row.last else None)
     return found.pop() if len(found) == 1 else None
 
 

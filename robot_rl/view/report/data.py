@@ -18,6 +18,7 @@ import numpy as np
 from robot_rl.files import read_yaml
 from robot_rl.metrics.description import Descriptions
 from robot_rl.metrics.rows import read_row
+from robot_rl.runs.run_index import read_solved
 
 MAX_POINTS = 500
 X_KEYS = ("iteration", "env_steps", "time_s")
@@ -88,10 +89,8 @@ class RunData:
     @property
     def solved(self) -> tuple[str, float] | None:
         """The metric and the bound that count as solved, None if the task declares none."""
-        value = self.config.get("solved")
-        if not isinstance(value, list) or len(value) != 2 or math.isnan(bound := number_of(value[1])):
-            return None
-        name = str(value[0]).removeprefix("tracking/")
+        key, bound = read_solved(self.config.get("solved")) or ("", 0.0)
+        name = key.removeprefix("tracking/")
         return (name, bound) if name in self.metrics else None
 
 

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from robot_rl.runs.progress import Progress, facts
+from robot_rl.runs.progress import Progress, facts, goal
 
 ROW = {
     "iteration": 3,
@@ -43,6 +43,17 @@ def test_lines_in_a_log_and_a_bar_in_a_terminal(monkeypatch, terminal):
         assert "12/12" in text
     else:
         assert [line.split()[1] for line in text.splitlines()] == ["3/12", "12/12"]
+
+
+def test_the_goal_is_named_after_the_last_iteration_alone():
+    row = {"iteration": 12, "tracking/lin_vel_error": 0.234, "tracking/upright": 0.7}
+    metrics = {"lin_vel_error": {"unit": "m/s", "better": "smaller"}, "upright": {"unit": "1", "better": "larger"}}
+    error, upright = ("tracking/lin_vel_error", 0.2), ["tracking/upright", 0.7]
+    end = "in the last iteration"
+    assert goal(row, 12, metrics, error) == f"goal: lin vel error of 0.2 m/s or less: not reached, 0.234 m/s {end}"
+    assert goal(row, 12, metrics, upright) == f"goal: upright of 0.7 or more: reached, 0.7 {end}"
+    for given in ((row, 13, metrics, error), (row, 12, {}, error), (row, 12, metrics, None), ({}, 12, metrics, error)):
+        assert goal(*given) == ""
 
 
 def test_the_time_left_is_without_what_was_compiled_before_the_first_iteration(monkeypatch):
