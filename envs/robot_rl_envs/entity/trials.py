@@ -123,6 +123,6 @@ def _check_feet(robot: Robot, pose: Pose) -> Iterator[Finding]:
         if body not in soles:
             over = overhang(model, data, others, lambda along, own=own: float(support(model, data, own, along) @ along))
         if over > HIDDEN * robot.foot_radius:
-            line = f"foot {foot!r}: an edge of body {model.body(body).name!r} touches before it where the leg leans"
+            line = f"foot {foot!r}: an edge of body {model.body(body).name!r} touches before it when the leg leans"
             right = f"lower geom {foot!r} and site '{foot}_foot' by {100 * over:.1f} cm"
             yield Finding(False, f"{line}, and only the contact of a foot is measured; {right}")

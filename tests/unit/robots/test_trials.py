@@ -79,7 +79,7 @@ def test_the_lowest_point_of_a_shape_touches_the_plane_below_it(geom):
     [
         ((0.0, 0.0, 0.0), ""),
         ((0.0, 0.06, 0.0), "its shape is 2.0 cm beside those of body"),
-        ((0.0, 0.0, 0.01), "touches before it where the leg leans"),
+        ((0.0, 0.0, 0.01), "touches before it when the leg leans"),
     ],
 )
 def test_a_foot_is_at_the_lowest_point_of_a_tilted_leg(tmp_path, moved, line):
