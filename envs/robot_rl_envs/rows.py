@@ -420,7 +420,7 @@ class RobotRows:
         """Return the robot's raw signals without noise, one row a world; see :meth:`.Sensing.signals`.
 
         Declared measurements are ``measured/<name>``, each (N, size) in the unit and frame of its term, and so are
-        images, as they are delivered now: depth in m, 0 for a missing value, colours in [0, 1].
+        images, as they are delivered now: depth in m, 0 for a missing value, colors in [0, 1].
         """
         found = self.scene.entity.sensing.signals(self.state)
         for name, (at, size) in self._layout.measured.items():

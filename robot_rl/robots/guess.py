@@ -77,22 +77,22 @@ class Pose:
 
         return support(self.model, self.data, geom)
 
-    def overhang(self, body: int, centre: np.ndarray) -> float:
+    def overhang(self, body: int, center: np.ndarray) -> float:
         """Return by how much the sphere of a foot must be lower to touch first, at most its radius [m].
 
         Args:
             body: the link, with the bodies that are fixed to it.
-            centre: of the sphere (3,) [m], world frame.
+            center: of the sphere (3,) [m], world frame.
         """
         from robot_rl_envs.entity.legs import overhang
 
         welded = np.flatnonzero(self.model.body_weldid == self.model.body_weldid[body])
         geoms = [int(geom) for one in welded for geom in self.touching(int(one))]
-        over = overhang(self.model, self.data, geoms, lambda toward: float(centre @ toward) + FOOT_RADIUS)
+        over = overhang(self.model, self.data, geoms, lambda toward: float(center @ toward) + FOOT_RADIUS)
         return min(over, FOOT_RADIUS)
 
     def own_radius(self, geom: int) -> tuple[str, float] | None:
-        """Return the kind of a geom and the distance from its centre to the ground [m]; None unless it can be a foot.
+        """Return the kind of a geom and the distance from its center to the ground [m]; None unless it can be a foot.
 
         It is a sphere, or a flat box that lies level, as a sole does.
         """
@@ -310,7 +310,7 @@ def guess_wheels(source: Source, pose: Pose, names: list[str]) -> tuple[tuple[di
             wheels[name] = found[0]
             rolling.add(body)
             if shape := round_ends.get(int(model.geom_type[geom])):
-                balls.append(f"wheels: the only shape of '{name}' that touches is {shape} centred on its endless axis")
+                balls.append(f"wheels: the only shape of '{name}' that touches is {shape} centered on its endless axis")
     reason = f"wheels: {', '.join(wheels)}, driven by their speed, without a position to hold"
     return (wheels, rolling), [reason, *balls] if wheels else []
 

@@ -97,6 +97,7 @@ def test_a_foot_is_at_the_lowest_point_of_a_tilted_leg(tmp_path, moved, line):
         spec.geom(robot.feet[0]).pos += moved
         robot.model.write_text(spec.to_xml())
         (finding,) = try_robot(robot)
-        assert finding.text.startswith(f"foot '{robot.feet[0]}': ") and line in finding.text
+        assert finding.text.startswith(f"foot '{robot.feet[0]}': ")
+        assert line in finding.text
         return
     assert try_robot(robot) == []
