@@ -44,9 +44,9 @@ def choose_kind(kind: str, robot: Robot) -> str:
         other = "drive" if drives else "reach" if reaches else "pose"
         raise UserError(f"kind=velocity: robot '{robot.name}' is without feet to walk on; write kind={other}")
     if kind == "reach" and not reaches:
-        raise UserError(
-            f"kind=reach: robot '{robot.name}' is not an arm: needs a fixed base and 3 driven joints; write kind=pose"
-        )
+        other = "velocity" if walks else "drive" if drives else "pose"
+        line = f"kind=reach: robot '{robot.name}' is not an arm: needs a fixed base and 3 driven joints"
+        raise UserError(f"{line}; write kind={other}")
     if kind != "auto":
         return kind
     return "velocity" if walks and driven else "drive" if drives else "reach" if reaches else "pose"
