@@ -46,9 +46,7 @@ class ConfigFile:
             head, line = str(error).partition(": ")[0], str(error)
             is_of_setting = type(error) in (UserError, UnknownKeyError)
             for name in sorted(self.lines, key=len, reverse=True):
-                if is_of_setting and re.search(
-                    rf"(?<![\w.]){re.escape(name)}(?![\w.])", head
-                ):
+                if is_of_setting and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", head):
                     if "=[" in head and "must be a list" not in line:
                         line += "; several values are a sweep: write a,b,c and add -m"
                     raise UserError(f"{self.path}, line {self.lines[name]}: {line}") from error
