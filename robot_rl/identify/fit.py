@@ -7,7 +7,7 @@ straight in them and curved in the parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,6 +36,7 @@ class Fit:
         theta: The vector of parameters.
         free: Indices of those that were fitted, P.
         sigma: (2 J,) standard deviations of positions [rad] and speeds [rad/s].
+        columns: The derivatives of the last iteration.
         hessians: (W, P, P) of each window, without the prior.
         scores: (W, P) gradients of each window.
         residual: (M, 2 J) in standard deviations.
@@ -49,6 +50,7 @@ class Fit:
     theta: Array
     free: NDArray[np.int64]
     sigma: Array
+    columns: Sequence[Columns] = ()
     hessians: Array = field(default_factory=lambda: np.zeros(0))
     scores: Array = field(default_factory=lambda: np.zeros(0))
     residual: Array = field(default_factory=lambda: np.zeros(0))
@@ -75,10 +77,11 @@ def fit(problem: Problem, theta: Array, free: NDArray[np.int64], say: Callable[[
             state.sigma = _estimate_sigma(problem.measured - prediction, joints)
             state.dependence = _estimate_dependence(problem, state, prediction)
         prediction = _descend(problem, state, prediction, iterations, say)
-    columns = differentiate(problem, state.theta, free, prediction)
-    state.column_errors = _check_columns(problem, state, columns)
+    if not state.converged:  # Else the last columns are as good: the last step was tiny.
+        state.columns = differentiate(problem, state.theta, free, prediction)
+    state.column_errors = _check_columns(problem, state)
     state.residual = (problem.measured - prediction) / state.sigma
-    state.hessians, state.scores = normal_equations(problem, state, columns)
+    state.hessians, state.scores = normal_equations(problem, state)
     return state
 
 
@@ -88,8 +91,8 @@ def _descend(problem: Problem, state: Fit, prediction: Array, iterations: int, s
     damping, value = 1e-3, cost(problem, state, state.theta, prediction)
     for _ in range(iterations):
         state.residual = (problem.measured - prediction) / state.sigma
-        columns = differentiate(problem, state.theta, free, prediction)
-        hessians, scores = normal_equations(problem, state, columns)
+        state.columns = differentiate(problem, state.theta, free, prediction)
+        hessians, scores = normal_equations(problem, state)
         precision = state.dependence * np.diag(parameters.prior[free] ** -2.0)
         hessian = hessians.sum(0) + precision
         gradient = scores.sum(0) - precision @ (state.theta - parameters.nominal)[free]
@@ -129,7 +132,7 @@ def cost(problem: Problem, state: Fit, theta: Array, prediction: Array) -> float
     return float(np.where(off < HUBER, 0.5 * off * off, HUBER * (off - 0.5 * HUBER)).sum() + 0.5 * state.dependence * (pull @ pull))
 
 
-def normal_equations(problem: Problem, state: Fit, columns: Columns) -> tuple[Array, Array]:
+def normal_equations(problem: Problem, state: Fit) -> tuple[Array, Array]:
     """Return (W, P, P) and (W, P): J^T J and J^T r of each window, weighted.
 
     The sums are `numpy.einsum`'s own, without a library whose order of additions depends on its threads.
@@ -139,7 +142,7 @@ def normal_equations(problem: Problem, state: Fit, columns: Columns) -> tuple[Ar
     hessians, scores = np.zeros((windows, count, count)), np.zeros((windows, count))
     weight = np.minimum(1.0, HUBER / np.maximum(np.abs(state.residual), 1e-9))
     ends = [*problem.first, len(weight)]
-    for index, channels, values in zip(columns.index, columns.channels, columns.values, strict=True):
+    for index, channels, values in state.columns:
         at = np.array([place[int(n)] for n in index], np.int64)
         scaled = values / state.sigma[channels]
         for w in range(windows):
@@ -174,26 +177,26 @@ def _estimate_sigma(off: Array, joints: int) -> Array:
 def _estimate_dependence(problem: Problem, state: Fit, prediction: Array) -> float:
     """Return the median over parameters of the windows' squared gradients over those of independent residuals."""
     state.residual = (problem.measured - prediction) / state.sigma
-    columns = differentiate(problem, state.theta, state.free, prediction)
-    hessians, scores = normal_equations(problem, state, columns)
+    hessians, scores = normal_equations(problem, state)
     diagonal = np.einsum("wpp->p", hessians)
     seen = diagonal > 1e-12
     return max(1.0, float(np.median((scores[:, seen] ** 2).sum(0) / diagonal[seen]))) if seen.any() else 1.0
 
 
-def _check_columns(problem: Problem, state: Fit, columns: Columns) -> Array:
+def _check_columns(problem: Problem, state: Fit) -> Array:
     """Return by how much columns differ from those of a tenth of the step, as shares, from the first windows.
 
     Rollouts that are rough at the scale of a step show here, and only here: a fit with wrong derivatives predicts well.
     """
     few = Problem(problem.model, problem.windows[:2], rated_voltage=problem.rated_voltage)
-    rows, place = len(few.measured), {int(index): n for n, index in enumerate(state.free)}
+    place = {int(index): n for n, index in enumerate(state.free)}
     base = few.predict([state.theta])[0]
     finer = differentiate(few, state.theta, state.free, base, 0.1)
     change, size = np.zeros(len(state.free)), np.full(len(state.free), 1e-12)
-    for index, channels, fine, coarse in zip(finer.index, finer.channels, finer.values, columns.values, strict=True):
+    usual = differentiate(few, state.theta, state.free, base)
+    for (index, channels, fine), (_, _, coarse) in zip(finer, usual, strict=True):
         sigma = state.sigma[channels]
         at = [place[int(n)] for n in index]
-        change[at] += (((fine - coarse[:, :rows]) / sigma) ** 2).sum((1, 2))
-        size[at] += ((coarse[:, :rows] / sigma) ** 2).sum((1, 2))
+        change[at] += (((fine - coarse) / sigma) ** 2).sum((1, 2))
+        size[at] += ((coarse / sigma) ** 2).sum((1, 2))
     return np.sqrt(change / size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,22 +136,21 @@ class Problem:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """The derivatives of predictions by the free parameters, one tree of the model after another.
+class Columns(NamedTuple):
+    """The derivatives of predictions by the free parameters, of one tree of the model.
 
     Attributes:
-        index: For each tree the free parameters that act on it, as indices of the vector.
-        channels: For each tree its columns of the measurements.
-        values: For each tree (P, M, C).
+        index: (P,) the free parameters that act on it, as indices of the vector.
+        channels: (C,) its columns of the measurements.
+        values: (P, M, C).
     """
 
-    index: list[NDArray[np.int64]]
-    channels: list[NDArray[np.int64]]
-    values: list[Array]
+    index: NDArray[np.int64]
+    channels: NDArray[np.int64]
+    values: Array
 
 
-def differentiate(problem: Problem, theta: Array, free: NDArray[np.int64], base: Array, share: float = 1.0) -> Columns:
+def differentiate(problem: Problem, theta: Array, free: NDArray[np.int64], base: Array, share: float = 1.0) -> list[Columns]:
     """Return forward differences; joints of different trees are perturbed together.
 
     Args:
@@ -173,7 +173,7 @@ def differentiate(problem: Problem, theta: Array, free: NDArray[np.int64], base:
         case[members] += step[members]
         cases.append(case)
     changes = problem.predict(cases) - base
-    found = Columns([], [], [])
+    found = []
     for number in sorted(set(tree)):
         joints = np.flatnonzero(tree == number)
         channels = np.concatenate([joints, joints + count])
@@ -183,9 +183,8 @@ def differentiate(problem: Problem, theta: Array, free: NDArray[np.int64], base:
                 if member == parameters.delay or tree[member % count] == number:
                     index.append(member)
                     values.append(change[:, channels] / step[member])
-        found.index.append(np.array(index, np.int64))
-        found.channels.append(channels)
-        found.values.append(np.array(values).reshape(len(index), len(base), len(channels)))
+        stacked = np.array(values).reshape(len(index), len(base), len(channels))
+        found.append(Columns(np.array(index, np.int64), channels, stacked))
     return found
 
 
