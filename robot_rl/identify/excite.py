@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,3 +71,14 @@ def _sweep(robot: Robot, n: int, limits: Array, time: Array, place: float, share
     # From the default pose to the centre of the sweep and back, as slowly as the sweep grows.
     start = joint.default_pos + (centre - joint.default_pos) * envelope
     return start + amplitude * shape
+
+
+def save(path: Path, arrays: dict[str, Any]) -> None:
+    """Write arrays as an .npz, whole or not at all."""
+    import io
+
+    from robot_rl.files import write_atomic
+
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **arrays)
+    write_atomic(path, stream.getvalue())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ NAMES = ("time", "q", "dq", "target", "kp", "kd")
 OPTIONAL = ("torque", "voltage", "quat", "gyro", "accel", "feet")
 MOST_REPEATED = 0.2
 MOST_BYTES = 2**31
+LEAST_MOTION = 0.01
+"""A joint that moves less is not excited [rad or m]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,18 +136,20 @@ def make_log(name: str, sha256: str, arrays: Mapping[str, Any], robot: Robot) ->
     )
 
 
-def check_excitation(log: RobotLog, robot: Robot, omit: tuple[str, ...] = ()) -> None:
-    """Raise UserError if a log cannot show a joint's parameters: it is all damping, or a joint does not move."""
-    if not (log.kp > 0).any():
-        raise UserError(f"{log.name}: kp is 0 in all rows, so it is all damping; play an excitation")
-    moved, asked = np.ptp(log.joint_pos, axis=0), np.ptp(log.target, axis=0)
+def check_excitation(logs: Sequence[RobotLog], robot: Robot, omit: tuple[str, ...] = ()) -> None:
+    """Raise UserError if logs cannot show a joint's parameters: all damping, or a joint that moves in none of them."""
+    name = logs[0].name
+    if not any((log.kp > 0).any() for log in logs):
+        raise UserError(f"{name}: kp is 0 in all rows, so it is all damping; play an excitation")
+    moved = np.max([np.ptp(log.joint_pos, axis=0) for log in logs], axis=0)
+    commanded = np.max([np.ptp(log.target, axis=0) for log in logs], axis=0)
     for n, joint in enumerate(robot.joints):
         if joint.name in omit or joint.passive:
             continue
-        for what, most in (("target", asked[n]), ("position", moved[n])):
-            if most < 0.01:
+        for what, most in (("target", commanded[n]), ("position", moved[n])):
+            if most < LEAST_MOTION:
                 line = f"the {what} of {joint.name} changes by {1e3 * most:.1f} mrad only"
-                raise UserError(f"{log.name}: {line}; excite this joint, or omit it with omit={joint.name}")
+                raise UserError(f"{name}: {line}; excite this joint, or omit it with omit={joint.name}")
 
 
 def _read_npz(path: Path, robot: Robot) -> dict[str, Any]:
@@ -218,6 +222,23 @@ def _read_mcap(path: Path, robot: Robot) -> dict[str, Any]:
     if state["joint_effort"].any():
         found["torque"] = state["joint_effort"][:, order]
     return found
+
+
+def robot_of(path: str | Path) -> str:
+    """Return the name of the robot in a binary's log.
+
+    Raises:
+        UserError: It is not such a log, so the robot has to be named.
+    """
+    from robot_rl.sim2sim.binary import load_runtime
+
+    if Path(path).suffix != ".mcap":
+        raise UserError("robot: is missing; name the robot of the log, such as robot=unitree_go2")
+    runtime = load_runtime()
+    try:
+        return str(runtime.log_about(path)["run"]["robot"])
+    except (runtime.UserError, runtime.ContractError, KeyError) as error:
+        raise UserError(f"{path}: {error}") from None
 
 
 def _check_shapes(name: str, found: Mapping[str, Array], robot: Robot) -> None:
