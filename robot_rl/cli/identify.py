@@ -5,9 +5,9 @@ usage: robot-rl identify LOG [LOG ...] [key=value ...]
 
 {Options}
 
-LOG is an *.mcap of robot-rl-infer --log, or an *.npz with the arrays time [s], q, dq, target [rad, rad/s, rad], kp and kd,
-and joints (names). The robot hangs or is bolted, its feet in the air. A log is held out, and the fit is compared with the
-model on it: that of held=, else the last one, of a single log its last third. The result is LOG.identified.json.
+LOG is an *.mcap of robot-rl-infer --log, or an *.npz with the arrays time [s], q, dq, target [rad, rad/s, rad], kp, kd
+and joints (names). The robot hangs or is bolted, its feet in the air. A log is held out, and the fit is compared with
+the model on it: that of held=, else the last one, of a single log its last third. The result is LOG.identified.json.
 
 options of excite:
 {Excite}
@@ -33,7 +33,9 @@ class Options:
     fit: str = option("", "gain,armature,damping,friction,offset,delay by default; load_friction grows with the load")
     omit: str = option("", "joints that keep their nominal values, such as FL_hip_joint,FR_hip_joint")
     base: str = option("fixed", "fixed: the robot hangs or is bolted")
-    window: float = option(0.5, "length of the stretches that are predicted from a measured state [s]", least=0.05, most=5.0)
+    window: float = option(
+        0.5, "length of the stretches that are predicted from a measured state [s]", least=0.05, most=5.0
+    )
     timestep: float = option(0.0, "of the simulation [s]; 0: of the log, at most 0.0025", least=0.0, most=0.02)
     threads: int = option(1, "of the simulation; the result has the same bits with any number", least=1, most=256)
     out: str = option("", "the result, <log>.identified.json by default")

@@ -36,7 +36,11 @@ def excite(robot: Robot, seconds: float = 20.0, rate: float = 500.0, share: floa
     Raises:
         UserError: A length, rate or share out of range, or a robot without servos of positions.
     """
-    for name, value, low, high in (("seconds", seconds, 4.0, 600.0), ("rate", rate, 20.0, 2000.0), ("share", share, 0.01, 1.0)):
+    for name, value, low, high in (
+        ("seconds", seconds, 4.0, 600.0),
+        ("rate", rate, 20.0, 2000.0),
+        ("share", share, 0.01, 1.0),
+    ):
         if not low <= value <= high:
             raise UserError(name, f"{value:g}", f"must be in [{low:g}, {high:g}]")
     driven = [n for n, joint in enumerate(robot.joints) if joint.kp > 0]
@@ -46,12 +50,12 @@ def excite(robot: Robot, seconds: float = 20.0, rate: float = 500.0, share: floa
     target = np.repeat(np.array(robot.default_pos())[None], len(time), 0)
     limits = joint_limits(robot)
     for place, n in enumerate(driven):
-        target[:, n] = _sweep(robot, n, limits[n], time, (place + 1) * GOLDEN % 1.0, share)
+        target[:, n] = _sweep(robot, n, limits[n], time, place=(place + 1) * GOLDEN % 1.0, share=share)
     kp, kd = (np.array([getattr(joint, name) for joint in robot.joints]) for name in ("kp", "kd"))
     return {"time": time, "target": target, "kp": kp, "kd": kd, "joints": np.array(robot.joint_names)}
 
 
-def _sweep(robot: Robot, n: int, limits: Array, time: Array, place: float, share: float) -> Array:
+def _sweep(robot: Robot, n: int, limits: Array, time: Array, *, place: float, share: float) -> Array:
     """Return one joint's targets (N,); `place` in [0, 1) is different for each joint."""
     joint, seconds = robot.joints[n], time[-1]
     slow = SLOW_HZ[0] + place * (SLOW_HZ[1] - SLOW_HZ[0])

@@ -40,8 +40,8 @@ class Fit:
         hessians: (W, P, P) of each window, without the prior.
         scores: (W, P) gradients of each window.
         residual: (M, 2 J) in standard deviations.
-        dependence: By how much windows' gradients vary more than independent residuals would make them; the prior counts
-            as much more, since so many fewer residuals are independent.
+        dependence: (P,) by how much windows' gradients vary more than independent residuals would make them; the prior
+            counts as much more, since so many fewer residuals are independent.
         iterations: How many.
         converged: Whether the last one hardly lowered the cost.
         column_errors: (P,) how far the response to a tenth of a column's step is off, as a share.
@@ -54,7 +54,7 @@ class Fit:
     hessians: Array = field(default_factory=lambda: np.zeros(0))
     scores: Array = field(default_factory=lambda: np.zeros(0))
     residual: Array = field(default_factory=lambda: np.zeros(0))
-    dependence: float = 1.0
+    dependence: Array = field(default_factory=lambda: np.ones(1))
     iterations: int = 0
     converged: bool = False
     column_errors: Array = field(default_factory=lambda: np.zeros(0))
@@ -70,7 +70,7 @@ def fit(problem: Problem, theta: Array, free: NDArray[np.int64], say: Callable[[
         say: Called with a line of progress after each iteration.
     """
     joints = problem.measured.shape[1] // 2
-    state = Fit(theta=theta.copy(), free=free, sigma=np.repeat(FIRST_SIGMA, joints))
+    state = Fit(theta=theta.copy(), free=free, sigma=np.repeat(FIRST_SIGMA, joints), dependence=np.ones(len(free)))
     prediction = problem.predict([theta])[0]
     for number, iterations in enumerate(ROUNDS):
         if number:
@@ -93,12 +93,12 @@ def _descend(problem: Problem, state: Fit, prediction: Array, iterations: int, s
         state.residual = (problem.measured - prediction) / state.sigma
         state.columns = differentiate(problem, state.theta, free, prediction)
         hessians, scores = normal_equations(problem, state)
-        precision = state.dependence * np.diag(parameters.prior[free] ** -2.0)
+        precision = np.diag(state.dependence * parameters.prior[free] ** -2.0)
         hessian = hessians.sum(0) + precision
         gradient = scores.sum(0) - precision @ (state.theta - parameters.nominal)[free]
         basis = scale_basis(parameters, state.theta, free, problem.mean_kd)
         for _ in range(5):
-            theta = _step(parameters, state, hessian, gradient, basis, damping)
+            theta = _step(parameters, state, hessian, gradient, basis=basis, damping=damping)
             trial = problem.predict([theta])[0]
             new = cost(problem, state, theta, trial)
             if new < value:
@@ -115,7 +115,9 @@ def _descend(problem: Problem, state: Fit, prediction: Array, iterations: int, s
     return prediction
 
 
-def _step(parameters: Parameters, state: Fit, hessian: Array, gradient: Array, basis: Array, damping: float) -> Array:
+def _step(
+    parameters: Parameters, state: Fit, hessian: Array, gradient: Array, *, basis: Array, damping: float
+) -> Array:
     """Return the parameters after a damped step within the bounds."""
     curved = basis.T @ hessian @ basis
     change = basis @ np.linalg.solve(curved + damping * np.diag(np.diag(curved)), basis.T @ gradient)
@@ -129,7 +131,10 @@ def cost(problem: Problem, state: Fit, theta: Array, prediction: Array) -> float
     parameters, free = problem.model.parameters, state.free
     off = np.abs((problem.measured - prediction) / state.sigma)
     pull = ((theta - parameters.nominal) / parameters.prior)[free]
-    return float(np.where(off < HUBER, 0.5 * off * off, HUBER * (off - 0.5 * HUBER)).sum() + 0.5 * state.dependence * (pull @ pull))
+    return float(
+        np.where(off < HUBER, 0.5 * off * off, HUBER * (off - 0.5 * HUBER)).sum()
+        + 0.5 * (state.dependence * pull) @ pull
+    )
 
 
 def normal_equations(problem: Problem, state: Fit) -> tuple[Array, Array]:
@@ -157,7 +162,9 @@ def normal_equations(problem: Problem, state: Fit) -> tuple[Array, Array]:
 def scale_basis(parameters: Parameters, theta: Array, free: NDArray[np.int64], kd: Array) -> Array:
     """Return the derivatives of the free parameters by scales and ratios, (P, P): identity but for the scales."""
     basis, place = np.eye(len(free)), {int(index): n for n, index in enumerate(free)}
-    gain, armature, damping, friction = (parameters.indices(name) for name in ("gain", "armature", "damping", "friction"))
+    gain, armature, damping, friction = (
+        parameters.indices(name) for name in ("gain", "armature", "damping", "friction")
+    )
     for n in range(len(parameters.joints)):
         if int(gain[n]) not in place:
             continue
@@ -174,13 +181,12 @@ def _estimate_sigma(off: Array, joints: int) -> Array:
     return np.maximum(1.4826 * np.median(np.abs(off), axis=0), np.repeat(LEAST_SIGMA, joints))
 
 
-def _estimate_dependence(problem: Problem, state: Fit, prediction: Array) -> float:
-    """Return the median over parameters of the windows' squared gradients over those of independent residuals."""
+def _estimate_dependence(problem: Problem, state: Fit, prediction: Array) -> Array:
+    """Return for each parameter the windows' squared gradients over those of independent residuals, at least 1."""
     state.residual = (problem.measured - prediction) / state.sigma
     hessians, scores = normal_equations(problem, state)
-    diagonal = np.einsum("wpp->p", hessians)
-    seen = diagonal > 1e-12
-    return max(1.0, float(np.median((scores[:, seen] ** 2).sum(0) / diagonal[seen]))) if seen.any() else 1.0
+    diagonal = np.maximum(np.einsum("wpp->p", hessians), 1e-12)
+    return np.maximum(1.0, (scores**2).sum(0) / diagonal)
 
 
 def _check_columns(problem: Problem, state: Fit) -> Array:

@@ -122,7 +122,9 @@ def identify(
         window_s=cfg.window_s,
         logs=[_describe(log, "fit") for log in logs] + [_describe(held, "held")],
         joints=_joints(model.parameters, found, wide),
-        delay=next((_estimate(model.parameters, found, wide, n) for n, i in enumerate(free) if i == len(nominal) - 1), None),
+        delay=next(
+            (_estimate(model.parameters, found, wide, n) for n, i in enumerate(free) if i == len(nominal) - 1), None
+        ),
         errors=errors,
         notes=_notes(logs, found, model.parameters),
         figures=_figures(found),
@@ -146,12 +148,16 @@ def split(logs: Sequence[RobotLog], held: RobotLog | None) -> tuple[list[RobotLo
 def check_logs(logs: Sequence[RobotLog], held: RobotLog, robot: Robot, cfg: IdentifyCfg) -> None:
     """Raise UserError if the logs cannot be fitted with these settings."""
     if cfg.base == "free":
-        raise UserError("base", "free", "a robot that stands on its feet cannot be fitted", "hang it, and use base=fixed")
+        raise UserError(
+            "base", "free", "a robot that stands on its feet cannot be fitted", "hang it, and use base=fixed"
+        )
     for log in (*logs, held):
         if log.gyro is not None and robot.base_body is not None:
             turn = float(np.sqrt(np.mean((log.gyro - log.gyro.mean(0)) ** 2)))
             if turn > STILL:
-                raise UserError(f"{log.name}: its base turns ({turn:.2f} rad/s), so it is not bolted; hang it without slack")
+                raise UserError(
+                    f"{log.name}: its base turns ({turn:.2f} rad/s), so it is not bolted; hang it without slack"
+                )
     check_excitation(logs, robot, cfg.omit)
 
 
@@ -216,11 +222,14 @@ def _notes(logs: Sequence[RobotLog], found: Fit, parameters: Parameters) -> list
         alike = np.abs(np.corrcoef(target[:, moving].T))
         share = np.mean(alike[np.triu_indices(len(alike), 1)] > ALIKE)
         if share > 0.3:
-            notes.append(f"{100 * share:.0f} % of the pairs of joints move alike; robot-rl identify excite moves each differently")
+            line = f"{100 * share:.0f} % of the pairs of joints move alike"
+            notes.append(f"{line}; robot-rl identify excite moves each differently")
     rough = [parameters.name(int(i)) for i, off in zip(found.free, found.column_errors, strict=True) if off > ROUGH]
     if rough:
         words = ", ".join(" ".join(filter(None, name)) for name in rough[:3])
-        notes.append(f"derivatives of {words} depend on their step by more than {100 * ROUGH:.0f} %: their intervals are rough")
+        notes.append(
+            f"derivatives of {words} depend on their step by more than {100 * ROUGH:.0f} %: their intervals are rough"
+        )
     if not found.converged:
         notes.append("the fit still improved when it ended")
     bound = [i for i in found.free if found.theta[i] <= parameters.lower[i] and parameters.name(int(i))[1] in FIELDS]
@@ -234,7 +243,7 @@ def _figures(found: Fit) -> dict[str, Any]:
     return {
         "iterations": found.iterations,
         "converged": found.converged,
-        "dependence": found.dependence,
+        "dependence": float(np.median(found.dependence)),
         "column_error": float(found.column_errors.max(initial=0.0)),
         "rms_residual": float(np.sqrt(np.mean(found.residual**2))),
     }

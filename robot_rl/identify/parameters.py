@@ -68,7 +68,11 @@ class Parameters:
             if name not in self.joints:
                 raise UserError("omit", name, one_of(name, self.joints))
         kept = np.array([n for n, name in enumerate(self.joints) if name not in omit], dtype=np.int64)
-        parts = [self.indices(name) if name == DELAY else self.indices(name)[kept] for name in (*FIELDS, DELAY) if name in fit]
+        parts = [
+            self.indices(name) if name == DELAY else self.indices(name)[kept]
+            for name in (*FIELDS, DELAY)
+            if name in fit
+        ]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def name(self, index: int) -> tuple[str, str]:

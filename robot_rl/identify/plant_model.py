@@ -130,7 +130,8 @@ class PlantModel:
         first = np.broadcast_to(dq[None, :, None], (len(thetas), len(dq), 1, dq.shape[1]))
         found_dq = np.concatenate([first, found_dq], 2)
         broken = 1e3  # A rollout that diverged is far from any measurement.
-        return (np.nan_to_num(values, nan=broken, posinf=broken, neginf=-broken) for values in (found_q, found_dq))  # type: ignore[return-value]
+        found_q, found_dq = (np.nan_to_num(values, nan=broken, posinf=broken) for values in (found_q, found_dq))
+        return found_q, found_dq
 
     def _roll_out(self, thetas: Sequence[Array], q: Array, dq: Array, drives: Sequence[Drive]) -> tuple[Array, Array]:
         """Roll out all rows of all vectors in one batch; gains and limits are constant in each row."""
@@ -149,7 +150,7 @@ class PlantModel:
         start[..., 1 + self._q], start[..., 1 + self.model.nq + self._v] = q, dq
         control = np.concatenate(controls)
         states, _ = self._pool.rollout(models, self._data, start.reshape(len(models), -1), control)
-        states = states.reshape(len(thetas), rows, control.shape[1], -1)
+        states = np.asarray(states, np.float64).reshape(len(thetas), rows, control.shape[1], -1)
         return states[..., 1 + self._q], states[..., 1 + self.model.nq + self._v]
 
     def _step(self, thetas: Sequence[Array], q: Array, dq: Array, drives: Sequence[Drive]) -> tuple[Array, Array]:
@@ -210,7 +211,9 @@ def _compile(robot: Robot, timestep: float, base: str) -> Any:
             spec.delete(joint)
         spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
     else:
-        spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], friction=[0.8, 0.02, 0.01])
+        spec.worldbody.add_geom(
+            name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], friction=[0.8, 0.02, 0.01]
+        )
     for joint in robot.joints:
         if joint.passive:
             continue
@@ -229,14 +232,24 @@ def _parameters(robot: Robot, model: Any, dofs: NDArray[np.int64]) -> Parameters
     count, kd = len(dofs), np.array([joint.kd for joint in robot.joints])
     effort = np.array([joint.effort_limit for joint in robot.joints])
     one, none = np.ones(count), np.zeros(count)
-    armature, damping, friction = (values[dofs].copy() for values in (model.dof_armature, model.dof_damping, model.dof_frictionloss))
+    armature, damping, friction = (
+        values[dofs].copy() for values in (model.dof_armature, model.dof_damping, model.dof_frictionloss)
+    )
     rotor = np.where(armature > 0, armature, 0.2 * model.dof_M0[dofs])
     viscous = np.maximum(np.maximum(0.3 * kd, damping), 1e-3 * effort + 1e-6)
     return Parameters(
         joints=robot.joint_names,
         nominal=np.concatenate([one, armature, damping, friction, none, none, [0.0]]),
         prior=np.concatenate(
-            [0.25 * one, rotor, viscous, np.maximum(0.0125 * effort, 1.5 * friction) + 1e-6, 0.03 * one, 0.2 * one, [0.01]]
+            [
+                0.25 * one,
+                rotor,
+                viscous,
+                np.maximum(0.0125 * effort, 1.5 * friction) + 1e-6,
+                0.03 * one,
+                0.2 * one,
+                [0.01],
+            ]
         ),
         lower=np.concatenate([0.2 * one, 0.05 * rotor, -0.5 * kd, none, -0.3 * one, none, [0.0]]),
     )

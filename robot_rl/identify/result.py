@@ -57,8 +57,8 @@ class Identified:
         timestep: At which the values hold, since parameters absorb the integrator's error [s].
         window_s: Length of the windows that were fitted [s].
         logs: Of each log name, sha256, seconds, rows, notes, and whether it was "fit" or "held".
-        joints: By joint and parameter; "scale" is the factor that gain, damping (with kd), friction and armature have in
-            common: it rests on the inertia of the links.
+        joints: By joint and parameter; "scale" is the factor that gain, damping (with kd), friction and armature have
+            in common: it rests on the inertia of the links.
         delay: From a command to the torque [s].
         errors: By "fit" and "held", "before" and "after": median over windows of the RMS error, q [rad] and dq [rad/s].
         notes: Lines for the user.
@@ -108,12 +108,17 @@ class Identified:
         """
         data = read_json(Path(path), MAX_BYTES)
         if not isinstance(data, dict) or data.get("format") != IDENTIFIED_FORMAT:
-            raise UserError(f"{path}: is not a file of robot-rl identify; make one with robot-rl identify LOG robot=...")
+            raise UserError(
+                f"{path}: is not a file of robot-rl identify; make one with robot-rl identify LOG robot=..."
+            )
         if data.get("version") != VERSION:
             raise UserError(f"{path}: version={data.get('version')!r}, this program reads {VERSION}")
         try:
             given = {key: value for key, value in data.items() if key not in ("format", "version", "ranges")}
-            joints = {joint: {key: Estimate(**row) for key, row in rows.items()} for joint, rows in given.pop("joints").items()}
+            joints = {
+                joint: {key: Estimate(**row) for key, row in rows.items()}
+                for joint, rows in given.pop("joints").items()
+            }
             delay = given.pop(DELAY)
             return cls(joints=joints, delay=None if delay is None else Estimate(**delay), **given)
         except (KeyError, TypeError, AttributeError) as error:
@@ -130,7 +135,9 @@ def table(found: Identified) -> list[str]:
     for joint, name, row in rows:
         interval = f"{row.lo:>9.4g} .. {row.hi:<9.4g}"
         end = f"{row.unit:<12}" if row.seen else f"{row.unit:<12} not seen"
-        lines.append(f"{joint:<{width}}  {name:<13} {row.nominal:>9.4g} {row.value:>9.4g}   {interval:<21} {end}".rstrip())
+        lines.append(
+            f"{joint:<{width}}  {name:<13} {row.nominal:>9.4g} {row.value:>9.4g}   {interval:<21} {end}".rstrip()
+        )
     return lines
 
 

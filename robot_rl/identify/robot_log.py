@@ -174,7 +174,10 @@ def _order(name: str, names: list[str], robot: Robot) -> list[int]:
     missing = [joint for joint in robot.joint_names if joint not in names]
     extra = [joint for joint in names if joint not in robot.joint_names]
     if missing or extra:
-        words = [f"without {', '.join(missing[:3])}" if missing else "", f"with {', '.join(extra[:3])}" if extra else ""]
+        words = [
+            f"without {', '.join(missing[:3])}" if missing else "",
+            f"with {', '.join(extra[:3])}" if extra else "",
+        ]
         raise UserError(f"{name}: is a log of another robot than {robot.name}: {' and '.join(filter(None, words))}")
     return [names.index(joint) for joint in robot.joint_names]
 
@@ -202,8 +205,14 @@ def _read_mcap(path: Path, robot: Robot) -> dict[str, Any]:
     until = np.append(received[1:], received[-1] + np.median(np.diff(received)).astype(np.int64))
     answer = np.searchsorted(sent, until, "left") - 1
     keep = answer >= 0
-    command = {key: np.array([event[key] for event in commands], np.float64)[answer[keep]][:, order] for key in ("q", "dq", "kp", "kd", "tau")}
-    state = {key: np.array([event[key] for event in states], np.float64)[keep] for key in ("joint_pos", "joint_vel", "joint_effort", "quat_wxyz", "gyro", "acc", "foot_contact")}
+    command = {
+        key: np.array([event[key] for event in commands], np.float64)[answer[keep]][:, order]
+        for key in ("q", "dq", "kp", "kd", "tau")
+    }
+    state = {
+        key: np.array([event[key] for event in states], np.float64)[keep]
+        for key in ("joint_pos", "joint_vel", "joint_effort", "quat_wxyz", "gyro", "acc", "foot_contact")
+    }
     # A speed and a torque in a command act as a shift of the target.
     shift = command["kd"] * command["dq"] + command["tau"]
     target = command["q"] + np.divide(shift, command["kp"], out=np.zeros_like(shift), where=command["kp"] > 0)

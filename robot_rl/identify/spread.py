@@ -53,10 +53,11 @@ def spread(problem: Problem, fit: Fit, basis: Array, finer: Problem | None = Non
     """
     parameters, free = problem.model.parameters, fit.free
     precision = np.diag(parameters.prior[free] ** -2.0)
-    hessian, prior = fit.hessians.sum(0), fit.dependence * precision
+    hessian, prior = fit.hessians.sum(0), fit.dependence[:, None] * precision
+    root = np.sqrt(fit.dependence)
     blocks = blocks_of(problem.windows)
     count = int(blocks.max()) + 1
-    covariances = [np.linalg.inv(hessian / fit.dependence + precision), _sandwich(fit, hessian + prior)]
+    covariances = [np.linalg.inv(hessian / np.outer(root, root) + precision), _sandwich(fit, hessian + prior)]
     widths = [NORMAL, NORMAL]
     if count > 2:
         covariances.append(_jackknife(fit, hessian + prior, blocks))
@@ -70,7 +71,12 @@ def spread(problem: Problem, fit: Fit, basis: Array, finer: Problem | None = Non
         ratio = np.maximum(ratio, width * np.sqrt(np.maximum(np.diag(in_ratios), 0.0)))
     scales = np.isin(free, parameters.indices("gain"))
     half = half + 2.0 * np.abs(shift)
-    return Spread(half=half, seen=half < SEEN * NORMAL * parameters.prior[free], ratio=np.where(scales, 0.0, ratio), timestep=shift)
+    return Spread(
+        half=half,
+        seen=half < SEEN * NORMAL * parameters.prior[free],
+        ratio=np.where(scales, 0.0, ratio),
+        timestep=shift,
+    )
 
 
 def _sandwich(fit: Fit, bread: Array) -> Array:
@@ -110,7 +116,7 @@ def _timestep_shift(problem: Problem, fit: Fit, bread: Array, finer: Problem) ->
         change = np.linalg.solve(bread, normal_equations(problem, state)[1].sum(0) - pull)
         moved = moved.copy()
         moved[free] = np.maximum(moved[free] + change, parameters.lower[free])
-    if best > cost(problem, fit, fit.theta, base) + 4.0 * fit.dependence:
+    if best > cost(problem, fit, fit.theta, base) + 4.0 * np.median(fit.dependence):
         return np.zeros(len(free))
     return (found - fit.theta)[free]
 

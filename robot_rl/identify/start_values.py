@@ -43,7 +43,7 @@ def start_values(model: PlantModel, logs: Sequence[RobotLog], free: NDArray[np.i
         for joint in range(len(parameters.joints)):
             rows = [_rows(log, table, joint, float(delay)) for log, table in zip(logs, tables, strict=True)]
             x, y = np.concatenate([row[0] for row in rows]), np.concatenate([row[1] for row in rows])
-            left = _solve(model, theta, free, joint, x, y)
+            left = _solve(model, theta, free, joint, x=x, y=y)
             total += left
         if total < best:
             best, found = total, theta
@@ -75,7 +75,7 @@ def _rows(log: RobotLog, table: dict[str, Array], joint: int, delay: float) -> t
     return x[inner], y[inner]
 
 
-def _solve(model: PlantModel, theta: Array, free: NDArray[np.int64], joint: int, x: Array, y: Array) -> float:
+def _solve(model: PlantModel, theta: Array, free: NDArray[np.int64], joint: int, *, x: Array, y: Array) -> float:
     """Write one joint's free parameters into `theta`; return the squared error that is left."""
     parameters = model.parameters
     at = np.array([parameters.indices(name)[joint] for name in ("gain", "offset", "armature", "damping", "friction")])

@@ -72,7 +72,9 @@ class Problem:
     def __init__(self, model: PlantModel, windows: Sequence[Window], *, rated_voltage: float = 0.0) -> None:
         self.model, self.windows, self.rated_voltage = model, tuple(windows), rated_voltage
         logs = [w.log for w in windows]
-        self.measured = np.concatenate([np.concatenate([w.log.joint_pos[w.rows], w.log.joint_vel[w.rows]], 1) for w in windows])
+        self.measured = np.concatenate(
+            [np.concatenate([w.log.joint_pos[w.rows], w.log.joint_vel[w.rows]], 1) for w in windows]
+        )
         counts = [len(w.rows) for w in windows]
         self.first = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
         self._window = np.repeat(np.arange(len(windows)), counts)
@@ -104,7 +106,11 @@ class Problem:
             log, edges = w.log, w.log.time[w.first] - delay + self.model.timestep * np.arange(self.steps + 1)
             row = np.clip(np.searchsorted(log.time, edges + EPS) - 1, 0, len(log.time) - 1)
             sums = self._sums[id(log)][row] + (edges - log.time[row])[:, None] * log.target[row]
-            kp, kd, limit = log.kp[row[1:]], log.kd[row[1:]], np.broadcast_to(self.model.effort_limit, log.kp[row[1:]].shape)
+            kp, kd, limit = (
+                log.kp[row[1:]],
+                log.kd[row[1:]],
+                np.broadcast_to(self.model.effort_limit, log.kp[row[1:]].shape),
+            )
             if self.rated_voltage and log.voltage is not None:
                 supply = (log.voltage[row[1:]] / self.rated_voltage)[:, None]
                 kp, limit = kp * supply, limit * supply
@@ -150,7 +156,9 @@ class Columns(NamedTuple):
     values: Array
 
 
-def differentiate(problem: Problem, theta: Array, free: NDArray[np.int64], base: Array, share: float = 1.0) -> list[Columns]:
+def differentiate(
+    problem: Problem, theta: Array, free: NDArray[np.int64], base: Array, share: float = 1.0
+) -> list[Columns]:
     """Return forward differences; joints of different trees are perturbed together.
 
     Args:
