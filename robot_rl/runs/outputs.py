@@ -83,6 +83,18 @@ def _is_latency(path: Path) -> bool:
     return _object(read_plain(path, MAX_JSON)).get("format") == FORMAT
 
 
+def _is_excitation(path: Path) -> bool:
+    """Return whether it is an .npz with targets and without measurements."""
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(path) as file:
+            names = set(file.namelist())
+    except zipfile.BadZipFile:
+        return False
+    return {"time.npy", "target.npy", "joints.npy"} <= names and "q.npy" not in names
+
+
 def _is_motion(path: Path) -> bool:
     """Return whether it is safetensors with the metadata of `robot_rl.learn.auxiliaries.motions.write_motion`."""
     with path.open("rb") as file:
@@ -146,6 +158,14 @@ IMAGE = Kind(what="an image of robot-rl", is_ours=has_mark(f"tEXtSoftware\0{MARK
 CROSS = Kind(
     what="a table of robot-rl cross", is_ours=has_keys("policies", "engines", "bounds", "cells"), endings=(".json",)
 )
+IDENTIFIED_FORMAT = "robot_rl.identified"
+"""The format of a file of robot-rl identify."""
+IDENTIFIED = Kind(
+    what="a file of robot-rl identify",
+    is_ours=lambda path: _object(read_plain(path, MAX_JSON)).get("format") == IDENTIFIED_FORMAT,
+    endings=(".json",),
+)
+EXCITATION = Kind(what="an excitation of robot-rl identify", is_ours=_is_excitation, endings=(".npz",), streams=False)
 LATENCY = Kind(what="a file of robot-rl latency", is_ours=_is_latency, endings=(".json",))
 PROFILE = Kind(
     what="a file of robot-rl profile",

@@ -1,0 +1,113 @@
+"""Identify a robot's joints from its logs: gains, rotor inertia, damping, friction and the delay, with intervals.
+
+usage: robot-rl identify LOG [LOG ...] [key=value ...]
+       robot-rl identify excite robot=<name> [out=<file>.npz] [key=value ...]
+
+{Options}
+
+LOG is an *.mcap of robot-rl-infer --log, or an *.npz with the arrays time [s], q, dq, target [rad, rad/s, rad], kp, kd
+and joints (names). The robot hangs or is bolted, its feet in the air. A log is held out, and the fit is compared with
+the model on it: that of held=, else the last one, of a single log its last third. The result is LOG.identified.json.
+
+options of excite:
+{Excite}
+
+excite writes what to play on the robot: another sweep on each joint, within its limits.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from robot_rl.cli.options import option, read_all, split_bare
+from robot_rl.errors import UserError, as_user_error
+from robot_rl.runs.outputs import EXCITATION, IDENTIFIED, check_output
+
+
+@dataclass(kw_only=True, slots=True)
+class Options:
+    """Options of robot-rl identify."""
+
+    robot: str = option("", "the robot; of an *.mcap by default the log's")
+    held: str = option("", "a log that is only predicted, to compare with the model")
+    fit: str = option("", "gain,armature,damping,friction,offset,delay by default; load_friction grows with the load")
+    omit: str = option("", "joints that keep their nominal values, such as FL_hip_joint,FR_hip_joint")
+    base: str = option("fixed", "fixed: the robot hangs or is bolted")
+    window: float = option(
+        0.5, "length of the stretches that are predicted from a measured state [s]", least=0.05, most=5.0
+    )
+    timestep: float = option(0.0, "of the simulation [s]; 0: of the log, at most 0.0025", least=0.0, most=0.02)
+    threads: int = option(1, "of the simulation; the result has the same bits with any number", least=1, most=256)
+    out: str = option("", "the result, <log>.identified.json by default")
+
+
+@dataclass(kw_only=True, slots=True)
+class Excite:
+    """Options of robot-rl identify excite."""
+
+    robot: str = option("", "the robot")
+    out: str = option("excitation.npz", "the file")
+    seconds: float = option(20.0, "its length [s]", least=4.0, most=600.0)
+    rate: float = option(500.0, "targets a second [Hz]", least=20.0, most=2000.0)
+    share: float = option(1.0, "of the usual amplitude", least=0.01, most=1.0)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Fit, print the table, write the file; or write an excitation."""
+    names, settings = split_bare(arguments)
+    if names[:1] == ["excite"]:
+        return write_excitation([*names[1:], *settings])
+    options = read_all(Options, settings)
+    if not names:
+        raise UserError("log: is missing; write robot-rl identify <log> robot=<name>")
+    out = options.out or str(Path(names[0]).with_suffix(".identified.json"))
+    path = check_output("out", out, IDENTIFIED)
+    from robot_rl_assets.registry import get_robot
+
+    from robot_rl.identify.identify import IdentifyCfg, identify
+    from robot_rl.identify.parameters import DEFAULT_FIT
+    from robot_rl.identify.result import error_lines, table
+    from robot_rl.identify.robot_log import read_log, robot_of
+
+    with as_user_error():
+        robot = get_robot(options.robot or robot_of(names[0]))
+    cfg = IdentifyCfg(
+        fit=_words(options.fit) or DEFAULT_FIT,
+        omit=_words(options.omit),
+        base=options.base,
+        window_s=options.window,
+        timestep=options.timestep,
+        threads=options.threads,
+    )
+    logs = [read_log(name, robot) for name in names]
+    held = read_log(options.held, robot) if options.held else None
+    for log in (*logs, *([held] if held else [])):
+        print(f"{log.name}: {log.seconds:.1f} s, {len(log.time)} rows")
+        for note in log.notes:
+            print(f"  {note}")
+    found = identify(logs, held, robot, cfg, lambda line: print(line, flush=True)).result
+    print("\n".join([*table(found), *found.notes, *error_lines(found.errors)]))
+    found.write(path)
+    print(path)
+    return 0
+
+
+def write_excitation(arguments: Sequence[str]) -> int:
+    """Write the targets of an excitation."""
+    options = read_all(Excite, arguments)
+    if not options.robot:
+        raise UserError("robot: is missing; write robot-rl identify excite robot=<name>")
+    path = check_output("out", options.out, EXCITATION)
+    from robot_rl_assets.registry import get_robot
+
+    from robot_rl.identify.excite import excite, save
+
+    with as_user_error():
+        robot = get_robot(options.robot)
+    save(path, excite(robot, options.seconds, options.rate, options.share))
+    print(f"{options.seconds:g} s for the {len(robot.joints)} joints of {robot.name}\n{path}")
+    return 0
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.strip("[]()").split(",") if word)

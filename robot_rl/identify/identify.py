@@ -1,0 +1,249 @@
+"""Identification: checks, start values, fit, intervals, and the errors on a log that was held out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from robot_rl_assets.robot import Robot
+
+from robot_rl.errors import UserError
+from robot_rl.identify.fit import Fit, fit, scale_basis
+from robot_rl.identify.parameters import DEFAULT_FIT, FIELDS, Parameters
+from robot_rl.identify.plant_model import PlantModel
+from robot_rl.identify.result import UNITS, Estimate, Identified
+from robot_rl.identify.robot_log import RobotLog, check_excitation
+from robot_rl.identify.spread import Spread, spread
+from robot_rl.identify.start_values import start_values
+from robot_rl.identify.windows import Problem, cut_windows
+
+MOST_TIMESTEP = 0.0025
+"""A log's rows are this far apart at most in the simulation [s]; more steps lie between those of a slower log."""
+HELD_SHARE = 1.0 / 3.0
+"""Of a single log its last third is held out."""
+ALIKE = 0.95
+ROUGH = 0.05
+STILL = 0.3
+"""A base whose gyro reads more (RMS) is not bolted [rad/s]."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IdentifyCfg:
+    """Settings of an identification.
+
+    Attributes:
+        fit: The parameters to fit, of `robot_rl.identify.parameters.FIELDS` and the delay.
+        omit: Joints that keep their nominal values.
+        base: "fixed": the robot is bolted or hangs, without contacts.
+        window_s: Length of the windows that are predicted from their first state [s].
+        every_s: Distance of their starts [s]; 0: their length.
+        timestep: Of the simulation [s]; 0: the logs' rows, divided until it is at most 2.5 ms.
+        rated_voltage: Supply at which kp and the effort limit hold [V]; 0: a logged voltage is not used.
+        threads: Of the rollouts; the result has the same bits with any number.
+    """
+
+    fit: tuple[str, ...] = DEFAULT_FIT
+    omit: tuple[str, ...] = ()
+    base: str = "fixed"
+    window_s: float = 0.5
+    every_s: float = 0.0
+    timestep: float = 0.0
+    rated_voltage: float = 0.0
+    threads: int = 1
+
+
+@dataclass(kw_only=True, slots=True)
+class Identification:
+    """An identification that ran: the result, and what a page or a test looks at.
+
+    Attributes:
+        result: The result.
+        fit: The fit.
+        spread: Its intervals.
+        model: The model.
+        problem: The fitted windows.
+        held: The held-out windows.
+    """
+
+    result: Identified
+    fit: Fit
+    spread: Spread
+    model: PlantModel
+    problem: Problem
+    held: Problem = field(repr=False)
+
+
+def identify(
+    logs: Sequence[RobotLog],
+    held: RobotLog | None,
+    robot: Robot,
+    cfg: IdentifyCfg,
+    say: Callable[[str], None] = lambda _: None,
+) -> Identification:
+    """Identify a robot's parameters.
+
+    Args:
+        logs: The logs to fit.
+        held: The log that is predicted only; None: the last log, or the last third of a single one.
+        robot: The robot.
+        cfg: The settings.
+        say: Called with lines of progress.
+
+    Raises:
+        UserError: A log cannot be used, or the fit predicts the held-out log worse than the nominal model.
+    """
+    logs, held = split(logs, held)
+    check_logs(logs, held, robot, cfg)
+    timestep = cfg.timestep or logs[0].period / np.ceil(logs[0].period / MOST_TIMESTEP - 1e-6)
+    model, finer = (PlantModel(robot, step, base=cfg.base, threads=cfg.threads) for step in (timestep, timestep / 2))
+    windows = cut_windows(logs, cfg.window_s, cfg.every_s)
+    problem = Problem(model, windows, rated_voltage=cfg.rated_voltage)
+    test = Problem(model, cut_windows([held], cfg.window_s), rated_voltage=cfg.rated_voltage)
+    free = _free(model, robot, cfg)
+    say(f"{len(windows)} windows of {cfg.window_s:g} s, {len(free)} parameters")
+    start = start_values(model, logs, free)
+    found = fit(problem, start, free, say)
+    basis = scale_basis(model.parameters, found.theta, free, problem.mean_kd)
+    wide = spread(problem, found, basis, Problem(finer, windows, rated_voltage=cfg.rated_voltage))
+    nominal = model.parameters.nominal
+    parts = (("fit", problem), ("held", test))
+    errors = {key: {"before": one.errors(nominal), "after": one.errors(found.theta)} for key, one in parts}
+    before, after = errors["held"]["before"]["q"], errors["held"]["after"]["q"]
+    if after >= before:
+        line = f"the fit predicts it worse than the model, {1e3 * before:.2f} -> {1e3 * after:.2f} mrad"
+        raise UserError(f"{held.name}: {line}; nothing is written, look at the log with robot-rl inspect")
+    result = Identified(
+        robot=robot.name,
+        base=cfg.base,
+        timestep=float(timestep),
+        window_s=cfg.window_s,
+        logs=[_describe(log, "fit") for log in logs] + [_describe(held, "held")],
+        joints=_joints(model.parameters, found, wide),
+        delay=next(
+            (_estimate(model.parameters, found, wide, n) for n, i in enumerate(free) if i == len(nominal) - 1), None
+        ),
+        errors=errors,
+        notes=_notes(logs, found, model.parameters),
+        figures=_figures(found),
+    )
+    return Identification(result=result, fit=found, spread=wide, model=model, problem=problem, held=test)
+
+
+def split(logs: Sequence[RobotLog], held: RobotLog | None) -> tuple[list[RobotLog], RobotLog]:
+    """Return the logs to fit and the one that is held out; refuse one that would be both."""
+    if held is not None:
+        if any(log.sha256 == held.sha256 for log in logs):
+            raise UserError("held", held.name, "is also fitted", "name a log that is not")
+        return list(logs), held
+    if len({log.sha256 for log in logs}) < len(logs):
+        raise UserError(f"{logs[-1].name}: is the same log as another; name each once")
+    if len(logs) > 1:
+        return list(logs[:-1]), logs[-1]
+    return [logs[0].cut(0.0, 1.0 - HELD_SHARE)], logs[0].cut(1.0 - HELD_SHARE, 1.0)
+
+
+def check_logs(logs: Sequence[RobotLog], held: RobotLog, robot: Robot, cfg: IdentifyCfg) -> None:
+    """Raise UserError if the logs cannot be fitted with these settings."""
+    if cfg.base == "free":
+        raise UserError(
+            "base", "free", "a robot that stands on its feet cannot be fitted", "hang it, and use base=fixed"
+        )
+    for log in (*logs, held):
+        if log.gyro is not None and robot.base_body is not None:
+            turn = float(np.sqrt(np.mean((log.gyro - log.gyro.mean(0)) ** 2)))
+            if turn > STILL:
+                raise UserError(
+                    f"{log.name}: its base turns ({turn:.2f} rad/s), so it is not bolted; hang it without slack"
+                )
+    check_excitation(logs, robot, cfg.omit)
+
+
+def _free(model: PlantModel, robot: Robot, cfg: IdentifyCfg) -> NDArray[np.int64]:
+    """Return the indices to fit: joints without a motor have neither gain nor offset."""
+    passive = tuple(joint.name for joint in robot.joints if joint.passive)
+    free = model.parameters.free(cfg.fit, cfg.omit)
+    if not len(free):
+        raise UserError("fit", ",".join(cfg.fit), "nothing is left to fit", f"some of {', '.join(DEFAULT_FIT)}")
+    by_motor = {"gain", "offset", "load_friction"}
+    keep = [model.parameters.name(i)[0] not in passive or model.parameters.name(i)[1] not in by_motor for i in free]
+    return free[np.array(keep)]
+
+
+def _estimate(parameters: Parameters, found: Fit, wide: Spread, n: int) -> Estimate:
+    index = int(found.free[n])
+    value, half = float(found.theta[index]), float(wide.half[n])
+    return Estimate(
+        nominal=float(parameters.nominal[index]),
+        value=value,
+        lo=max(value - half, float(parameters.lower[index])),
+        hi=value + half,
+        seen=bool(wide.seen[n]),
+        ratio=float(wide.ratio[n]),
+        unit=UNITS[parameters.name(index)[1]],
+    )
+
+
+def _joints(parameters: Parameters, found: Fit, wide: Spread) -> dict[str, dict[str, Estimate]]:
+    """Return the estimates by joint, in the robot's order, each with the line of its scale."""
+    joints: dict[str, dict[str, Estimate]] = {name: {} for name in parameters.joints}
+    for n, index in enumerate(found.free):
+        joint, name = parameters.name(int(index))
+        if joint:
+            joints[joint][name] = _estimate(parameters, found, wide, n)
+    for rows in joints.values():
+        if "gain" in rows and len(rows.keys() & {"armature", "damping", "friction"}) > 0:
+            gain = rows["gain"]
+            share = (gain.hi - gain.value) / gain.value
+            rows["scale"] = Estimate(nominal=1.0, value=1.0, lo=1.0 - share, hi=1.0 + share, seen=gain.seen)
+    return {name: rows for name, rows in joints.items() if rows}
+
+
+def _describe(log: RobotLog, part: str) -> dict[str, Any]:
+    return {
+        "name": log.name,
+        "sha256": log.sha256,
+        "part": part,
+        "from_s": float(log.time[0]),
+        "seconds": log.seconds,
+        "rows": len(log.time),
+        "notes": list(log.notes),
+    }
+
+
+def _notes(logs: Sequence[RobotLog], found: Fit, parameters: Parameters) -> list[str]:
+    """Return lines about the fit that a user should know."""
+    notes = []
+    target = np.concatenate([log.target for log in logs])
+    moving = np.ptp(target, axis=0) > 0
+    if moving.sum() > 1:
+        alike = np.abs(np.corrcoef(target[:, moving].T))
+        share = np.mean(alike[np.triu_indices(len(alike), 1)] > ALIKE)
+        if share > 0.3:
+            line = f"{100 * share:.0f} % of the pairs of joints move alike"
+            notes.append(f"{line}; robot-rl identify excite moves each differently")
+    rough = [parameters.name(int(i)) for i, off in zip(found.free, found.column_errors, strict=True) if off > ROUGH]
+    if rough:
+        words = ", ".join(" ".join(filter(None, name)) for name in rough[:3])
+        notes.append(
+            f"derivatives of {words} depend on their step by more than {100 * ROUGH:.0f} %: their intervals are rough"
+        )
+    if not found.converged:
+        notes.append("the fit still improved when it ended")
+    bound = [i for i in found.free if found.theta[i] <= parameters.lower[i] and parameters.name(int(i))[1] in FIELDS]
+    for index in bound[:3]:
+        joint, name = parameters.name(int(index))
+        notes.append(f"{name} of {joint} is at its bound, {found.theta[index]:.4g}")
+    return notes
+
+
+def _figures(found: Fit) -> dict[str, Any]:
+    return {
+        "iterations": found.iterations,
+        "converged": found.converged,
+        "dependence": float(np.median(found.dependence)),
+        "column_error": float(found.column_errors.max(initial=0.0)),
+        "rms_residual": float(np.sqrt(np.mean(found.residual**2))),
+    }

@@ -1,0 +1,154 @@
+"""The result of an identification: a file that says what a log shows of a robot, and what it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from robot_rl.errors import UserError
+from robot_rl.files import read_json, write_json
+from robot_rl.identify.parameters import DELAY, FIELDS
+from robot_rl.runs.outputs import IDENTIFIED_FORMAT
+
+VERSION = 1
+MAX_BYTES = 64 * 2**20
+EVENTS = {
+    "joint_armature": "armature",
+    "joint_damping": "damping",
+    "joint_friction": "friction",
+    "motor_strength": "gain",
+}
+"""Events of a task, and the parameter that each multiplies by a factor."""
+LEAST_FACTOR = 0.01
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """One parameter.
+
+    Attributes:
+        nominal: The model's value.
+        value: The fitted value.
+        lo: Lower end of its 95 % interval.
+        hi: Upper end.
+        seen: Whether the logs show it; else its value is hardly more than the prior's.
+        ratio: Half the interval's width while the scale of the joint's torques is held.
+        unit: Its unit.
+    """
+
+    nominal: float
+    value: float
+    lo: float
+    hi: float
+    seen: bool
+    ratio: float = 0.0
+    unit: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Identified:
+    """What logs show of a robot.
+
+    Attributes:
+        robot: The robot's name.
+        base: "fixed".
+        timestep: At which the values hold, since parameters absorb the integrator's error [s].
+        window_s: Length of the windows that were fitted [s].
+        logs: Of each log name, sha256, seconds, rows, notes, and whether it was "fit" or "held".
+        joints: By joint and parameter; "scale" is the factor that gain, damping (with kd), friction and armature have
+            in common: it rests on the inertia of the links.
+        delay: From a command to the torque [s].
+        errors: By "fit" and "held", "before" and "after": median over windows of the RMS error, q [rad] and dq [rad/s].
+        notes: Lines for the user.
+        figures: How the fit went.
+    """
+
+    robot: str
+    base: str
+    timestep: float
+    window_s: float
+    logs: list[dict[str, Any]]
+    joints: dict[str, dict[str, Estimate]]
+    delay: Estimate | None
+    errors: dict[str, dict[str, dict[str, float]]]
+    notes: list[str] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    def ranges(self) -> dict[str, dict[str, float]]:
+        """Return ranges for a task's events: factors on the model's values that contain all joints' intervals.
+
+        A parameter that some joint does not show, or that is 0 in the model, is omitted: the task's own range stays.
+        """
+        found = {}
+        for event, name in EVENTS.items():
+            rows = [joint[name] for joint in self.joints.values() if name in joint]
+            if rows and all(row.seen and row.nominal > 0 for row in rows):
+                lows, highs = ([getattr(row, end) / row.nominal for row in rows] for end in ("lo", "hi"))
+                found[event] = {"lo": max(min(lows), LEAST_FACTOR), "hi": max(*highs, LEAST_FACTOR)}
+        if self.delay is not None and self.delay.seen:
+            found["delay_s"] = {"lo": max(self.delay.lo, 0.0), "hi": self.delay.hi}
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of the file."""
+        return {"format": IDENTIFIED_FORMAT, "version": VERSION, **asdict(self), "ranges": self.ranges()}
+
+    def write(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        write_json(path, self.to_json())
+
+    @classmethod
+    def read(cls, path: str | Path) -> Identified:
+        """Read a file.
+
+        Raises:
+            UserError: It is not such a file, or of another version.
+        """
+        data = read_json(Path(path), MAX_BYTES)
+        if not isinstance(data, dict) or data.get("format") != IDENTIFIED_FORMAT:
+            raise UserError(
+                f"{path}: is not a file of robot-rl identify; make one with robot-rl identify LOG robot=..."
+            )
+        if data.get("version") != VERSION:
+            raise UserError(f"{path}: version={data.get('version')!r}, this program reads {VERSION}")
+        try:
+            given = {key: value for key, value in data.items() if key not in ("format", "version", "ranges")}
+            joints = {
+                joint: {key: Estimate(**row) for key, row in rows.items()}
+                for joint, rows in given.pop("joints").items()
+            }
+            delay = given.pop(DELAY)
+            return cls(joints=joints, delay=None if delay is None else Estimate(**delay), **given)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{path}: is damaged ({error}); make it again with robot-rl identify") from None
+
+
+def table(found: Identified) -> list[str]:
+    """Return lines for a terminal: each joint's parameters with nominal, value, interval and whether it is seen."""
+    rows = [(joint, name, row) for joint, names in found.joints.items() for name, row in names.items()]
+    if found.delay is not None:
+        rows.append(("", DELAY, found.delay))
+    width = max((len(joint) for joint, _, _ in rows), default=5)
+    lines = [f"{'joint':<{width}}  {'parameter':<13} {'nominal':>9} {'value':>9}   {'95 % interval':<21} {'':<12}"]
+    for joint, name, row in rows:
+        interval = f"{row.lo:>9.4g} .. {row.hi:<9.4g}"
+        end = f"{row.unit:<12}" if row.seen else f"{row.unit:<12} not seen"
+        lines.append(
+            f"{joint:<{width}}  {name:<13} {row.nominal:>9.4g} {row.value:>9.4g}   {interval:<21} {end}".rstrip()
+        )
+    return lines
+
+
+def error_lines(errors: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Sequence[str]:
+    """Return lines with the errors of prediction before and after the fit."""
+    words = {"fit": "fitted logs", "held": "held-out log"}
+    return [
+        f"{words[part]}: positions {1e3 * rows['before']['q']:.2f} -> {1e3 * rows['after']['q']:.2f} mrad, "
+        f"speeds {rows['before']['dq']:.3f} -> {rows['after']['dq']:.3f} rad/s"
+        for part, rows in errors.items()
+    ]
+
+
+UNITS = {**FIELDS, DELAY: "s", "scale": ""}
