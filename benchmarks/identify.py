@@ -6,8 +6,8 @@
 "air": simulated Go2s in the air with other joints, noise of 0.2 mrad and 0.05 rad/s, 8 s; the plant at the timestep of
 the fit. "step": the plant at 1 ms, the fit at 2 ms. Both count how many 95 % intervals contain the truth. "go2": a real
 Go2, hanging: go2_1 fits, go2_5 (the same robot) and go2_0 (another) test, 1.5 s from a measured state. "xl330": a
-real servo with a pendulum, kp of 100 and 400 fits, 200 and 800 tests, 1 s. `logs` has unitree_chirps and servo_pendulum.
-A part that is not measured keeps its figures in the file.
+real servo with a pendulum, kp of 100 and 400 fits, 200 and 800 tests, 1 s. `logs` has unitree_chirps and
+servo_pendulum. A part that is not measured keeps its figures in the file.
 """
 
 from __future__ import annotations
@@ -153,7 +153,9 @@ def pendulum(folder: Path, path: Path) -> tuple[Robot, dict[int, list[RobotLog]]
         if robot is None:
             model = path / "pendulum.xml"
             model.write_text(PENDULUM.format(mass=float(row["mass"]), length=float(row["length"])))
-            joint = Joint(name="joint", default_pos=0.0, effort_limit=STALL, velocity_limit=FREE_SPEED, kp=1.0, kd=0.048)
+            joint = Joint(
+                name="joint", default_pos=0.0, effort_limit=STALL, velocity_limit=FREE_SPEED, kp=1.0, kd=0.048
+            )
             robot = Robot(name="xl330_pendulum", model=model, joints=(joint,))
         on = row["torque_enable"].astype(float)[:, None]
         arrays = {

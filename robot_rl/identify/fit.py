@@ -30,7 +30,7 @@ ENOUGH = 1e-4
 
 @dataclass(kw_only=True, slots=True)
 class Fit:
-    """A fit, and what its intervals need.
+    """A fit, with the values for its intervals.
 
     Attributes:
         theta: The vector of parameters.
