@@ -12,7 +12,7 @@ the model on it: that of held=, else the last one, of a single log its last thir
 options of excite:
 {Excite}
 
-excite writes what to play on the robot: another sweep on each joint, within its limits.
+excite writes targets to play on the robot: another sweep on each joint, within its limits.
 """
 
 from collections.abc import Sequence
