@@ -113,8 +113,8 @@ def _check_feet(robot: Robot, pose: Pose) -> Iterator[Finding]:
     for foot in robot.feet:
         own = model.geom(foot).id
         body = model.body_weldid[model.geom_bodyid[own]]
-        others = np.flatnonzero(touching & (model.body_weldid[model.geom_bodyid] == body))
-        gaps = [mujoco.mj_geomDistance(model, data, own, int(geom), 1.0, None) for geom in others if geom != own]
+        others = np.flatnonzero(touching & (model.body_weldid[model.geom_bodyid] == body)).tolist()
+        gaps = [mujoco.mj_geomDistance(model, data, own, geom, 1.0, None) for geom in others if geom != own]
         if gaps and (gap := min(gaps)) > BESIDE * robot.foot_radius:
             line = f"foot {foot!r}: its shape is {100 * gap:.1f} cm beside those of body {model.body(body).name!r}"
             yield Finding(True, f"{line}; move geom {foot!r} and site '{foot}_foot'")

@@ -126,7 +126,7 @@ def test_a_command_is_held_at_values_of_its_width(commanded):
     env.set_command((0.1, 0.2, 0.3, 0.4, 0.5))
     env.step(torch.zeros(3, env.num_actions))
     assert env.state.command[2].tolist() == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
-    with pytest.raises(ValueError, match=r"command=\(0.5, 0.0, 0.0\): .* has 5 components"):
+    with pytest.raises(ValueError, match=r"command=\(0.5, 0.0, 0.0\): .* needs 5 components"):
         env.set_command((0.5, 0.0, 0.0))
     env.close()
 
