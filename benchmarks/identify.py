@@ -6,7 +6,8 @@
 "air": simulated Go2s in the air with other joints, noise of 0.2 mrad and 0.05 rad/s, 8 s; the plant at the timestep of
 the fit. "step": the plant at 1 ms, the fit at 2 ms. Both count how many 95 % intervals contain the truth. "go2": a real
 Go2, hanging: go2_1 fits, go2_5 (the same robot) and go2_0 (another) test, 1.5 s from a measured state. "xl330": a
-real servo with a pendulum, kp of 100 and 400 fits, 200 and 800 tests, 1 s. `logs` has unitree_chirps and servo_pendulum.
+real servo with a pendulum, kp of 100 and 400 fits, 200 and 800 tests, 1 s. `logs` has unitree_chirps and
+servo_pendulum.
 A part that is not measured keeps its figures in the file.
 """
 

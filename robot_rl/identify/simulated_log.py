@@ -29,7 +29,7 @@ def simulated_log(
     Args:
         plant: Its model, with the timestep of the simulation.
         theta: Its parameters.
-        commands: time, target, kp, kd and joints, as of `robot_rl.identify.excite.excite`; it starts at rest at the target.
+        commands: time, target, kp, kd and joints, as of `robot_rl.identify.excite.excite`; it starts at rest there.
         seed: Of the noise.
         noise: Standard deviations of positions [rad] and speeds [rad/s].
     """

@@ -17,7 +17,8 @@ MODEL = """<mujoco><compiler angle="radian"/>
   <body name="upper" pos="0 0 1">
     <joint name="upper" axis="0 1 0"/><inertial pos="0 0 -0.15" mass="1.2" diaginertia="0.01 0.01 0.001"/>
     <body name="lower" pos="0 0 -0.3">
-      <joint name="lower" axis="0 1 0"/><inertial pos="0 0 -0.12" mass="0.5" diaginertia="0.004 0.004 0.0005"/></body></body>
+      <joint name="lower" axis="0 1 0"/><inertial pos="0 0 -0.12" mass="0.5" diaginertia="0.004 0.004 0.0005"/></body>
+  </body>
 </worldbody></mujoco>"""
 TRUTH = {
     "gain": [1.1, 0.85, 1.15],

@@ -5,7 +5,7 @@ import pytest
 
 from robot_rl.errors import UserError
 from robot_rl.identify.plant_model import PlantModel
-from robot_rl.identify.windows import Problem, cut_windows, differentiate
+from robot_rl.identify.windows import STEP, Directions, Problem, cut_windows, differentiate
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +32,11 @@ def test_trees_perturbed_together_give_the_columns_of_each(problem, truth):
     parameters = problem.model.parameters
     free = parameters.indices("gain")
     base = problem.predict([truth])[0]
-    together = differentiate(problem, truth, free, base)
+    together = differentiate(problem, truth, Directions(free=free, basis=np.eye(3)), base)
     assert [list(tree.index) for tree in together] == [[0], [1, 2]]
     for tree in together:
         for index, values in zip(tree.index, tree.values, strict=True):
-            step = 0.02 * parameters.prior[index]
+            step = STEP * parameters.prior[index]
             moved = truth.copy()
             moved[index] += step
             expected = (problem.predict([moved])[0] - base)[:, tree.channels] / step

@@ -26,7 +26,7 @@ def result():
 
 
 def test_ranges_contain_the_intervals_of_all_joints_as_factors(result):
-    """Friction: 0.5 / 0.2 to 0.7 / 0.2, and -0.1 to 0.5: less than 0.01 becomes 0.01; armature is not seen in a joint."""
+    """Friction: 0.5 / 0.2 to 0.7 / 0.2, and -0.1 to 0.5: less than 0.01 becomes 0.01; a joint hides its armature."""
     found = result.ranges()
     assert sorted(found) == ["delay_s", "joint_friction", "motor_strength"]
     assert found["joint_friction"] == pytest.approx({"lo": 0.01, "hi": 3.5})
