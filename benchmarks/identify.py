@@ -7,7 +7,8 @@
 the fit. "step": the plant at 1 ms, the fit at 2 ms. Both count how many 95 % intervals contain the truth. "go2": a real
 Go2, hanging: go2_1 fits, go2_5 (the same robot) and go2_0 (another) test, 1.5 s from a measured state. "xl330": a
 real servo with a pendulum, kp of 100 and 400 fits, 200 and 800 tests, 1 s. `logs` has unitree_chirps and
-servo_pendulum. A part that is not measured keeps its figures in the file.
+servo_pendulum.
+A part that is not measured keeps its figures in the file.
 """
 
 from __future__ import annotations
@@ -33,11 +34,10 @@ from robot_rl.identify.identify import Identification, IdentifyCfg, identify
 from robot_rl.identify.parameters import DEFAULT_FIT, FIELDS, Parameters
 from robot_rl.identify.plant_model import PlantModel
 from robot_rl.identify.robot_log import RobotLog, make_log, read_log
+from robot_rl.identify.simulated_log import digest, simulated_log
 from robot_rl.identify.start_values import start_values
-from robot_rl.identify.windows import Problem, Window, cut_windows
+from robot_rl.identify.windows import Problem, cut_windows
 
-NOISE = (2e-4, 0.05)
-"""Of positions [rad] and speeds [rad/s]."""
 STALL, FREE_SPEED, RATED = 0.52, 10.8, 5.0
 """The data sheet of the XL330: torque [N m] and speed [rad/s] at its voltage [V]."""
 DUTY = 4096 / (2 * np.pi) / 256 / 885
@@ -69,30 +69,23 @@ def hidden(parameters: Parameters, rng: np.random.Generator) -> np.ndarray:
     return truth
 
 
-def record(robot: Robot, truth: np.ndarray, rng: np.random.Generator, *, seconds: float, timestep: float) -> RobotLog:
+def record(robot: Robot, truth: np.ndarray, seed: int, *, seconds: float, timestep: float) -> RobotLog:
     """Return the log of a simulated robot that plays an excitation."""
-    arrays = excite(robot, seconds)
-    plant = PlantModel(robot, timestep)
-    offset = truth[plant.parameters.indices("offset")]
-    arrays |= {"q": arrays["target"] + offset, "dq": np.zeros_like(arrays["target"])}
-    log = make_log("simulated", f"{rng.integers(2**62):016x}", arrays, robot)
-    rows = np.arange(1, len(log.time))
-    found = Problem(plant, [Window(log, 0, rows)]).predict([truth])[0]
-    half = found.shape[1] // 2
-    for key, values, noise in (("q", found[:, :half], NOISE[0]), ("dq", found[:, half:], NOISE[1])):
-        arrays[key] = np.concatenate([arrays[key][:1], values]) + noise * rng.standard_normal(arrays[key].shape)
-    return make_log(log.name, log.sha256, arrays, robot)
+    arrays = simulated_log(PlantModel(robot, timestep), truth, excite(robot, seconds), seed)
+    return make_log("simulated", digest(arrays), arrays, robot)
 
 
 def simulated(plants: int, timestep: float) -> dict[str, Any]:
     """Fit some hidden robots; return the RMS errors by parameter, hits of the intervals, held-out errors, seconds."""
     robot, rows = get_robot("unitree_go2"), []
     for seed in range(plants):
-        rng = np.random.default_rng(seed)
-        truth = hidden(PlantModel(robot, timestep).parameters, rng)
-        log, other = (record(robot, truth, rng, seconds=seconds, timestep=timestep) for seconds in (8.0, 6.0))
-        begin = time.process_time()
-        start_values(PlantModel(robot, 0.002), [log], PlantModel(robot, 0.002).parameters.free(DEFAULT_FIT))
+        truth = hidden(PlantModel(robot, timestep).parameters, np.random.default_rng(seed))
+        log, other = (
+            record(robot, truth, 100 * seed + n, seconds=seconds, timestep=timestep)
+            for n, seconds in enumerate((8.0, 6.0))
+        )
+        model, begin = PlantModel(robot, 0.002), time.process_time()
+        start_values(model, [log], model.parameters.free(DEFAULT_FIT))
         regression, begin = time.process_time() - begin, time.process_time()
         found = identify([log], other, robot, IdentifyCfg())
         seconds = time.process_time() - begin
@@ -188,7 +181,7 @@ def real_xl330(folder: Path) -> dict[str, Any]:
             joint = {key: [row.value, row.lo, row.hi] for key, row in found.result.joints["joint"].items()}
             seconds = time.process_time() - begin
             rows[name] = {"before": before, "after": after, "seconds": seconds, "joint": joint}
-            rows[name]["torque_constant"] = STALL / RATED * found.fit.theta[0]
+            rows[name]["torque_constant"] = float(STALL / RATED * found.fit.theta[0])
             print(name, rows[name], flush=True)
     return rows
 

@@ -1,8 +1,9 @@
 """Levenberg-Marquardt on rollouts of windows, with priors, robust to outliers.
 
-The common scale of a joint's gain, damping, friction and armature rests on the inertia of its links: a log without
-torques shows it least. Steps are therefore taken in the logarithm of the scale and in ratios, a valley that is
-straight in them and curved in the parameters.
+A log without torques shows the scale of all torques of a joint least: gain, damping with kd, friction and the whole
+inertia times one factor move the last link alike, but for gravity. One direction of the fit is therefore this scale.
+Its derivative is small; as a sum of those of single parameters it would be their errors, and the log would seem to
+show what it does not.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.identify.parameters import Parameters
-from robot_rl.identify.windows import Columns, Problem, differentiate
+from robot_rl.identify.windows import Columns, Directions, Problem, differentiate
 
 Array = NDArray[np.float64]
 HUBER = 3.0
@@ -22,7 +23,7 @@ HUBER = 3.0
 FIRST_SIGMA = (0.003, 0.1)
 LEAST_SIGMA = (2e-5, 2e-3)
 """Standard deviations of positions [rad] and speeds [rad/s]: before they are estimated, and the least."""
-ROUNDS = (3, 3, 2)
+ROUNDS = (3, 3, 6)
 """Iterations between estimates of the standard deviations."""
 ENOUGH = 1e-4
 """An iteration that lowers the cost by less than this share is the last of its round."""
@@ -37,8 +38,9 @@ class Fit:
         free: Indices of those that were fitted, P.
         sigma: (2 J,) standard deviations of positions [rad] and speeds [rad/s].
         columns: The derivatives of the last iteration.
-        hessians: (W, P, P) of each window, without the prior.
-        scores: (W, P) gradients of each window.
+        directions: Those of its derivatives.
+        hessians: (W, P, P) of each window along the directions, without the prior.
+        scores: (W, P) gradients of each window along them.
         residual: (M, 2 J) in standard deviations.
         dependence: (P,) by how much windows' gradients vary more than independent residuals would make them; the prior
             counts as much more, since so many fewer residuals are independent.
@@ -50,6 +52,9 @@ class Fit:
     theta: Array
     free: NDArray[np.int64]
     sigma: Array
+    directions: Directions = field(
+        default_factory=lambda: Directions(free=np.zeros(0, np.int64), basis=np.zeros((0, 0)))
+    )
     columns: Sequence[Columns] = ()
     hessians: Array = field(default_factory=lambda: np.zeros(0))
     scores: Array = field(default_factory=lambda: np.zeros(0))
@@ -78,7 +83,7 @@ def fit(problem: Problem, theta: Array, free: NDArray[np.int64], say: Callable[[
             state.dependence = _estimate_dependence(problem, state, prediction)
         prediction = _descend(problem, state, prediction, iterations, say)
     if not state.converged:  # Else the last columns are as good: the last step was tiny.
-        state.columns = differentiate(problem, state.theta, free, prediction)
+        _differentiate(problem, state, prediction)
     state.column_errors = _check_columns(problem, state)
     state.residual = (problem.measured - prediction) / state.sigma
     state.hessians, state.scores = normal_equations(problem, state)
@@ -91,14 +96,13 @@ def _descend(problem: Problem, state: Fit, prediction: Array, iterations: int, s
     damping, value = 1e-3, cost(problem, state, state.theta, prediction)
     for _ in range(iterations):
         state.residual = (problem.measured - prediction) / state.sigma
-        state.columns = differentiate(problem, state.theta, free, prediction)
+        _differentiate(problem, state, prediction)
         hessians, scores = normal_equations(problem, state)
-        precision = np.diag(state.dependence * parameters.prior[free] ** -2.0)
-        hessian = hessians.sum(0) + precision
-        gradient = scores.sum(0) - precision @ (state.theta - parameters.nominal)[free]
-        basis = scale_basis(parameters, state.theta, free, problem.mean_kd)
+        basis, precision = state.directions.basis, state.dependence * parameters.prior[free] ** -2.0
+        hessian = hessians.sum(0) + basis.T @ (precision[:, None] * basis)
+        gradient = scores.sum(0) - basis.T @ (precision * (state.theta - parameters.nominal)[free])
         for _ in range(5):
-            theta = _step(parameters, state, hessian, gradient, basis=basis, damping=damping)
+            theta = step(parameters, state, hessian + damping * np.diag(np.diag(hessian)), gradient)
             trial = problem.predict([theta])[0]
             new = cost(problem, state, theta, trial)
             if new < value:
@@ -115,12 +119,15 @@ def _descend(problem: Problem, state: Fit, prediction: Array, iterations: int, s
     return prediction
 
 
-def _step(
-    parameters: Parameters, state: Fit, hessian: Array, gradient: Array, *, basis: Array, damping: float
-) -> Array:
-    """Return the parameters after a damped step within the bounds."""
-    curved = basis.T @ hessian @ basis
-    change = basis @ np.linalg.solve(curved + damping * np.diag(np.diag(curved)), basis.T @ gradient)
+def _differentiate(problem: Problem, state: Fit, prediction: Array) -> None:
+    """Compute directions and derivatives at the parameters."""
+    state.directions = Directions(free=state.free, basis=scale_basis(problem, state.theta, state.free))
+    state.columns = differentiate(problem, state.theta, state.directions, prediction)
+
+
+def step(parameters: Parameters, state: Fit, hessian: Array, gradient: Array) -> Array:
+    """Return the parameters after a step along the directions, within the bounds."""
+    change = state.directions.basis @ np.linalg.solve(hessian, gradient)
     theta = state.theta.copy()
     theta[state.free] = np.maximum(theta[state.free] + change, parameters.lower[state.free])
     return theta
@@ -138,17 +145,15 @@ def cost(problem: Problem, state: Fit, theta: Array, prediction: Array) -> float
 
 
 def normal_equations(problem: Problem, state: Fit) -> tuple[Array, Array]:
-    """Return (W, P, P) and (W, P): J^T J and J^T r of each window, weighted.
+    """Return (W, P, P) and (W, P): J^T J and J^T r of each window along the directions, weighted.
 
     The sums are `numpy.einsum`'s own, without a library whose order of additions depends on its threads.
     """
-    place = {int(index): n for n, index in enumerate(state.free)}
     windows, count = len(problem.windows), len(state.free)
     hessians, scores = np.zeros((windows, count, count)), np.zeros((windows, count))
     weight = np.minimum(1.0, HUBER / np.maximum(np.abs(state.residual), 1e-9))
     ends = [*problem.first, len(weight)]
-    for index, channels, values in state.columns:
-        at = np.array([place[int(n)] for n in index], np.int64)
+    for at, channels, values in state.columns:
         scaled = values / state.sigma[channels]
         for w in range(windows):
             rows = slice(ends[w], ends[w + 1])
@@ -159,8 +164,9 @@ def normal_equations(problem: Problem, state: Fit) -> tuple[Array, Array]:
     return hessians, scores
 
 
-def scale_basis(parameters: Parameters, theta: Array, free: NDArray[np.int64], kd: Array) -> Array:
-    """Return the derivatives of the free parameters by scales and ratios, (P, P): identity but for the scales."""
+def scale_basis(problem: Problem, theta: Array, free: NDArray[np.int64]) -> Array:
+    """Return the directions of a fit, (P, P): each parameter for itself, and for a gain the scale of its joint."""
+    parameters, kd, inertia = problem.model.parameters, problem.mean_kd, problem.model.link_inertia
     basis, place = np.eye(len(free)), {int(index): n for n, index in enumerate(free)}
     gain, armature, damping, friction = (
         parameters.indices(name) for name in ("gain", "armature", "damping", "friction")
@@ -169,10 +175,10 @@ def scale_basis(parameters: Parameters, theta: Array, free: NDArray[np.int64], k
         if int(gain[n]) not in place:
             continue
         column = place[int(gain[n])]
-        moved = ((gain[n], 0.0), (armature[n], 0.0), (damping[n], kd[n]), (friction[n], 0.0))
+        moved = ((armature[n], inertia[n]), (damping[n], kd[n]), (friction[n], 0.0))
         for index, more in moved:
             if int(index) in place:
-                basis[place[int(index)], column] = theta[index] + more
+                basis[place[int(index)], column] = (theta[index] + more) / theta[gain[n]]
     return basis
 
 
@@ -195,14 +201,13 @@ def _check_columns(problem: Problem, state: Fit) -> Array:
     Rollouts that are rough at the scale of a step show here, and only here: a fit with wrong derivatives predicts well.
     """
     few = Problem(problem.model, problem.windows[:2], rated_voltage=problem.rated_voltage)
-    place = {int(index): n for n, index in enumerate(state.free)}
     base = few.predict([state.theta])[0]
-    finer = differentiate(few, state.theta, state.free, base, 0.1)
-    change, size = np.zeros(len(state.free)), np.full(len(state.free), 1e-12)
-    usual = differentiate(few, state.theta, state.free, base)
-    for (index, channels, fine), (_, _, coarse) in zip(finer, usual, strict=True):
+    usual, finer = (differentiate(few, state.theta, state.directions, base, share) for share in (1.0, 0.1))
+    # A column that is small against the prior matters little, with any error.
+    prior = state.dependence * problem.model.parameters.prior[state.free] ** -2.0
+    change, size = np.zeros(len(state.free)), prior * len(few.windows) / len(problem.windows)
+    for (at, channels, fine), (_, _, coarse) in zip(finer, usual, strict=True):
         sigma = state.sigma[channels]
-        at = [place[int(n)] for n in index]
         change[at] += (((fine - coarse) / sigma) ** 2).sum((1, 2))
         size[at] += ((coarse / sigma) ** 2).sum((1, 2))
     return np.sqrt(change / size)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from robot_rl_assets.robot import Robot
 
 from robot_rl.errors import UserError
-from robot_rl.identify.fit import Fit, fit, scale_basis
+from robot_rl.identify.fit import Fit, fit
 from robot_rl.identify.parameters import DEFAULT_FIT, FIELDS, Parameters
 from robot_rl.identify.plant_model import PlantModel
 from robot_rl.identify.result import UNITS, Estimate, Identified
@@ -106,8 +106,7 @@ def identify(
     say(f"{len(windows)} windows of {cfg.window_s:g} s, {len(free)} parameters")
     start = start_values(model, logs, free)
     found = fit(problem, start, free, say)
-    basis = scale_basis(model.parameters, found.theta, free, problem.mean_kd)
-    wide = spread(problem, found, basis, Problem(finer, windows, rated_voltage=cfg.rated_voltage))
+    wide = spread(problem, found, Problem(finer, windows, rated_voltage=cfg.rated_voltage))
     nominal = model.parameters.nominal
     parts = (("fit", problem), ("held", test))
     errors = {key: {"before": one.errors(nominal), "after": one.errors(found.theta)} for key, one in parts}

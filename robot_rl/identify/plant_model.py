@@ -53,6 +53,7 @@ class PlantModel:
         parameters: The vector of parameters.
         tree: For each joint, the tree of the model it is in: trees do not act on one another.
         effort_limit: (J,) [N m].
+        link_inertia: (J,) of the links about each joint in the model's reference pose [kg m^2].
     """
 
     def __init__(self, robot: Robot, timestep: float, *, base: str = "fixed", threads: int = 1) -> None:
@@ -78,6 +79,7 @@ class PlantModel:
         self._driven = np.array([n for n, joint in enumerate(robot.joints) if not joint.passive])
         self.tree = self.model.dof_treeid[self._v].copy()
         self.effort_limit = np.array([joint.effort_limit for joint in robot.joints])
+        self.link_inertia = np.maximum(self.model.dof_M0[self._v] - self.model.dof_armature[self._v], 0.0)
         self.parameters = _parameters(robot, self.model, self._v)
         self._data = [mujoco.MjData(self.model) for _ in range(threads)]
         self._pool = rollout.Rollout(nthread=threads if threads > 1 else 0)

@@ -20,6 +20,7 @@ NAMES = ("time", "q", "dq", "target", "kp", "kd")
 OPTIONAL = ("torque", "voltage", "quat", "gyro", "accel", "feet")
 MOST_REPEATED = 0.2
 MOST_BYTES = 2**31
+LAG_SPAN_S = 0.06
 LEAST_MOTION = 0.01
 """A joint that moves less is not excited [rad or m]."""
 
@@ -126,6 +127,10 @@ def make_log(name: str, sha256: str, arrays: Mapping[str, Any], robot: Robot) ->
     _check_units(name, found, robot)
     repeated, note = _find_repeated(name, found)
     notes += note
+    if lag := speed_lag(found["time"], found["q"], found["dq"]):
+        notes.append(f"speeds are {1e3 * lag:.1f} ms later than positions and are shifted by it")
+        time = found["time"]
+        found["dq"] = np.stack([np.interp(time, time - lag, speed) for speed in found["dq"].T], 1)
     renamed = {"q": "joint_pos", "dq": "joint_vel"}
     return RobotLog(
         name=name,
@@ -134,6 +139,28 @@ def make_log(name: str, sha256: str, arrays: Mapping[str, Any], robot: Robot) ->
         notes=tuple(notes),
         **{renamed.get(key, key): value for key, value in found.items()},
     )
+
+
+def speed_lag(time: Array, q: Array, dq: Array) -> float:
+    """Return how much later than positions the measured speeds are [s]; 0 if that explains little of their difference.
+
+    Some motors filter the speed that they report. Positions change over `LAG_SPAN_S` by the integral of the speeds.
+    """
+    step, half = max(float(np.median(np.diff(time))), 1e-3), 0.5 * LAG_SPAN_S
+    lags = np.arange(-0.02, 0.0405, 0.001)
+    grid = np.arange(time[0] + half + 0.04, time[-1] - half - 0.04, step)
+    if len(grid) < 100:
+        return 0.0
+    off = np.zeros(len(lags))
+    for place, speed in zip(q.T, dq.T, strict=True):
+        integral = np.concatenate([[0.0], np.cumsum(0.5 * (speed[1:] + speed[:-1]) * np.diff(time))])
+        change = np.interp(grid + half, time, place) - np.interp(grid - half, time, place)
+        for n, lag in enumerate(lags):
+            moved = np.interp(grid + half + lag, time, integral) - np.interp(grid - half + lag, time, integral)
+            off[n] += np.mean((change - moved) ** 2)
+    best = int(np.argmin(off))
+    late = abs(lags[best]) > max(0.6 * step, 0.002) and off[best] < 0.5 * np.interp(0.0, lags, off)
+    return float(lags[best]) if late else 0.0
 
 
 def check_excitation(logs: Sequence[RobotLog], robot: Robot, omit: tuple[str, ...] = ()) -> None:

@@ -7,12 +7,12 @@ as clusters, nor than those of a fit with the prior, and include the error of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.identify.fit import Fit, cost, normal_equations
+from robot_rl.identify.fit import Fit, cost, normal_equations, step
 from robot_rl.identify.windows import Problem, blocks_of
 
 Array = NDArray[np.float64]
@@ -42,39 +42,35 @@ class Spread:
     timestep: Array
 
 
-def spread(problem: Problem, fit: Fit, basis: Array, finer: Problem | None = None) -> Spread:
+def spread(problem: Problem, fit: Fit, finer: Problem | None = None) -> Spread:
     """Return the intervals of a fit.
 
     Args:
         problem: The windows that were fitted.
         fit: The fit.
-        basis: Of scales and ratios (`robot_rl.identify.fit.scale_basis`).
         finer: The same windows with half the timestep, None: the integrator's error is not included.
     """
-    parameters, free = problem.model.parameters, fit.free
-    precision = np.diag(parameters.prior[free] ** -2.0)
-    hessian, prior = fit.hessians.sum(0), fit.dependence[:, None] * precision
-    root = np.sqrt(fit.dependence)
+    parameters, free, basis = problem.model.parameters, fit.free, fit.directions.basis
+    precision = parameters.prior[free] ** -2.0
+    hessian, root = fit.hessians.sum(0), np.sqrt(fit.dependence)
+    bread = hessian + basis.T @ ((fit.dependence * precision)[:, None] * basis)
+    weakened = hessian / np.outer(root, root) + basis.T @ (precision[:, None] * basis)
     blocks = blocks_of(problem.windows)
     count = int(blocks.max()) + 1
-    covariances = [np.linalg.inv(hessian / np.outer(root, root) + precision), _sandwich(fit, hessian + prior)]
-    widths = [NORMAL, NORMAL]
+    covariances, widths = [np.linalg.inv(weakened), _sandwich(fit, bread)], [NORMAL, NORMAL]
     if count > 2:
-        covariances.append(_jackknife(fit, hessian + prior, blocks))
+        covariances.append(_jackknife(fit, bread, blocks))
         widths.append(_student(count - 1))
-    shift = _timestep_shift(problem, fit, hessian + prior, finer) if finer is not None else np.zeros(len(free))
-    inverse = np.linalg.inv(basis)
+    shift = _timestep_shift(problem, fit, bread, finer) if finer is not None else np.zeros(len(free))
     half, ratio = np.zeros(len(free)), np.zeros(len(free))
     for width, covariance in zip(widths, covariances, strict=True):
-        half = np.maximum(half, width * np.sqrt(np.maximum(np.diag(covariance), 0.0)))
-        in_ratios = inverse @ covariance @ inverse.T
-        ratio = np.maximum(ratio, width * np.sqrt(np.maximum(np.diag(in_ratios), 0.0)))
-    scales = np.isin(free, parameters.indices("gain"))
+        ratio = np.maximum(ratio, width * np.sqrt(np.diag(covariance)))
+        half = np.maximum(half, width * np.sqrt(np.diag(basis @ covariance @ basis.T)))
     half = half + 2.0 * np.abs(shift)
     return Spread(
         half=half,
         seen=half < SEEN * NORMAL * parameters.prior[free],
-        ratio=np.where(scales, 0.0, ratio),
+        ratio=np.where(np.isin(free, parameters.indices("gain")), 0.0, ratio),
         timestep=shift,
     )
 
@@ -106,16 +102,15 @@ def _timestep_shift(problem: Problem, fit: Fit, bread: Array, finer: Problem) ->
     found = moved
     for _ in range(STEPS):
         prediction = finer.predict([moved])[0]
-        state = Fit(theta=moved, free=free, sigma=fit.sigma, dependence=fit.dependence, columns=fit.columns)
+        state = replace(fit, theta=moved)
         state.residual = (finer.measured - prediction) / fit.sigma
         value = cost(finer, state, moved, prediction)
         if value >= best:
             break
         best, found = value, moved
         pull = fit.dependence * (moved - parameters.nominal)[free] / parameters.prior[free] ** 2
-        change = np.linalg.solve(bread, normal_equations(problem, state)[1].sum(0) - pull)
-        moved = moved.copy()
-        moved[free] = np.maximum(moved[free] + change, parameters.lower[free])
+        gradient = normal_equations(problem, state)[1].sum(0) - fit.directions.basis.T @ pull
+        moved = step(parameters, state, bread, gradient)
     if best > cost(problem, fit, fit.theta, base) + 4.0 * np.median(fit.dependence):
         return np.zeros(len(free))
     return (found - fit.theta)[free]

@@ -19,6 +19,8 @@ SMOOTH_S = 0.01
 """A window's first state is a cubic through the rows within this time."""
 NOISE = (0.002, 0.05)
 """Weights of positions [rad] and speeds [rad/s] in it."""
+STEP = 0.005
+"""Step of a derivative, as a share of the prior's standard deviation."""
 EPS = 1e-9
 
 
@@ -143,10 +145,10 @@ class Problem:
 
 
 class Columns(NamedTuple):
-    """The derivatives of predictions by the free parameters, of one tree of the model.
+    """The derivatives of predictions along directions, of one tree of the model.
 
     Attributes:
-        index: (P,) the free parameters that act on it, as indices of the vector.
+        index: (P,) the directions that act on it.
         channels: (C,) its columns of the measurements.
         values: (P, M, C).
     """
@@ -156,29 +158,43 @@ class Columns(NamedTuple):
     values: Array
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Directions:
+    """The directions in which a fit moves the free parameters.
+
+    Attributes:
+        free: (P,) indices of the free parameters.
+        basis: (P, P) a direction in each column; one moves the parameters of one joint, or the delay, and its own
+            parameter by 1.
+    """
+
+    free: NDArray[np.int64]
+    basis: Array
+
+
 def differentiate(
-    problem: Problem, theta: Array, free: NDArray[np.int64], base: Array, share: float = 1.0
+    problem: Problem, theta: Array, directions: Directions, base: Array, share: float = 1.0
 ) -> list[Columns]:
     """Return forward differences; joints of different trees are perturbed together.
 
     Args:
         problem: The windows.
         theta: The vector of parameters.
-        free: Indices of the free ones.
+        directions: To differentiate along.
         base: The prediction at `theta`, (M, 2 J).
         share: Of the usual step; another one shows how exact the columns are.
     """
-    parameters, tree = problem.model.parameters, problem.model.tree
-    count, step = len(tree), 0.02 * share * parameters.prior
+    parameters, tree, free = problem.model.parameters, problem.model.tree, directions.free
+    count, step = len(tree), STEP * share * parameters.prior[free]
     rank = np.array([np.sum(tree[:n] == tree[n]) for n in range(count)])
     groups: dict[tuple[int, int], list[int]] = {}
-    for index in free:
+    for n, index in enumerate(free):
         key = (-1, 0) if index == parameters.delay else (int(index) // count, int(rank[index % count]))
-        groups.setdefault(key, []).append(int(index))
+        groups.setdefault(key, []).append(n)
     cases = []
     for members in groups.values():
         case = theta.copy()
-        case[members] += step[members]
+        case[free] += directions.basis[:, members] @ step[members]
         cases.append(case)
     changes = problem.predict(cases) - base
     found = []
@@ -188,7 +204,7 @@ def differentiate(
         index, values = [], []
         for members, change in zip(groups.values(), changes, strict=True):
             for member in members:
-                if member == parameters.delay or tree[member % count] == number:
+                if free[member] == parameters.delay or tree[free[member] % count] == number:
                     index.append(member)
                     values.append(change[:, channels] / step[member])
         stacked = np.array(values).reshape(len(index), len(base), len(channels))

@@ -1,0 +1,58 @@
+"""Rollouts: both ways agree, trees may be perturbed together, and load makes friction."""
+
+import numpy as np
+import pytest
+
+from robot_rl.errors import UserError
+from robot_rl.identify.plant_model import PlantModel
+from robot_rl.identify.windows import STEP, Directions, Problem, cut_windows, differentiate
+
+
+@pytest.fixture(scope="module")
+def problem(arm, log):
+    return Problem(PlantModel(arm, 0.0025), cut_windows([log], 0.3)[:3])
+
+
+def test_steps_in_python_are_those_of_the_batch(problem, truth):
+    """Friction with a load of nearly 0 goes through the other loop."""
+    almost = truth.copy()
+    almost[problem.model.parameters.indices("load_friction")] = 1e-12
+    batch, stepped = problem.predict([truth])[0], problem.predict([almost])[0]
+    assert np.abs(batch - stepped).max() < 1e-6
+
+
+def test_load_makes_friction(problem, truth):
+    """The torque at the first steps, times the share of it that rubs, acts as that much more dry friction."""
+    loaded = truth.copy()
+    loaded[problem.model.parameters.indices("load_friction")] = 0.3
+    assert np.abs(problem.predict([loaded])[0] - problem.predict([truth])[0]).max() > 0.005
+
+
+def test_trees_perturbed_together_give_the_columns_of_each(problem, truth):
+    parameters = problem.model.parameters
+    free = parameters.indices("gain")
+    base = problem.predict([truth])[0]
+    together = differentiate(problem, truth, Directions(free=free, basis=np.eye(3)), base)
+    assert [list(tree.index) for tree in together] == [[0], [1, 2]]
+    for tree in together:
+        for index, values in zip(tree.index, tree.values, strict=True):
+            step = STEP * parameters.prior[index]
+            moved = truth.copy()
+            moved[index] += step
+            expected = (problem.predict([moved])[0] - base)[:, tree.channels] / step
+            np.testing.assert_allclose(values, expected, atol=1e-9)
+
+
+def test_the_delay_shifts_the_command(arm, problem):
+    """Of a target's staircase the mean over a step moves by as much as the delay grows."""
+    early, late = problem.drive(0.0).target, problem.drive(0.0025).target
+    np.testing.assert_allclose(late[:, 1:], early[:, :-1], atol=1e-12)
+    half = problem.drive(0.00125).target
+    np.testing.assert_allclose(half[:, 1:], 0.5 * (early[:, 1:] + early[:, :-1]), atol=1e-9)
+
+
+def test_a_whole_scene_has_no_servos_of_ours(arm):
+    from dataclasses import replace
+
+    with pytest.raises(UserError, match="whole scene"):
+        PlantModel(replace(arm, complete=True), 0.002)
