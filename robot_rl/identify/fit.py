@@ -2,8 +2,7 @@
 
 A log without torques shows the scale of all torques of a joint least: gain, damping with kd, friction and the whole
 inertia times one factor move the last link alike, but for gravity. One direction of the fit is therefore this scale.
-Its derivative is small; as a sum of those of single parameters it would be their errors, and the log would seem to
-show what it does not.
+Its derivative is small; as a sum of those of single parameters it would be their errors, and the log would seem to show more than it does.
 """
 
 from __future__ import annotations
