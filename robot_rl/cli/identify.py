@@ -1,4 +1,4 @@
-"""Identify a robot's joints from its logs: gains, rotor inertia, damping, friction and the delay, with intervals.
+"""Identify a robot's joints from its logs: gains, rotor inertia, damping, friction and the delay.
 
 usage: robot-rl identify LOG [LOG ...] [key=value ...]
        robot-rl identify excite robot=<name> [out=<file>.npz] [key=value ...]
@@ -12,7 +12,7 @@ the model on it: that of held=, else the last one, of a single log its last thir
 options of excite:
 {Excite}
 
-excite writes what to play on the robot: another sweep on each joint, within its limits.
+excite writes targets to play on the robot: another sweep on each joint, within its limits.
 """
 
 from collections.abc import Sequence

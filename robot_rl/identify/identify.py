@@ -57,7 +57,7 @@ class IdentifyCfg:
 
 @dataclass(kw_only=True, slots=True)
 class Identification:
-    """An identification that ran: the result, and what a page or a test looks at.
+    """An identification that ran: the result, and the fit behind it.
 
     Attributes:
         result: The result.

@@ -3,7 +3,7 @@
     kp g (target(t - delay) - q + offset) - kd dq = tau + armature ddq + damping dq + friction sign(dq)
 
 is linear in the joint's parameters; the delay is the best of a grid. Both sides go through the same low-pass filter.
-Filters and the differences of the integrator bias the result, so it is where a fit begins.
+Filters and the differences of the integrator bias the result, so a fit only begins with it.
 """
 
 from __future__ import annotations
