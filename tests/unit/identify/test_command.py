@@ -1,6 +1,7 @@
 """robot-rl identify: the file and the lines that a user sees."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -22,12 +23,17 @@ def folder(arm, arrays, tmp_path, monkeypatch):
 def test_a_log_becomes_a_file_and_a_table(folder, capsys):
     assert main(["identify", "log.npz", "robot=arm", "fit=gain,damping,friction,armature,delay"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == "log.identified.json"
+    assert lines[-2:] == ["log.identified.json", "log.identified.html"]
     assert lines[0].startswith("log.npz: 4.0 s, 800 rows")
     assert any(line.startswith("held-out log: positions ") for line in lines)
     data = json.loads((folder / "log.identified.json").read_text())
     assert data["format"] == "robot_rl.identified"
     assert [log["part"] for log in data["logs"]] == ["fit", "held"]
+    page = (folder / "log.identified.html").read_text()
+    charts = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])["charts"]
+    assert [chart["title"] for chart in charts] == ["turn", "upper", "lower"]
+    assert [series["name"] for series in charts[0]["series"]] == ["measured", "fitted", "nominal"]
+    assert "not seen" in page
     assert data["joints"]["lower"]["gain"]["value"] == pytest.approx(1.15, abs=0.03)
 
 
