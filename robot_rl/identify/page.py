@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ def render_page(found: Identification) -> str:
             "Median over stretches of the RMS error, before and after the fit.",
             _lines(error_lines(result.errors)),
         ),
-        ("Held-out log", f"{held['name']}. {window}", f'<div class="charts small">{drawn}</div>'),
+        ("Held-out log", f"{Path(held['name']).name}. {window}", f'<div class="charts small">{drawn}</div>'),
         ("Parameters", "Values with 95 % intervals; what the logs do not show keeps the prior.", _parameters(result)),
         ("Ranges", "Factors on the model's values for a task's events; the delay in seconds.", _ranges(result)),
         ("Notes", "Of the logs and the fit.", _lines(_notes(result))),
@@ -54,7 +55,7 @@ def _facts(result: Identified) -> list[tuple[str, str]]:
 
 
 def _charts(found: Identification) -> tuple[NDArray[np.float64], list[Chart]]:
-    """Return the rows' times [s], and a chart of each fitted joint's position; an empty row parts two stretches."""
+    """Return the rows' times [s], and two charts of each fitted joint; an empty row parts two stretches."""
     problem, joints = found.held, found.model.robot.joint_names
     nominal, fitted = problem.predict([found.model.parameters.nominal, found.fit.theta])
     times, curves = [], []
@@ -79,6 +80,9 @@ def _charts(found: Identification) -> tuple[NDArray[np.float64], list[Chart]]:
             Series(name="nominal", values=before, tone=2),
         ]
         charts.append(Chart(title=joint, unit="rad", series=series, small=True))
+        off = [numbers(1e3 * (values[k, :, n] - values[0, :, n])) for k in (2, 1)]
+        errors = [Series(name=name, values=off[k], tone=k + 1) for k, name in enumerate(("fitted", "nominal"))]
+        charts.append(Chart(title=f"{joint}: predicted - measured", unit="mrad", series=errors, zero=True, small=True))
     return np.concatenate(times), charts
 
 
