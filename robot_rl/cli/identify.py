@@ -1,4 +1,4 @@
-"""Identify a robot's joints from its logs: gains, rotor inertia, damping, friction and the delay, with intervals.
+"""Identify a robot's joints from its logs: gains, rotor inertia, damping, friction and the delay.
 
 usage: robot-rl identify LOG [LOG ...] [key=value ...]
        robot-rl identify excite robot=<name> [out=<file>.npz] [key=value ...]
@@ -7,7 +7,8 @@ usage: robot-rl identify LOG [LOG ...] [key=value ...]
 
 LOG is an *.mcap of robot-rl-infer --log, or an *.npz with the arrays time [s], q, dq, target [rad, rad/s, rad], kp, kd
 and joints (names). The robot hangs or is bolted, its feet in the air. A log is held out, and the fit is compared with
-the model on it: that of held=, else the last one, of a single log its last third. The result is LOG.identified.json.
+the model on it: that of held=, else the last one, of a single log its last third. The result is LOG.identified.json,
+and a page of the same name with measured, nominal and fitted curves of the held-out log.
 
 options of excite:
 {Excite}
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from robot_rl.cli.options import option, read_all, split_bare
 from robot_rl.errors import UserError, as_user_error
-from robot_rl.runs.outputs import EXCITATION, IDENTIFIED, check_output
+from robot_rl.runs.outputs import EXCITATION, IDENTIFIED, PAGE, check_output
 
 
 @dataclass(kw_only=True, slots=True)
@@ -62,9 +63,12 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError("log: is missing; write robot-rl identify <log> robot=<name>")
     out = options.out or str(Path(names[0]).with_suffix(".identified.json"))
     path = check_output("out", out, IDENTIFIED)
+    page = check_output("out", str(path.with_suffix(".html")), PAGE)
     from robot_rl_assets.registry import get_robot
 
+    from robot_rl.files import write_atomic
     from robot_rl.identify.identify import IdentifyCfg, identify
+    from robot_rl.identify.page import render_page
     from robot_rl.identify.parameters import DEFAULT_FIT
     from robot_rl.identify.result import error_lines, table
     from robot_rl.identify.robot_log import read_log, robot_of
@@ -85,10 +89,12 @@ def run(arguments: Sequence[str]) -> int:
         print(f"{log.name}: {log.seconds:.1f} s, {len(log.time)} rows")
         for note in log.notes:
             print(f"  {note}")
-    found = identify(logs, held, robot, cfg, lambda line: print(line, flush=True)).result
-    print("\n".join([*table(found), *found.notes, *error_lines(found.errors)]))
-    found.write(path)
-    print(path)
+    found = identify(logs, held, robot, cfg, lambda line: print(line, flush=True))
+    result = found.result
+    print("\n".join([*table(result), *result.notes, *error_lines(result.errors)]))
+    result.write(path)
+    write_atomic(page, render_page(found))
+    print(f"{path}\n{page}")
     return 0
 
 

@@ -2,7 +2,8 @@
 
 A log without torques shows the scale of all torques of a joint least: gain, damping with kd, friction and the whole
 inertia times one factor move the last link alike, but for gravity. One direction of the fit is therefore this scale.
-Its derivative is small; as a sum of those of single parameters it would be their errors, and the log would seem to show more than it does.
+Its derivative is small; as a sum of those of single parameters it would consist of their errors, and the log would
+seem to show a scale that it does not show.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ ENOUGH = 1e-4
 
 @dataclass(kw_only=True, slots=True)
 class Fit:
-    """A fit, with the values for its intervals.
+    """A fit, with all that its intervals need.
 
     Attributes:
         theta: The vector of parameters.

@@ -57,7 +57,7 @@ class IdentifyCfg:
 
 @dataclass(kw_only=True, slots=True)
 class Identification:
-    """An identification that ran: the result, and its parts for a page or a test.
+    """An identification that ran: the result, and the fit behind it.
 
     Attributes:
         result: The result.
@@ -97,7 +97,7 @@ def identify(
     """
     logs, held = split(logs, held)
     check_logs(logs, held, robot, cfg)
-    timestep = cfg.timestep or logs[0].period / np.ceil(logs[0].period / MOST_TIMESTEP - 1e-6)
+    timestep = cfg.timestep or logs[0].period / np.ceil(logs[0].period / MOST_TIMESTEP - 0.01)
     model, finer = (PlantModel(robot, step, base=cfg.base, threads=cfg.threads) for step in (timestep, timestep / 2))
     windows = cut_windows(logs, cfg.window_s, cfg.every_s)
     problem = Problem(model, windows, rated_voltage=cfg.rated_voltage)

@@ -1,4 +1,4 @@
-"""The result of an identification: a file with the parameters that a log shows of a robot, and those it does not."""
+"""The result of an identification: a file of values and intervals, seen or not seen in the logs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Identified:
-    """The parameters that logs show of a robot.
+    """The parameters of a robot by its logs.
 
     Attributes:
         robot: The robot's name.

@@ -234,12 +234,12 @@ def _cumulative(log: RobotLog) -> Array:
     return np.concatenate([np.zeros((1, pieces.shape[1])), np.cumsum(pieces, axis=0)])
 
 
-def blocks_of(windows: Sequence[Window], most: int = 10) -> NDArray[np.int64]:
-    """Return the block of each window: logs apart, each log in runs of neighbours, some `most` blocks in all."""
+def blocks_of(windows: Sequence[Window], most: int = 10, enough: int = 4) -> NDArray[np.int64]:
+    """Return the block of each window: its log, of fewer than `enough` logs runs of neighbours, some `most` in all."""
     sizes = [len(list(group)) for _, group in itertools.groupby(windows, key=lambda w: id(w.log))]
     found, number = [], 0
     for size in sizes:
-        parts = min(size, max(1, round(most * size / sum(sizes))))
+        parts = min(size, max(1, round(most * size / sum(sizes)))) if len(sizes) < enough else 1
         found.append(number + np.arange(size) * parts // size)
         number += parts
     return np.concatenate(found)

@@ -5,7 +5,7 @@ import pytest
 
 from robot_rl.errors import UserError
 from robot_rl.identify.plant_model import PlantModel
-from robot_rl.identify.windows import STEP, Directions, Problem, cut_windows, differentiate
+from robot_rl.identify.windows import STEP, Directions, Problem, blocks_of, cut_windows, differentiate
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +56,12 @@ def test_a_whole_scene_has_no_servos_of_ours(arm):
 
     with pytest.raises(UserError, match="whole scene"):
         PlantModel(replace(arm, complete=True), 0.002)
+
+
+def test_blocks_are_neighbours_and_of_many_runs_the_runs(log, other):
+    one, two = cut_windows([log], 0.1), cut_windows([log, other], 0.1)
+    sizes = np.bincount(blocks_of(one))
+    assert (len(sizes), np.ptp(sizes) <= 1, (np.diff(blocks_of(one)) >= 0).all()) == (10, True, True)
+    assert len(set(blocks_of(two)[: len(one)]) & set(blocks_of(two)[len(one) :])) == 0
+    runs = cut_windows([log, other, log.cut(0.0, 0.5), other.cut(0.5, 1.0)], 0.1)
+    assert blocks_of(runs).max() == 3

@@ -46,6 +46,8 @@ OURS = {
     "bench.json": (outputs.BENCH, lambda path: write_json(path, {"name": "env", "rows": []} | FACTS)),
     "profile.json": (outputs.PROFILE, lambda path: write_json(path, {"name": "", "parts": {}, "stages": {}} | FACTS)),
     "session.json": (outputs.SESSION, lambda path: write_json(path, {"policy": "x", "bundle": "y"})),
+    "go2.identified.json": (outputs.IDENTIFIED, lambda path: write_json(path, {"format": "robot_rl.identified"})),
+    "play.npz": (outputs.EXCITATION, lambda path: np.savez(path, time=0.0, target=0.0, joints="a")),
     "latency.json": (outputs.LATENCY, lambda path: write_json(path, {"format": "robot_rl.latency", "version": 1})),
     "cross.json": (
         outputs.CROSS,
@@ -101,6 +103,7 @@ COMMANDS = {
     "usd": ("usd", "cartpole", "out=x.usda"),
     "cross": ("cross", "latest", "out=x.json"),
     "cross's image": ("cross", "latest", "out=y.json"),
+    "identify": ("identify", "log.npz", "robot=unitree_go2", "out=x.json"),
     "latency": ("latency", "log.mcap", "out=x.json"),
     "latency's image": ("latency", "log.mcap", "out=y.json"),
     "bench": ("bench", "env", "out=x.json"),

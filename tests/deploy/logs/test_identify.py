@@ -1,0 +1,46 @@
+"""A binary's log is read as its arrays are, and another robot's is refused."""
+
+import numpy as np
+import pytest
+from robot_rl_assets.registry import get_robot
+
+from robot_rl.errors import UserError
+from robot_rl.identify.robot_log import read_log, robot_of
+
+
+def test_an_mcap_is_read_as_the_npz_of_its_arrays(rt, record, tmp_path):
+    path, robot = record(), get_robot("unitree_go2")
+    log = read_log(path, robot)
+    events = rt.LogTail(str(path)).read(topics=("/state",))
+    np.testing.assert_array_equal(log.joint_pos, np.array([event["joint_pos"] for event in events], np.float64))
+    # The last command of each tick: in every tenth one a control step's command comes before it.
+    last = np.cumsum([2 if k % 10 == 0 else 1 for k in range(600)]) - 1
+    answers = [record.sent[k] for k in last]
+    for key, name in (("target", "q"), ("kp", "kp"), ("kd", "kd")):
+        expected = np.array([getattr(sent, name)[:12] for sent in answers], np.float64)
+        held = log.kp > 0 if key == "target" else np.ones_like(log.kp, bool)
+        np.testing.assert_allclose(getattr(log, key)[held], expected[held], atol=1e-6)
+    arrays = {
+        "time": log.time,
+        "q": log.joint_pos,
+        "dq": log.joint_vel,
+        "target": log.target,
+        "kp": log.kp,
+        "kd": log.kd,
+    }
+    np.savez(tmp_path / "log.npz", joints=robot.joint_names, **arrays)
+    again = read_log(tmp_path / "log.npz", robot)
+    for key in ("time", "joint_pos", "joint_vel", "target", "kp", "kd", "repeated"):
+        np.testing.assert_array_equal(getattr(again, key), getattr(log, key))
+    assert robot_of(path) == "unitree_go2"
+
+
+def test_a_contract_of_another_robot_is_refused(record):
+    with pytest.raises(UserError, match="is a log of another robot than unitree_g1: without left_hip"):
+        read_log(record(), get_robot("unitree_g1"))
+
+
+def test_a_damaged_log_is_one_line(tmp_path):
+    (tmp_path / "log.mcap").write_bytes(b"no log")
+    with pytest.raises(UserError, match="log.mcap"):
+        read_log(tmp_path / "log.mcap", get_robot("unitree_go2"))
