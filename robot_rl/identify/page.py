@@ -36,7 +36,7 @@ def render_page(found: Identification) -> str:
         ("Held-out log", f"{Path(held['name']).name}. {window}", f'<div class="charts small">{drawn}</div>'),
         (
             "Parameters",
-            "Values with 95 % intervals; a parameter that the logs do not show keeps its prior.",
+            "Values with 95 % intervals; one that the logs do not show keeps its prior.",
             _parameters(result),
         ),
         ("Ranges", "Factors on the model's values for a task's events; the delay in seconds.", _ranges(result)),
