@@ -55,7 +55,7 @@ def test_export_eval_report_of_a_run(run, mine):
     assert rows[0][0] == "upright"
     assert rows[0][3:] == ["1", "Cos of one joint's angle: 1 upright; time mean"]
     assert [row[0] for row in rows[1:] if row[0]][:3] == ["failure_rate", "ended/off_rail", "torque_rms"]
-    assert "|position| exceeds limit [rad or m]" in out
+    assert "|position| exceeds 1.75 rad or m" in out
     assert run("report")[0] == 0
     page = (mine.path / "report.html").read_text()
     assert mine.run_id in page
