@@ -65,6 +65,7 @@ def run(arguments: Sequence[str]) -> int:
     path = check_output("out", out, IDENTIFIED)
     page = check_output("out", str(path.with_suffix(".html")), PAGE)
     from robot_rl_assets.registry import get_robot
+    from robot_rl_envs.engines.mujoco_warnings import ignore, take_warnings
 
     from robot_rl.files import write_atomic
     from robot_rl.identify.identify import IdentifyCfg, identify
@@ -89,7 +90,8 @@ def run(arguments: Sequence[str]) -> int:
         print(f"{log.name}: {log.seconds:.1f} s, {len(log.time)} rows")
         for note in log.notes:
             print(f"  {note}")
-    found = identify(logs, held, robot, cfg, lambda line: print(line, flush=True))
+    with take_warnings(ignore):  # A trial step can make rollouts diverge; it is not taken.
+        found = identify(logs, held, robot, cfg, lambda line: print(line, flush=True))
     result = found.result
     print("\n".join([*table(result), *result.notes, *error_lines(result.errors)]))
     result.write(path)

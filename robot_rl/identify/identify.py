@@ -109,7 +109,9 @@ def identify(
     free = _free(model, robot, cfg)
     say(f"{len(windows)} windows of {cfg.window_s:g} s, {len(free)} parameters")
     start = start_values(model, logs, free)
-    found = fit(problem, start, free, say)
+    plain = model.parameters.nominal.copy()
+    plain[-1] = start[-1]
+    found = fit(problem, [start, plain], free, say)
     wide = spread(problem, found, Problem(finer, windows, rated_voltage=cfg.rated_voltage))
     nominal = model.parameters.nominal
     parts = (("fit", problem), ("held", test))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from robot_rl_assets.robot import Robot
 
 from robot_rl.errors import UserError
+from robot_rl.identify.plant_model import joint_limits
 
 Array = NDArray[np.float64]
 NAMES = ("time", "q", "dq", "target", "kp", "kd")
@@ -21,8 +22,8 @@ OPTIONAL = ("torque", "voltage", "quat", "gyro", "accel", "feet")
 MOST_REPEATED = 0.2
 MOST_BYTES = 2**31
 LAG_SPAN_S = 0.06
-LEAST_MOTION = 0.01
-"""A joint that moves less is not excited [rad or m]."""
+LEAST_MOTION, LEAST_SHARE = 0.01, 0.05
+"""A joint that moves less than this [rad or m], or than this share of its range, is not excited."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,11 +171,12 @@ def check_excitation(logs: Sequence[RobotLog], robot: Robot, omit: tuple[str, ..
         raise UserError(f"{name}: kp is 0 in all rows, so it is all damping; play an excitation")
     moved = np.max([np.ptp(log.joint_pos, axis=0) for log in logs], axis=0)
     commanded = np.max([np.ptp(log.target, axis=0) for log in logs], axis=0)
+    least = np.minimum(LEAST_MOTION, LEAST_SHARE * np.ptp(joint_limits(robot)[0], axis=1))
     for n, joint in enumerate(robot.joints):
         if joint.name in omit or joint.passive:
             continue
         for what, most in (("target", commanded[n]), ("position", moved[n])):
-            if most < LEAST_MOTION:
+            if most < least[n]:
                 line = f"the {what} of {joint.name} changes by {1e3 * most:.1f} mrad only"
                 raise UserError(f"{name}: {line}; excite this joint, or omit it with omit={joint.name}")
 
@@ -310,9 +312,7 @@ def _check_time(name: str, time: Array) -> None:
 
 def _check_units(name: str, found: Mapping[str, Array], robot: Robot) -> None:
     """Refuse positions far outside the joints' limits: degrees, or another robot."""
-    from robot_rl.identify.plant_model import joint_limits
-
-    limits = joint_limits(robot)
+    limits = joint_limits(robot)[0]
     outside = np.maximum(limits[:, 0] - found["q"], found["q"] - limits[:, 1]).max(0)
     worst = int(np.argmax(outside))
     if outside[worst] > 1.0:

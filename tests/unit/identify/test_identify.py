@@ -58,7 +58,7 @@ def test_rollouts_that_are_rough_on_the_scale_of_a_step_are_found_out(found, mon
     assert found.fit.column_errors.max() < 0.05
     predict = Problem.predict
     monkeypatch.setattr(Problem, "predict", lambda self, thetas: np.round(predict(self, thetas), 5))
-    rough = fit(found.problem, found.fit.theta, found.fit.free)
+    rough = fit(found.problem, [found.fit.theta], found.fit.free)
     assert found.problem.errors(rough.theta)["q"] < 1.1 * found.problem.errors(found.fit.theta)["q"]
     assert rough.column_errors.max() > 0.05
 

@@ -80,3 +80,16 @@ def test_a_free_base_makes_one_tree_that_stands_on_the_floor():
     q, _ = model.simulate([model.parameters.nominal], start, np.zeros((1, 12)), [drive])
     knees = q[0, 0, :, 2::3]
     assert (knees[-1] < knees[0] - 0.1).all()
+
+
+def test_negative_damping_of_a_stiff_joint_is_stable():
+    """A kd that is a little less than stated is a negative damping; MuJoCo's own would make this arm explode."""
+    robot = get_robot("franka_panda")
+    model = PlantModel(robot, 0.002)
+    theta, start = model.parameters.nominal.copy(), np.array([robot.default_pos()])
+    theta[model.parameters.indices("damping")[:7]] = -20.0
+    rows = (1, 100, len(robot.joints))
+    kp, kd = (np.broadcast_to([getattr(joint, name) for joint in robot.joints], rows) for name in ("kp", "kd"))
+    drive = Drive(target=np.broadcast_to(start, rows), kp=kp, kd=kd, limit=kp, constant=True)
+    q, _ = model.simulate([theta], start, np.full((1, rows[2]), 0.1), [drive])
+    assert np.abs(q - start).max() < 0.05
