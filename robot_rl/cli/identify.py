@@ -38,6 +38,12 @@ class Options:
         0.5, "length of the stretches that are predicted from a measured state [s]", least=0.05, most=5.0
     )
     timestep: float = option(0.0, "of the simulation [s]; 0: of the log, at most 0.0025", least=0.0, most=0.02)
+    voltage: float = option(
+        0.0,
+        "supply at which kp and torque limits hold [V]; then a log's own counts; 0: it does not",
+        least=0.0,
+        most=1000.0,
+    )
     threads: int = option(1, "of the simulation; the result has the same bits with any number", least=1, most=256)
     out: str = option("", "the result, <log>.identified.json by default")
 
@@ -82,6 +88,7 @@ def run(arguments: Sequence[str]) -> int:
         base=options.base,
         window_s=options.window,
         timestep=options.timestep,
+        rated_voltage=options.voltage,
         threads=options.threads,
     )
     logs = [read_log(name, robot) for name in names]

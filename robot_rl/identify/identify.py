@@ -119,7 +119,7 @@ def identify(
     before, after = errors["held"]["before"]["q"], errors["held"]["after"]["q"]
     if after >= before:
         line = f"the fit predicts it worse than the model, {1e3 * before:.2f} -> {1e3 * after:.2f} mrad"
-        raise UserError(f"{held.name}: {line}; nothing is written, look at the log with robot-rl inspect")
+        raise UserError(f"{held.name}: {line}; nothing is written; compare gains and joints of the logs")
     result = Identified(
         robot=robot.name,
         base=cfg.base,

@@ -112,7 +112,12 @@ def read_log(path: str | Path, robot: Robot) -> RobotLog:
 
 def make_log(name: str, sha256: str, arrays: Mapping[str, Any], robot: Robot) -> RobotLog:
     """Return a checked log of arrays with the names of an .npz; see `read_log`."""
-    found = {key: np.asarray(value, np.float64) for key, value in arrays.items() if key in (*NAMES, *OPTIONAL)}
+    found: dict[str, Array] = {}
+    for key in (*NAMES, *OPTIONAL):
+        try:
+            found |= {key: np.asarray(arrays[key], np.float64)} if key in arrays else {}
+        except (TypeError, ValueError):
+            raise UserError(f"{name}: {key} must be an array of numbers") from None
     _check_shapes(name, found, robot)
     count = len(found["time"])
     for key in ("kp", "kd"):
