@@ -168,7 +168,8 @@ $(BIN)/python:
 
 # PyTorch goes first and by its exact version: a later package would pull in the newest build with all of CUDA.
 define install
-	$(PIP) install -q -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	$(PIP) install -q -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch \
+		|| { echo "PyTorch could not be installed$(if $(TORCH_INDEX), from $(TORCH_INDEX); if that address cannot be reached omit TORCH_INDEX)" >&2; exit 1; }
 	$(PIP) install -q -c constraints.txt -e '$(1)'
 	rm -f $(VENV)/.core-* $(VENV)/.dev-*
 endef

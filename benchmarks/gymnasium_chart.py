@@ -14,7 +14,7 @@ from plot import Plot, svg, ticks
 from robot_rl.view.chart import BLUE, GREEN, ORANGE
 
 HEAD = 30
-COLOURS = {"ours": BLUE, "cleanrl": ORANGE, "sb3": GREEN}
+COLORS = {"ours": BLUE, "cleanrl": ORANGE, "sb3": GREEN}
 NAMES = {"ours": "robot-rl", **RIVALS}
 
 
@@ -30,7 +30,7 @@ def draw(table: Sequence[dict[str, Any]], runs: Sequence[dict[str, Any]]) -> str
     """
     x, legend = 44.0, []
     for key, name in NAMES.items():
-        legend.append(f'<line x1="{x}" x2="{x + 18}" y1="15" y2="15" stroke="{COLOURS[key]}" stroke-width="2"/>')
+        legend.append(f'<line x1="{x}" x2="{x + 18}" y1="15" y2="15" stroke="{COLORS[key]}" stroke-width="2"/>')
         legend.append(f'<text x="{x + 23}" y="19" font-size="12">{escape(name)}</text>')
         x += 40 + 6.5 * len(name)
     over_steps, over_time = [], []
@@ -73,6 +73,6 @@ def _plot(lines: dict[str, tuple[np.ndarray, ...]], title: str, unit: str) -> Pl
     plot.axes([mark for mark in ticks(0.0, right, 4) if mark <= right * 1.001], marks, unit, title)
     for key, (x, mean, lowest, highest) in lines.items():
         known = np.isfinite(mean)
-        plot.band(x[known], lowest[known], highest[known], COLOURS[key])
-        plot.line(x[known], mean[known], COLOURS[key], width=1.5)
+        plot.band(x[known], lowest[known], highest[known], COLORS[key])
+        plot.line(x[known], mean[known], COLORS[key], width=1.5)
     return plot

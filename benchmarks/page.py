@@ -185,18 +185,18 @@ def chart() -> str:
 
     data = load("learners_go2_flat.json")
     end = data["notes"]["limit_s"]
-    colours = dict(zip(("world_model", "ppo", "flashsac"), (BLUE, ORANGE, GREEN), strict=True))
+    colors = dict(zip(("world_model", "ppo", "flashsac"), (BLUE, ORANGE, GREEN), strict=True))
     plot = Plot((640, 300), x=(0.0, end), y=(0.0, 1.0))
     plot.axes(ticks(0.0, end)[:-1], ticks(0.0, 1.0, 4), "seconds of training", "velocity error, m/s")
     plot.line([0.0, end], [data["notes"]["bound"]] * 2, "#777777", width=1.0, dash="4 3")
-    for k, (learner, colour) in enumerate(colours.items()):
-        plot.text(plot.x.end - 8 - 90 * k, plot.y.end + 14, learner, "end", fill=colour, font_size=12)
+    for k, (learner, color) in enumerate(colors.items()):
+        plot.text(plot.x.end - 8 - 90 * k, plot.y.end + 14, learner, "end", fill=color, font_size=12)
     for training in data["trainings"]:
         points = training["points"]
-        colour = colours[training["learner"]]
-        plot.line([p["time_s"] for p in points], [p["lin_vel_error"] or math.nan for p in points], colour, width=1.5)
+        color = colors[training["learner"]]
+        plot.line([p["time_s"] for p in points], [p["lin_vel_error"] or math.nan for p in points], color, width=1.5)
         if training["reached"]:
-            plot.dots([training["reached"]["time_s"]], [training["reached"]["lin_vel_error"]], 4, colour)
+            plot.dots([training["reached"]["time_s"]], [training["reached"]["lin_vel_error"]], 4, color)
     return svg([plot])
 
 

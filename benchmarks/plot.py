@@ -58,26 +58,26 @@ class Plot:
         self.text((left + right) / 2, low + 34, unit, "middle", font_size=12)
         self.text(left, self.y.end - 9, title, font_size=13)
 
-    def line(self, xs: Any, ys: Any, colour: str, *, width: float = 2.0, dash: str = "") -> None:
+    def line(self, xs: Any, ys: Any, color: str, *, width: float = 2.0, dash: str = "") -> None:
         """Draw a line through values, with a gap for one that is not finite."""
         extra = f' stroke-dasharray="{dash}"' if dash else ""
         drawn = path(self.x(np.asarray(xs, dtype=float)), self.y(np.asarray(ys, dtype=float)))
         self.parts.append(
-            f'<path class="line" d="{drawn}" fill="none" stroke="{colour}" stroke-width="{width:g}"{extra}/>'
+            f'<path class="line" d="{drawn}" fill="none" stroke="{color}" stroke-width="{width:g}"{extra}/>'
         )
 
-    def band(self, xs: Any, lows: Any, highs: Any, colour: str) -> None:
+    def band(self, xs: Any, lows: Any, highs: Any, color: str) -> None:
         """Fill the space between two lines."""
         xs, lows, highs = (np.asarray(values, dtype=float) for values in (xs, lows, highs))
         drawn = path(self.x(np.concatenate([xs, xs[::-1]])), self.y(np.concatenate([lows, highs[::-1]])))
-        self.parts.append(f'<path d="{drawn}Z" fill="{colour}" fill-opacity="0.15"/>')
+        self.parts.append(f'<path d="{drawn}Z" fill="{color}" fill-opacity="0.15"/>')
 
-    def dots(self, xs: Any, ys: Any, radius: float, colour: str) -> None:
+    def dots(self, xs: Any, ys: Any, radius: float, color: str) -> None:
         """Draw a dot at each place with finite values."""
         for x, y in zip(xs, ys, strict=True):
             if math.isfinite(y):
                 place = f'cx="{self.x(x):.1f}" cy="{self.y(y):.1f}"'
-                self.parts.append(f'<circle {place} r="{radius:g}" fill="{colour}"/>')
+                self.parts.append(f'<circle {place} r="{radius:g}" fill="{color}"/>')
 
 
 def svg(plots: Sequence[Plot], *, columns: int = 0, head: int = 0, extra: str = "") -> str:

@@ -61,7 +61,7 @@ def variants() -> dict[str, tuple[dict[str, Event], dict[str, Any]]]:
     return {
         "nothing (again)": ({}, {}),
         "push": (pushed, {}),
-        "masses, centres of mass, inertias, armature": (inertial, {}),
+        "masses, centers of mass, inertias, armature": (inertial, {}),
         "contacts": (contacts, {}),
         "joints": (joints, {}),
         "gravity": (gravity, {}),

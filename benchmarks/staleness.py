@@ -194,12 +194,12 @@ def plot(found: dict[str, dict[str, Any]]) -> str:
     title = "go2_flat: linear error of explored steps [m/s]"
     plot.axes(range(0, most + 1, 50), (0.0, 0.25, 0.5, 0.75, 1.0), "iterations", title)
     for k, (name, curves) in enumerate(sorted(found.items())):
-        colour, dash = COLORS[k % len(COLORS)], "5 3" if name.endswith("none") else ""
+        color, dash = COLORS[k % len(COLORS)], "5 3" if name.endswith("none") else ""
         for one in curves.values():
             errors = smooth([row[METRIC] for row in one["rows"]])
             steps = range(1, len(errors) + 1)
-            plot.line(steps, [min(error, 1.1) for error in errors], colour, width=1.5, dash=dash)
-        plot.text(550, 40 + 15 * k, name, font_size=12, fill=colour)
+            plot.line(steps, [min(error, 1.1) for error in errors], color, width=1.5, dash=dash)
+        plot.text(550, 40 + 15 * k, name, font_size=12, fill=color)
     return svg([plot])
 
 

@@ -75,10 +75,10 @@ def plot(result: dict[str, Any]) -> str:
     title = f"{result['task']}: {result['metric']}"
     plot.axes(ticks(0.0, most)[:-1], ticks(0.0, high)[:-1], "iterations", title)
     for k, (name, curve) in enumerate(result["curves"].items()):
-        xs, colour = curve["iteration"], COLORS[k % len(COLORS)]
-        plot.band(xs, curve["least"], curve["greatest"], colour)
-        plot.line(xs, curve["median"], colour)
-        plot.text(54, 40 + 15 * k, name, font_size=12, fill=colour)
+        xs, color = curve["iteration"], COLORS[k % len(COLORS)]
+        plot.band(xs, curve["least"], curve["greatest"], color)
+        plot.line(xs, curve["median"], color)
+        plot.text(54, 40 + 15 * k, name, font_size=12, fill=color)
     return svg([plot])
 
 

@@ -1,4 +1,4 @@
-"""Let a trained Go2 walk forward at half a metre a second.
+"""Let a trained Go2 walk forward at half a meter a second.
 
 python examples/shipped_policy.py
 """

@@ -105,7 +105,7 @@ def read_yaml(text: str, build: Callable[[Any], Any] | None = None) -> Any:
         finally:
             loader.dispose()
     except Exception as error:  # PyYAML passes on the errors of its constructors, such as for the 45th of May
-        line = " ".join(str(error).split()) or type(error).__name__
+        line = " ".join(str(error).replace(' in "<unicode string>",', " in").split()) or type(error).__name__
         raise ValueError(line) from None
 
 

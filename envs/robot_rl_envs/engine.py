@@ -143,7 +143,7 @@ class Engine(Protocol):
     def wrenches(self) -> wp.array:
         """Return the forces on bodies (num_envs, nbody, 6) float32, live after write_back.
 
-        Force [N] at the body's centre of mass and torque [N m], world frame; 0 after a reset.
+        Force [N] at the body's center of mass and torque [N m], world frame; 0 after a reset.
         """
         ...
 

@@ -46,7 +46,7 @@ class Object:
         spin_friction: torsional friction [m]; acts with `condim` 4 or more.
         condim: dimension of its contacts: 1, 3, 4 or 6.
         solref: time constant [s] and damping ratio of its contacts.
-        rgba: colour.
+        rgba: color.
     """
 
     pos: tuple[float, float, float] = (0.0, 0.0, 0.0)

@@ -59,7 +59,7 @@ class CameraCfg:
 
 @dataclass(kw_only=True, slots=True)
 class Arrow:
-    """An arrow in the image: foot (3,) and vector to the tip (3,), world frame [m], and colour in [0, 1]."""
+    """An arrow in the image: foot (3,) and vector to the tip (3,), world frame [m], and color in [0, 1]."""
 
     start: np.ndarray
     vector: np.ndarray
@@ -69,14 +69,14 @@ class Arrow:
 NEAR = 0.8
 """How far a hinge of a fixed robot, or another thing's slide, is expected to be from the first frame [rad, m]."""
 GHOST_RGBA = (0.1, 0.45, 0.9, 0.45)
-"""Colour of a reference motion beside the robot."""
+"""Color of a reference motion beside the robot."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Sphere:
-    """A sphere in the image: centre (3,), world frame [m], radius [m], and colour in [0, 1]."""
+    """A sphere in the image: center (3,), world frame [m], radius [m], and color in [0, 1]."""
 
-    centre: np.ndarray
+    center: np.ndarray
     radius: float = 0.03
     rgba: tuple[float, float, float, float] = (0.1, 0.45, 0.9, 0.5)
 
@@ -178,8 +178,8 @@ class Renderer:
         self._mj = mujoco
         self.width, self.height = width, height
         self.camera = camera or CameraCfg()
-        self._free = travelling_joints(model)
-        centre, self._reach = _extent(model, floating=self._free.size > 0)
+        self._free = traveling_joints(model)
+        center, self._reach = _extent(model, floating=self._free.size > 0)
         self._model = _prepare(model, SCALE * width, SCALE * height, self._reach)
         self._data = mujoco.MjData(self._model)
         self._scene = mujoco.MjvScene(self._model, maxgeom=max(MAX_GEOMS, model.ngeom + 1000))
@@ -193,18 +193,18 @@ class Renderer:
         self._depth = np.zeros(self._pixels.shape[:2], dtype=np.float32)
         self._gl.readDepthMap = int(mujoco.mjtDepthMap.mjDEPTH_ZEROFAR)
         self._sky = None if (model.tex_type == mujoco.mjtTexture.mjTEXTURE_SKYBOX).any() else _gradient(SCALE * height)
-        self._view = self._make_view(centre)
+        self._view = self._make_view(center)
         self._aimed = self._free.size > 0 or self.camera.distance is not None
         self._ghost: Any = None
         self._team, self._near = np.array(robots, dtype=np.int32), self._view.distance
 
-    def _make_view(self, centre: np.ndarray) -> Any:
+    def _make_view(self, center: np.ndarray) -> Any:
         view, camera, floating = self._mj.MjvCamera(), self.camera, self._free.size > 0
         view.type = int(self._mj.mjtCamera.mjCAMERA_FREE)
         view.azimuth = camera.azimuth if camera.azimuth is not None else 130.0 if floating else 105.0
         view.elevation = camera.elevation if camera.elevation is not None else -18.0 if floating else -10.0
         view.distance = camera.distance or (3.3 if floating else 2.6) * self._reach
-        view.lookat[:] = np.nan if floating else centre
+        view.lookat[:] = np.nan if floating else center
         return view
 
     def look_at(self, point: np.ndarray) -> None:
@@ -306,7 +306,7 @@ class Renderer:
             light.ambient[:], light.diffuse[:], light.specular[:] = 0.0, 0.42, 0.25
             if light.type == int(self._mj.mjtLightType.mjLIGHT_DIRECTIONAL):
                 light.dir[:2] = np.linalg.norm(light.dir[:2]) * ahead
-                # The shadow's map covers a few metres around the light's axis, so the robot has to be there.
+                # The shadow's map covers a few meters around the light's axis, so the robot has to be there.
                 light.pos[:] = self._view.lookat - 9.0 * self._reach * light.dir
 
     def _draw_arrow(self, arrow: Arrow) -> None:
@@ -325,14 +325,14 @@ class Renderer:
         scene = self._scene
         if scene.ngeom >= scene.maxgeom:
             return
-        size, centre = np.full(3, sphere.radius), np.asarray(sphere.centre, dtype=np.float64)
+        size, center = np.full(3, sphere.radius), np.asarray(sphere.center, dtype=np.float64)
         rgba = np.array(sphere.rgba, dtype=np.float32)
         kind = int(self._mj.mjtGeom.mjGEOM_SPHERE)
-        self._mj.mjv_initGeom(scene.geoms[scene.ngeom], kind, size, centre, np.eye(3).ravel(), rgba)
+        self._mj.mjv_initGeom(scene.geoms[scene.ngeom], kind, size, center, np.eye(3).ravel(), rgba)
         scene.ngeom += 1
 
     def _draw_ghost(self, qpos: np.ndarray) -> None:
-        """Draw everything that moves once more, at other positions, in one transparent colour."""
+        """Draw everything that moves once more, at other positions, in one transparent color."""
         mj, scene = self._mj, self._scene
         if self._ghost is None:
             self._ghost = mj.MjData(self._model)
@@ -373,7 +373,7 @@ def _prepare(model: mujoco.MjModel, width: int, height: int, reach: float) -> mu
     # A mirroring floor costs a second rendering and looks like water.
     model.mat_reflectance[:] = 0.0
     for plane in np.flatnonzero((model.geom_type == 0) & model.geom_size[:, :2].all(axis=1)):
-        # It is endless in the physics. A pattern that was stretched over it is then counted by the metre.
+        # It is endless in the physics. A pattern that was stretched over it is then counted by the meter.
         material = int(model.geom_matid[plane])
         if material >= 0 and not model.mat_texuniform[material]:
             model.mat_texrepeat[material] /= 2.0 * model.geom_size[plane, :2]
@@ -391,7 +391,7 @@ def _prepare(model: mujoco.MjModel, width: int, height: int, reach: float) -> mu
     return model
 
 
-def travelling_joints(model: mujoco.MjModel) -> np.ndarray:
+def traveling_joints(model: mujoco.MjModel) -> np.ndarray:
     """Return the joints by which a robot travels: a free one, and a planar robot's slides without an end."""
     import mujoco
 
@@ -408,7 +408,7 @@ def is_robots(model: mujoco.MjModel, bodies: np.ndarray) -> np.ndarray:
 
 
 def _extent(model: mujoco.MjModel, *, floating: bool, pose: np.ndarray | None = None) -> tuple[np.ndarray, float]:
-    """Return centre (3,) [m] and radius [m] of a ball that contains the robot.
+    """Return center (3,) [m] and radius [m] of a ball that contains the robot.
 
     A floating robot is taken at rest, a fixed one anywhere in its joints' ranges. With a ``pose`` (nq,) its hinges are
     near it, within `NEAR` if they have a range, and everything else that moves is also in the ball, near its place.
@@ -438,8 +438,8 @@ def _extent(model: mujoco.MjModel, *, floating: bool, pose: np.ndarray | None = 
         mujoco.mj_kinematics(model, data)
         points.append(data.geom_xpos[geoms])
     everything = np.concatenate(points)
-    centre = (everything.max(0) + everything.min(0)) / 2
+    center = (everything.max(0) + everything.min(0)) / 2
     # Flat workspaces fill the width of the image.
     size = (everything.max(0) - everything.min(0)) / 2
     radius = np.linalg.norm(size * [0.75, 0.75, 1.0]) + float(np.minimum(model.geom_rbound[geoms], 0.1).mean())
-    return centre, max(float(radius), 0.3)
+    return center, max(float(radius), 0.3)

@@ -289,13 +289,21 @@ class RobotRows:
     def set_command(self, value: tuple[float, ...] | torch.Tensor | None, env_ids: torch.Tensor | None = None) -> None:
         """Hold the command at ``value`` (width,) or (n, width) in the worlds ``env_ids`` (None: all); None ends it."""
         where = slice(None) if env_ids is None else env_ids
-        self.state.command_hold[where] = int(value is not None)
         if value is not None:
+            self.state.command[where] = self._vector("command", value, self.scene.sizes["command"])
+        self.state.command_hold[where] = int(value is not None)
+
+    def _vector(self, name: str, value: Any, width: int) -> torch.Tensor:
+        """Return numbers of the caller as a tensor (width,) or (n, width); raise ValueError for anything else."""
+        try:
             values = torch.as_tensor(value, dtype=torch.float32, device=self.device)
-            width = self.scene.sizes["command"]
-            if values.ndim == 0 or values.shape[-1] != width:
-                raise ValueError(f"command={value!r}: the command of task {self.cfg.name!r} has {width} components")
-            self.state.command[where] = values
+        except (TypeError, ValueError, RuntimeError):
+            raise ValueError(f"{name}={value!r}: must be {width} numbers") from None
+        if values.ndim == 0 or values.shape[-1] != width:
+            raise ValueError(f"{name}={value!r}: task {self.cfg.name!r} needs {width} components")
+        if not torch.isfinite(values).all():
+            raise ValueError(f"{name}={value!r}: must be finite")
+        return values
 
     def push(self, delta_v: tuple[float, float, float], env_ids: torch.Tensor | None = None) -> None:
         """Add a velocity step [m/s], world frame, to the base of the worlds ``env_ids`` (None: all)."""
@@ -303,7 +311,7 @@ class RobotRows:
             raise ValueError(f"push={delta_v!r}: robot {self.scene.robot.name!r} has a fixed base, which nothing moves")
         where = slice(None) if env_ids is None else env_ids
         at = self.scene.entity.base_dof
-        self.state.qvel[where, at : at + 3] += torch.tensor(delta_v, device=self.device)
+        self.state.qvel[where, at : at + 3] += self._vector("push", delta_v, 3)
         self.state.dirty[where] = 1
         self.write_back()
 
@@ -420,7 +428,7 @@ class RobotRows:
         """Return the robot's raw signals without noise, one row a world; see :meth:`.Sensing.signals`.
 
         Declared measurements are ``measured/<name>``, each (N, size) in the unit and frame of its term, and so are
-        images, as they are delivered now: depth in m, 0 for a missing value, colours in [0, 1].
+        images, as they are delivered now: depth in m, 0 for a missing value, colors in [0, 1].
         """
         found = self.scene.entity.sensing.signals(self.state)
         for name, (at, size) in self._layout.measured.items():

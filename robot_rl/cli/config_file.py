@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from robot_rl.errors import UserError
+from robot_rl.errors import UnknownKeyError, UserError
 from robot_rl.files import read_plain, read_yaml
 from robot_rl.settings.words import leaf_names, parse_word
 
@@ -44,8 +44,9 @@ class ConfigFile:
             yield
         except UserError as error:
             head, line = str(error).partition(": ")[0], str(error)
+            is_of_setting = type(error) in (UserError, UnknownKeyError)
             for name in sorted(self.lines, key=len, reverse=True):
-                if type(error) is UserError and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", head):
+                if is_of_setting and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", head):
                     if "=[" in head and "must be a list" not in line:
                         line += "; several values are a sweep: write a,b,c and add -m"
                     raise UserError(f"{self.path}, line {self.lines[name]}: {line}") from error

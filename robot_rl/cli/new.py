@@ -82,7 +82,9 @@ def run(arguments: Sequence[str]) -> int:
     kind, name = words
     if kind not in KINDS:
         raise UserError(f"new {kind}: {one_of(kind, KINDS)}")
-    if not NAME.fullmatch(name) or keyword.iskeyword(name):
+    if keyword.iskeyword(name):
+        raise UserError(f"new {kind} {name}: is a word of Python; take another name, such as my_{kind}")
+    if not NAME.fullmatch(name):
         raise UserError(f"new {kind} {name}: a name is lower-case letters, digits and _, such as my_{kind}")
     _refuse_unused(kind, options)
     if kind == "project":

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import TaskRunOptions, option, read
-from robot_rl.errors import UserError
+from robot_rl.errors import NotRetryableError, UserError
 
 if TYPE_CHECKING:
     from robot_rl.cluster.launchers.launcher import Launcher
@@ -55,9 +55,9 @@ def run(arguments: Sequence[str]) -> int:
 
     if launcher is not None and not launcher.is_this_process:
         return _launch(run_dir, changes, options, launcher)
-    if "launcher" in run_dir.read_config() and not is_trained(run_dir):
+    if not is_trained(run_dir):
         right = f"robot-rl worker {shlex.quote(str(run_dir.path))} begins it"
-        raise UserError("run", run_dir.run_id, "has no checkpoint to continue from", right)
+        raise NotRetryableError("run", run_dir.run_id, "has no checkpoint to continue from", right)
     cfg = resolve_inputs(load(run_dir, changes, trust=options.trust))
     ranks = make_process_group(cfg.device)
     resume(run_dir, cfg, ranks, allow_resize=options.allow_resize, fresh_worlds=options.fresh_worlds)

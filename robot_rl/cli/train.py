@@ -8,6 +8,8 @@ tasks:
 
 settings:
 {RunCfg}
+  max_iterations=     iterations of the training; each task has its own
+  save_interval=      iterations between two checkpoints
   metrics.wandb=off  off, offline or online; JSON lines and TensorBoard are always written
 
 Anything of the learner and of the task is set by name:

@@ -63,9 +63,10 @@ def run(arguments: Sequence[str]) -> int:
     with contextlib.suppress(NoGLError):
         os.environ.setdefault("MUJOCO_GL", choose_backend())
     worlds = dataclasses.replace(source.cfg.worlds(seed=options.seed), num_envs=options.robots)
+    print(f"{source.title}: filming {options.seconds:g} s", flush=True)
     try:
         path = source.cfg.source.film(source.cfg.task, worlds, source, cfg, write)
-        print(f"{source.title}:\n{path}")
+        print(path)
     except NoGLError as error:
         raise UserError(f"video: {error}") from None
     return 0

@@ -28,8 +28,9 @@ class Options(RunOptions):
 def run(arguments: Sequence[str]) -> int:
     """Show the rows as they come."""
     from robot_rl.cluster.watch import follow
+    from robot_rl.metrics.description import read_solved
     from robot_rl.runs.progress import Progress
-    from robot_rl.runs.run_index import DAMAGED, read_run, read_solved
+    from robot_rl.runs.run_index import DAMAGED, read_run
     from robot_rl.view.report.data import read_descriptions
 
     options = read_all(Options, arguments, first="run")

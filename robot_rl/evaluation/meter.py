@@ -1,6 +1,7 @@
 """The metrics of an evaluation, per episode, in SI units: the task's own, and those that apply to any robot."""
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -33,7 +34,7 @@ def describe_metrics(env: Any) -> Descriptions:
             f"{role}.{name}": row for role, (crew, _) in parts.items() for name, row in describe_metrics(crew).items()
         }
     known = env.describe_metrics()
-    endings = {f"ended/{name}": ("1", f"share of episodes that ended by it{text}", "") for name, text in _endings(env)}
+    endings = {f"ended/{name}": ("1", f"share of episodes that ended {text}", "") for name, text in _endings(env)}
     generic = {"failure_rate": GENERIC["failure_rate"]} | endings | GENERIC
     keys = ("unit", "meaning", "better")
     return known | {name: dict(zip(keys, row, strict=True)) for name, row in generic.items() if name not in known}
@@ -189,6 +190,11 @@ def _width(state: Any, name: str) -> int:
 
 
 def _endings(env: Any) -> list[tuple[str, str]]:
-    """Return the names of the task's terminations, and their meanings as the end of a sentence."""
-    texts = {name: getattr(getattr(term, "info", None), "summary", "") for name, term in env.cfg.terminations.items()}
-    return [(name, f": {text.removesuffix('.')}" if text else "") for name, text in texts.items()]
+    """Return the names of the task's terminations, and their meanings as the end of a sentence, with their numbers."""
+    found = []
+    for name, term in env.cfg.terminations.items():
+        text = getattr(getattr(term, "info", None), "summary", "").removesuffix(".")
+        for key, value in getattr(term, "params", {}).items():
+            text = re.sub(rf"\b{key} \[(.*?)\]", rf"{value} \1", text)
+        found.append((name, f"because {text[0].lower()}{text[1:]}" if text else "by it"))
+    return found

@@ -34,7 +34,11 @@ def render_page(found: Identification) -> str:
             _lines(error_lines(result.errors)),
         ),
         ("Held-out log", f"{Path(held['name']).name}. {window}", f'<div class="charts small">{drawn}</div>'),
-        ("Parameters", "Values with 95 % intervals; what the logs do not show keeps the prior.", _parameters(result)),
+        (
+            "Parameters",
+            "Values with 95 % intervals; one that the logs do not show keeps its prior.",
+            _parameters(result),
+        ),
         ("Ranges", "Factors on the model's values for a task's events; the delay in seconds.", _ranges(result)),
         ("Notes", "Of the logs and the fit.", _lines(_notes(result))),
     ]

@@ -1,5 +1,6 @@
 """What metrics are, as a task declares them and as eval.json and run.yaml have them."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,14 @@ def explain(description: Mapping[str, Any]) -> str:
 def shown_unit(unit: str) -> str:
     """Return a unit as it is shown after a number: nothing for "1"."""
     return "" if unit == "1" else unit
+
+
+def read_solved(value: Any) -> tuple[str, float] | None:
+    """Return `solved` of a run.yaml that may be damaged: a key of rows and a finite number; else None."""
+    if not isinstance(value, list) or len(value) != 2 or isinstance(value[1], bool):
+        return None
+    is_number = isinstance(value[1], int | float) and math.isfinite(value[1])
+    return (str(value[0]), float(value[1])) if is_number else None
 
 
 def judged(metrics: Mapping[str, Any]) -> list[str]:

@@ -114,7 +114,7 @@ def make_draft(source: Source, collision: str, gains: Gains, *, mirrored: bool =
 
 
 def _add_feet(draft: Draft, model: Any, radius: float, feet: list[tuple[str, int, Any, int | None]]) -> None:
-    """Name the spheres of feet, or add them, with a site in the centre of each."""
+    """Name the geoms of feet, or add spheres, with a site in the center of each."""
     import mujoco
     from robot_rl_envs.entity.robot_checks import other_side
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from typing import Any
@@ -15,10 +14,10 @@ from robot_rl.robots.shapes import COLLISION, round_about_joint
 
 FOOT_RADIUS = 0.02
 """Radius of the sphere of a foot without one in the source [m]."""
-TILTS = (0.2, 0.35, 0.5)
-"""Angles by which a leg without a sole may lean while only the sphere of its foot touches the ground [rad]."""
 CLEARANCE = 5e-4
 """Height of the lowest point above the ground in the default pose [m]."""
+LEVEL = 0.999
+"""Least cosine between the axis of a box and the vertical if it is a sole."""
 HOVERS = 0.05
 """Largest height of the lowest point above the origin of a floating base [m]."""
 
@@ -78,23 +77,31 @@ class Pose:
 
         return support(self.model, self.data, geom)
 
-    def overhang(self, body: int, centre: np.ndarray) -> float:
-        """Return by how much the sphere of a foot must be lower so that it touches before the edges of a leaning link.
+    def overhang(self, body: int, center: np.ndarray) -> float:
+        """Return by how much the sphere of a foot must be lower to touch first, at most its radius [m].
 
         Args:
             body: the link, with the bodies that are fixed to it.
-            centre: of the sphere (3,) [m], world frame.
+            center: of the sphere (3,) [m], world frame.
         """
-        from robot_rl_envs.motions.kinematics import support
+        from robot_rl_envs.entity.legs import overhang
 
         welded = np.flatnonzero(self.model.body_weldid == self.model.body_weldid[body])
-        geoms, least = [int(geom) for one in welded for geom in self.touching(int(one))], 0.0
-        for tilt, turn in itertools.product(TILTS, np.linspace(0.0, 2.0 * math.pi, 8, endpoint=False)):
-            aside = math.sin(tilt) * np.array([math.cos(turn), math.sin(turn), 0.0])
-            toward = aside - np.array([0.0, 0.0, math.cos(tilt)])
-            far = max(float((support(self.model, self.data, geom, toward) - centre) @ toward) for geom in geoms)
-            least = max(least, (far - FOOT_RADIUS) / math.cos(tilt))
-        return min(least, FOOT_RADIUS)
+        geoms = [int(geom) for one in welded for geom in self.touching(int(one))]
+        over = overhang(self.model, self.data, geoms, lambda toward: float(center @ toward) + FOOT_RADIUS)
+        return min(over, FOOT_RADIUS)
+
+    def own_radius(self, geom: int) -> tuple[str, float] | None:
+        """Return the kind of a geom and the distance from its center to the ground [m]; None unless it can be a foot.
+
+        It is a sphere, or a flat box that lies level, as a sole does.
+        """
+        kinds, kind, size = self.mj.mjtGeom, int(self.model.geom_type[geom]), self.model.geom_size[geom]
+        if kind == int(kinds.mjGEOM_SPHERE):
+            return "spheres", float(size[0])
+        is_flat = kind == int(kinds.mjGEOM_BOX) and size[2] < 0.5 * min(size[:2])
+        is_level = abs(self.data.geom_xmat[geom].reshape(3, 3)[2, 2]) > LEVEL
+        return ("soles", float(size[2])) if is_flat and is_level else None
 
     def height(self) -> float:
         """Return the height of the base at which the lowest point just touches the ground [m]."""
@@ -303,13 +310,13 @@ def guess_wheels(source: Source, pose: Pose, names: list[str]) -> tuple[tuple[di
             wheels[name] = found[0]
             rolling.add(body)
             if shape := round_ends.get(int(model.geom_type[geom])):
-                balls.append(f"wheels: the only shape of '{name}' that touches is {shape} centred on its endless axis")
+                balls.append(f"wheels: the only shape of '{name}' that touches is {shape} centered on its endless axis")
     reason = f"wheels: {', '.join(wheels)}, driven by their speed, without a position to hold"
     return (wheels, rolling), [reason, *balls] if wheels else []
 
 
 Feet = tuple[float, list[tuple[str, int, np.ndarray, int | None]]]
-"""The radius [m] of feet, and of each its name, body, position in it (3,) [m], and its own sphere if it has one."""
+"""The radius [m] of feet, and of each its name, body, position in it (3,) [m], and its own geom if it has one."""
 
 
 def guess_feet(pose: Pose, rolling: set[int]) -> tuple[Feet, Reasons]:
@@ -319,7 +326,7 @@ def guess_feet(pose: Pose, rolling: set[int]) -> tuple[Feet, Reasons]:
         return none, []
     from robot_rl_envs.entity.legs import SEARCHED
 
-    model, sphere = pose.model, int(pose.mj.mjtGeom.mjGEOM_SPHERE)
+    model = pose.model
     reach: dict[int, tuple[float, int]] = {}
     for body in range(1, model.nbody):
         last = int(model.body_weldid[body])  # What is fixed to the last link belongs to it.
@@ -333,19 +340,19 @@ def guess_feet(pose: Pose, rolling: set[int]) -> tuple[Feet, Reasons]:
     if not math.isfinite(ground) or not found:
         return none, ["feet: none found, no end of a limb has a shape that touches; name them in robot.py"]
     names = _short_names([model.body(body).name for body, *_ in found])
-    radii = {model.geom_size[geom, 0] for *_, geom in found}
-    owns = all(model.geom_type[geom] == sphere for *_, geom in found) and len(radii) == 1
+    shapes = {pose.own_radius(geom) for *_, geom in found}
+    own = shapes.pop() if len(shapes) == 1 else None
     feet: list[tuple[str, int, np.ndarray, int | None]] = []
     for name, (body, _, geom) in zip(names, found, strict=True):
         point = pose.support(geom) + np.array([0.0, 0.0, FOOT_RADIUS])
         if sum(len(pose.joints(k)) for k in pose.chain(body)) <= SEARCHED:
             point[2] -= pose.overhang(body, point)
-        own = (int(model.geom_bodyid[geom]), model.geom_pos[geom], geom)
-        place = own if owns else (body, pose.place(body, point), None)
+        theirs = (int(model.geom_bodyid[geom]), model.geom_pos[geom], geom)
+        place = theirs if own else (body, pose.place(body, point), None)
         feet.append((name, place[0], place[1], place[2]))
-    kind = "their own spheres" if owns else f"spheres of {FOOT_RADIUS:g} m were added that touch first"
+    kind = f"their own {own[0]}" if own else f"spheres of {FOOT_RADIUS:g} m were added that touch first"
     reason = f"feet: {', '.join(names)}, the ends of limbs that reach the ground; {kind}"
-    return (float(radii.pop()) if owns else FOOT_RADIUS, feet), [reason]
+    return (own[1] if own else FOOT_RADIUS, feet), [reason]
 
 
 def _short_names(names: list[str]) -> list[str]:

@@ -49,7 +49,7 @@ def state_inertias(spec: Any, model: Any) -> None:
         one = model.body(body.name)
         body.explicitinertial = True
         body.mass, body.ipos, body.iquat = float(one.mass[0]), one.ipos, one.iquat
-        if not body.mass:  # Its centre of mass is of no use, and MuJoCo compiles an empty link's to its offset.
+        if not body.mass:  # Its center of mass is of no use, and MuJoCo compiles an empty link's to its offset.
             body.ipos, body.iquat = np.zeros(3), [1.0, 0.0, 0.0, 0.0]
         body.ialt.type = mujoco.mjtOrientation.mjORIENTATION_QUAT
         # A file has six digits: the triangle inequality must also hold after rounding.
@@ -107,8 +107,8 @@ def _fit(geom: Any, model: Any, index: int) -> None:
 
     turn = np.zeros(9)
     mujoco.mju_quat2Mat(turn, model.geom_quat[index])
-    centre, half = model.geom_aabb[index, :3], np.maximum(model.geom_aabb[index, 3:], 0.002)
-    pos, quat = model.geom_pos[index] + turn.reshape(3, 3) @ centre, model.geom_quat[index].copy()
+    center, half = model.geom_aabb[index, :3], np.maximum(model.geom_aabb[index, 3:], 0.002)
+    pos, quat = model.geom_pos[index] + turn.reshape(3, 3) @ center, model.geom_quat[index].copy()
     longest = int(np.argmax(half))
     others = np.delete(half, longest)
     geom.meshname = ""
@@ -137,7 +137,7 @@ def round_about_joint(model: Any, geom: int) -> tuple[float, float, float, np.nd
 
     low and high are its ends along the axis from the anchor [m], all in the frame of the body. A mesh is round if it
     reaches as far in every direction across the axis, to 5 %. A sphere or a capsule is sure to be a wheel only as the
-    single shape of its body that touches, centred on the axis. None for a shape that is not round or does not turn.
+    single shape of its body that touches, centered on the axis. None for a shape that is not round or does not turn.
     """
     import mujoco
 

@@ -44,9 +44,9 @@ def choose_kind(kind: str, robot: Robot) -> str:
         other = "drive" if drives else "reach" if reaches else "pose"
         raise UserError(f"kind=velocity: robot '{robot.name}' is without feet to walk on; write kind={other}")
     if kind == "reach" and not reaches:
-        raise UserError(
-            f"kind=reach: robot '{robot.name}' is not an arm: needs a fixed base and 3 driven joints; write kind=pose"
-        )
+        other = "velocity" if walks else "drive" if drives else "pose"
+        line = f"kind=reach: robot '{robot.name}' is not an arm: needs a fixed base and 3 driven joints"
+        raise UserError(f"{line}; write kind={other}")
     if kind != "auto":
         return kind
     return "velocity" if walks and driven else "drive" if drives else "reach" if reaches else "pose"
@@ -131,9 +131,9 @@ def _compile(robot: Robot) -> Any:
 
 
 def _base_words(robot: Robot, model: Any) -> dict[str, str]:
-    """Return the body that carries a load, its share of the mass [kg], and how far its centre of mass may move [m].
+    """Return the body that carries a load, its share of the mass [kg], and how far its center of mass may move [m].
 
-    The base itself may weigh nothing, with a trunk fixed to it; and MuJoCo does not read a centre of mass that the
+    The base itself may weigh nothing, with a trunk fixed to it; and MuJoCo does not read a center of mass that the
     model has in the body's origin.
     """
     import numpy as np
@@ -183,13 +183,13 @@ def reach_words(robot: Robot, hand: str = "") -> dict[str, str]:
     start, reach = longest_reach(model, point.body, point.pos)
     if not reach:
         raise ValueError(f"hand={hand}: no joint moves it; take a site or body at the end of the arm")
-    centre = np.array([joint.default_pos for joint in robot.joints])
-    if np.linalg.norm(hands(centre[None])[0] - start) < FOLDED * reach < math.inf:
+    center = np.array([joint.default_pos for joint in robot.joints])
+    if np.linalg.norm(hands(center[None])[0] - start) < FOLDED * reach < math.inf:
         wide = np.clip(least, -math.pi, None), np.clip(most, None, math.pi)
-        poses = np.where(driven, rng.uniform(*wide, (2000, len(ids))), centre)
+        poses = np.where(driven, rng.uniform(*wide, (2000, len(ids))), center)
         before = start + HALF_STRETCHED * reach * np.eye(3)[0]
-        centre = poses[np.argmin(np.linalg.norm(hands(poses) - before, axis=1))]
-    points = hands(centre + driven * rng.uniform(-TURN, TURN, (2000, len(ids))))
+        center = poses[np.argmin(np.linalg.norm(hands(poses) - before, axis=1))]
+    points = hands(center + driven * rng.uniform(-TURN, TURN, (2000, len(ids))))
     low, high = np.percentile(points, [15, 85], axis=0)
     # All of the box must be in reach, also its corners.
     while np.linalg.norm(np.maximum(np.abs(low - start), np.abs(high - start))) > 0.98 * reach:

@@ -45,8 +45,9 @@ class PolicySource:
 
     @property
     def title(self) -> str:
-        """Return the name, with the iteration if that is known."""
-        return self.name if self.iteration is None else f"{self.name}, iteration {self.iteration}"
+        """Return the name, of a run with its task, and the iteration if that is known."""
+        name = self.name if self.run_dir is None else f"{self.run_dir.task}/{self.name}"
+        return name if self.iteration is None else f"{name}, iteration {self.iteration}"
 
     @property
     def is_run(self) -> bool:

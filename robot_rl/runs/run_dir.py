@@ -105,9 +105,11 @@ class RunDir:
 
     @property
     def words(self) -> str:
-        """Return the run's name on the command line: its id, and its root if that is not the default."""
+        """Return the run's name on the command line: its id, with its task if another has the same, and its root."""
         root = self.path.parent.parent
-        return self.run_id if root == Path("runs") else f"{self.run_id} root={shlex.quote(str(root))}"
+        is_alone = all(path.name != self.run_id or path.samefile(self.path) for path in _runs(root))
+        name = self.run_id if is_alone else f"{self.task}/{self.run_id}"
+        return name if root == Path("runs") else f"{name} root={shlex.quote(str(root))}"
 
     config_file = property(lambda self: self.path / "run.yaml", doc="The resolved configuration, versions, machine.")
     metrics_file = property(lambda self: self.path / "metrics.jsonl", doc="One line an iteration.")
@@ -268,6 +270,9 @@ def _locate(run: str, base: Path, known: list[Path], key: str) -> Path:
     inside = _real(base, base, key)
     task, _, run_id = run.rpartition("/")
     wanted = {_real(path, run, key) for path in (base / run, base / task_folder(task) / run_id, Path(run))}
+    namesakes = sorted(f"{path.parent.name}/{path.name}" for path in known if path.name == run)
+    if len(namesakes) > 1:
+        raise UserError(key, run, f"{len(namesakes)} runs have this id", f"write {' or '.join(namesakes)}")
     for path in known:
         if path.name == run or _real(path, run, key) in wanted:
             if not _real(path, run, key).is_relative_to(inside):

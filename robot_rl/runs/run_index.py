@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import hashlib
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import Any
 
 from robot_rl.errors import UserError, nearest
 from robot_rl.files import open_plain, read_plain, read_yaml, write_atomic
+from robot_rl.metrics.description import read_solved
 from robot_rl.metrics.rows import BUSY, bounded, read_row
 from robot_rl.runs.agreement import is_same
 from robot_rl.runs.labels import Labels, read_labels
@@ -98,14 +98,6 @@ class RunRow:
         key = self.solved[0] if self.solved and self.solved[0] in self.last else "episode/return"
         value = self.last.get(key)
         return key, float(value) if isinstance(value, int | float) else None
-
-
-def read_solved(value: Any) -> tuple[str, float] | None:
-    """Return `solved` of a run.yaml that may be damaged: a key of rows and a finite number; else None."""
-    if not isinstance(value, list) or len(value) != 2 or isinstance(value[1], bool):
-        return None
-    is_number = isinstance(value[1], int | float) and math.isfinite(value[1])
-    return (str(value[0]), float(value[1])) if is_number else None
 
 
 def read_runs(

@@ -226,7 +226,7 @@ def _run_trainer(
         on_start(runner)
         for lock in locks:
             lock.report()
-            _announce(cfg, run_dir, ranks.size)
+            _announce(cfg, run_dir, ranks.size, runner.iteration)
             _announce_precision(runner, cfg)
         signals.ending.check()
         runner.train()
@@ -260,11 +260,12 @@ def print_notices(env: Any, rank: int) -> Callable[[Any], None]:
     return show
 
 
-def _announce(cfg: TrainCfg, run_dir: RunDir, processes: int) -> None:
-    """Print one line about the run that begins, and its directory."""
+def _announce(cfg: TrainCfg, run_dir: RunDir, processes: int, done: int) -> None:
+    """Print one line about the run that begins or continues after `done` iterations, and its directory."""
     worlds = f"{cfg.num_envs} worlds, {cfg.engine} on {cfg.device}, seed {cfg.seed}"
     worlds += f", {processes} processes" if processes > 1 else ""
-    print(f"{cfg.task.name}: {worlds}, {cfg.learner.max_iterations} iterations -> {run_dir.path}", flush=True)
+    iterations = f"{cfg.learner.max_iterations} iterations" + (f", continued after {done}" if done else "")
+    print(f"{cfg.task.name}: {worlds}, {iterations} -> {run_dir.path}", flush=True)
 
 
 def _announce_precision(runner: Any, cfg: TrainCfg) -> None:

@@ -11,7 +11,7 @@ from robot_rl.settings import LearnerCfg
 from robot_rl.sources.protocol import EnvOptions, TaskSource, require_keys
 
 USUAL_CHANNELS = (1, 3, 4)
-"""Channels of an image without a stack of frames: grey, colours, colours with depth or opacity."""
+"""Channels of an image without a stack of frames: gray, colors, colors with depth or opacity."""
 
 
 class ExternalSource(TaskSource):

@@ -50,7 +50,7 @@ class Axis:
 
 @dataclass(kw_only=True, slots=True)
 class Series:
-    """One curve; colour 0 of `tone` is the main one, 1 to 6 are the categorical ones, and a dashed one has none."""
+    """One curve; color 0 of `tone` is the main one, 1 to 6 are the categorical ones, and a dashed one has none."""
 
     name: str
     values: list[float | None]

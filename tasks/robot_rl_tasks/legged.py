@@ -91,7 +91,7 @@ def randomization(body: str | int, *, least_friction: float, **resets: Event) ->
     """Return the events that vary worlds, and those at an episode's start.
 
     Args:
-        body: The body with a random mass and centre of mass.
+        body: The body with a random mass and center of mass.
         least_friction: Least friction of the feet; the greatest is 1.2.
         resets: How an episode starts, after the mass is drawn and before the friction.
     """

@@ -62,7 +62,7 @@ class Images:
         return [sensor.describe() for sensor in self.sensors.values()]
 
     def signals(self) -> dict[str, torch.Tensor]:
-        """Return the current images as a device delivers them (num_envs, size): depth [m], colours in [0, 1]."""
+        """Return the current images as a device delivers them (num_envs, size): depth [m], colors in [0, 1]."""
         units = {name: s.group.camera.far if s.group.kind == "depth" else 1.0 for name, s in self.sensors.items()}
         return {name: wp.to_torch(s.out).flatten(1) * units[name] for name, s in self.sensors.items()}
 

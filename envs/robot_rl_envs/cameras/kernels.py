@@ -187,7 +187,7 @@ def take_rgb(
     # outputs
     image: wp.array4d(dtype=wp.float32),
 ):
-    """Read a rendered colour image into ``image`` (worlds, slots, 3, pixels) if it was taken."""
+    """Read a rendered color image into ``image`` (worlds, slots, 3, pixels) if it was taken."""
     row, pixel = wp.tid()
     i = first + row
     k = a.slot[i]
@@ -232,7 +232,7 @@ def paint(
     # outputs
     geom_rgba: wp.array2d(dtype=wp.vec4),
 ):
-    """Give the geoms of objects the colour that their world drew; the opacity stays."""
+    """Give the geoms of objects the color that their world drew; the opacity stays."""
     row, geom = wp.tid()
     o = owners[geom]
     if o >= 0 and tint[row, o, 3] > 0.0:

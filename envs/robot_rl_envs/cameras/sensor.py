@@ -43,7 +43,7 @@ class CameraSensor:
         """Build the sensor; raise a ValueError if the camera does not fit the robot's model.
 
         ``state`` are live arrays of the worlds: "qpos" (num_envs, nq), "step_count" (num_envs,) control steps since the
-        reset, "counter" (num_envs,) control steps ever; "object_tint" (num_envs, objects, 4), if colours are drawn.
+        reset, "counter" (num_envs,) control steps ever; "object_tint" (num_envs, objects, 4), if colors are drawn.
         """
         self.name, self.group, self._device = name, group, device
         self._qpos = state["qpos"]

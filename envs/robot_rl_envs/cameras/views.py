@@ -20,14 +20,14 @@ from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.sensing.camera import ImageGroup
 
 FAR_RGB = 256.0
-"""What is farther is sky in a colour image [m]."""
+"""What is farther is sky in a color image [m]."""
 VISUAL_GROUPS = [0, 1, 2]
 """Geom groups that MuJoCo's viewers show."""
 EVERY_GROUP = list(range(6))
 MOST_BOXES = 32
 """Boxes that stand still in the world are merged into meshes if they are more."""
 SHADES = 8
-"""Steps of each colour that merged boxes keep apart."""
+"""Steps of each color that merged boxes keep apart."""
 _BOX_SIGNS = np.array([[x, y, z] for z in (-1, 1) for y in (-1, 1) for x in (-1, 1)], dtype=float)
 _BOX_FACES = np.array(
     [
@@ -62,17 +62,17 @@ def camera_model(scene: Scene, group: ImageGroup) -> mujoco.MjModel:
 
 
 def merge_boxes(spec: mujoco.MjSpec) -> None:
-    """Replace many static boxes by a few meshes, one a colour.
+    """Replace many static boxes by a few meshes, one a color.
 
     A geom's bounds are computed in every world and step; a mesh has one search tree for all of them.
     """
     boxes = [geom for geom in spec.worldbody.geoms if geom.type == mujoco.mjtGeom.mjGEOM_BOX]
     if len(boxes) <= MOST_BOXES:
         return
-    colours: dict[tuple[float, ...], list[Any]] = {}
+    colors: dict[tuple[float, ...], list[Any]] = {}
     for box in boxes:
-        colours.setdefault(tuple(np.round(np.asarray(box.rgba) * SHADES) / SHADES), []).append(box)
-    for k, (rgba, same) in enumerate(colours.items()):
+        colors.setdefault(tuple(np.round(np.asarray(box.rgba) * SHADES) / SHADES), []).append(box)
+    for k, (rgba, same) in enumerate(colors.items()):
         corners = np.concatenate([_corners(box) for box in same])
         faces = (8 * np.arange(len(same))[:, None, None] + _BOX_FACES).reshape(-1, 3)
         mesh = spec.add_mesh(name=f"boxes_{k}", uservert=corners.ravel(), userface=faces.ravel())
@@ -96,7 +96,7 @@ class View:
 
     Attributes:
         data: their poses.
-        image: (count, pixels) the last rendering: depth [m], 0 without a hit, or colours, 0xAARRGGBB.
+        image: (count, pixels) the last rendering: depth [m], 0 without a hit, or colors, 0xAARRGGBB.
     """
 
     def __init__(self, model: Any, data: Any, context: Any, first: int, count: int, *, rgb: bool):
@@ -106,10 +106,10 @@ class View:
         self.image = context.rgb_data if rgb else context.depth_data
 
     def paint_by(self, model: Any, owners: np.ndarray, tint: wp.array) -> None:
-        """Colour geoms from now on by ``tint`` (num_envs, objects, 4), if its last number is not 0.
+        """Color geoms from now on by ``tint`` (num_envs, objects, 4), if its last number is not 0.
 
         Args:
-            model: the compiled scene, with the colours of geoms without a drawn one.
+            model: the compiled scene, with the colors of geoms without a drawn one.
             owners: (ngeom,) index of the object that a geom belongs to, -1 without one.
             tint: red, green, blue, and whether they were drawn.
         """
@@ -121,7 +121,7 @@ class View:
         self._paint = [wp.array(owners, dtype=wp.int32), mine, self._model.geom_rgba]
 
     def place(self, qpos: Any) -> None:
-        """Set the worlds' bodies, geoms, lights and drawn colours; ``qpos`` is (num_envs, nq)."""
+        """Set the worlds' bodies, geoms, lights and drawn colors; ``qpos`` is (num_envs, nq)."""
         if self._paint:
             wp.launch(paint, dim=self._model.geom_rgba.shape, inputs=self._paint)
         wp.copy(self.data.qpos, qpos[self.first : self.first + self.count])

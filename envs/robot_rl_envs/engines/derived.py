@@ -3,12 +3,12 @@
 MuJoCo Warp's own ``set_const`` computes them for all worlds in some 250 launches, in every step of a CUDA graph.
 Here are five launches, in which a world without changes returns at once.
 
-At qpos0 positions and axes are the same in every world; masses, centres of mass, inertias and armature differ. With
-J the Jacobian of body b's origin, r its centre of mass from there and I its inertia, in the world's axes::
+At qpos0 positions and axes are the same in every world; masses, centers of mass, inertias and armature differ. With
+J the Jacobian of body b's origin, r its center of mass from there and I its inertia, in the world's axes::
 
     M = extra + diag(armature) + sum_b m (Jp + Jr x r)' (Jp + Jr x r) + Jr' I Jr
     dof_invweight0 = mean of diag(M^-1) over a joint's dofs
-    body_invweight0 = mean of diag(J M^-1 J') over three translations of the centre of mass, over three rotations
+    body_invweight0 = mean of diag(J M^-1 J') over three translations of the center of mass, over three rotations
 
 as mj_setConst has them; ``extra`` is the rest of the model's M, e.g. armature of actuators.
 """
@@ -51,7 +51,7 @@ class Masses:
 
 @wp.func
 def com_column(c: Pose0, b: int, k: int, r: wp.vec3) -> wp.vec3:
-    """Velocity of body b's centre of mass, r [m] from its origin, at a unit velocity of dof k."""
+    """Velocity of body b's center of mass, r [m] from its origin, at a unit velocity of dof k."""
     turn = wp.vec3(c.jac[b, 3, k], c.jac[b, 4, k], c.jac[b, 5, k])
     return wp.vec3(c.jac[b, 0, k], c.jac[b, 1, k], c.jac[b, 2, k]) + wp.cross(turn, r)
 
@@ -152,7 +152,7 @@ def weigh_bodies(
     body_subtreemass_out: wp.array2d(dtype=wp.float32),
     body_invweight0_out: wp.array2d(dtype=wp.vec2),
 ):
-    """The mean of diag(J M^-1 J') for a body's centre of mass and for its rotation; the mass from it down."""
+    """The mean of diag(J M^-1 J') for a body's center of mass and for its rotation; the mass from it down."""
     i, b = wp.tid()
     if (dirty[i] & bit) == 0:
         return

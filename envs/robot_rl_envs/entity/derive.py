@@ -107,10 +107,10 @@ def derive_feet(s: Any, c: Any, i: int):
                 pos = pos + slide
                 vel = vel + wp.cross(ang, slide) + s.qvel[i, c.dof[n]] * axis
         arm = quat_rotate(quat, c.foot_pos[f])
-        centre = pos + arm
-        s.foot_pos_w[i, f] = centre
+        center = pos + arm
+        s.foot_pos_w[i, f] = center
         s.foot_vel_w[i, f] = vel + wp.cross(ang, arm)
-        s.foot_height_w[i, f] = pos[2] + arm[2] - c.foot_radius - terrain_height(s, centre[0], centre[1])
+        s.foot_height_w[i, f] = pos[2] + arm[2] - c.foot_radius - terrain_height(s, center[0], center[1])
 
 
 @wp.func

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.entity.limbs import Limb, Point, chain_of
 from robot_rl_envs.entity.robot_checks import Finding, Pose, compile_robot
+from robot_rl_envs.motions.kinematics import support
 
 if TYPE_CHECKING:
     import mujoco
@@ -25,6 +27,8 @@ CROUCH = 0.08
 """How far a leg with a sole is shortened, as a share of its length."""
 SEARCHED = 3
 """A leg with more joints has a sole, which stays level."""
+LEANS = (0.2, 0.35, 0.5)
+"""Angles by which the last link of a leg without a sole leans while it stands [rad]."""
 
 
 def find_legs(model: mujoco.MjModel, base: str, feet: Sequence[Point], driven: Sequence[str]) -> list[Limb]:
@@ -107,6 +111,25 @@ def check_straight(robot: Robot) -> list[Finding]:
     names = ", ".join(name for _, name in straight)
     line = f"a foot moves there in one direction by {100 * straight[0][0]:.0f} % of the leg's length per rad"
     return [Finding(False, f"default_pos: straight legs ({names}): {line}; bend them, as at a knee")]
+
+
+def overhang(
+    model: mujoco.MjModel, data: mujoco.MjData, geoms: Sequence[int], reach: Callable[[np.ndarray], float]
+) -> float:
+    """Return by how much a foot must be lower so that it touches before the edges of a leaning link [m].
+
+    Args:
+        model: the robot.
+        data: its pose.
+        geoms: shapes of the link.
+        reach: how far the foot extends along a direction (3,) in the world frame [m].
+    """
+    least = 0.0
+    for lean, turn in itertools.product(LEANS, np.linspace(0.0, 2.0 * math.pi, 8, endpoint=False)):
+        toward = np.array([math.sin(lean) * math.cos(turn), math.sin(lean) * math.sin(turn), -math.cos(lean)])
+        far = max((float(support(model, data, geom, toward) @ toward) for geom in geoms), default=-math.inf)
+        least = max(least, (far - reach(toward)) / math.cos(lean))
+    return least
 
 
 def mobility(leg: Limb, pose: np.ndarray) -> float:

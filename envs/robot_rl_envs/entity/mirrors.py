@@ -20,7 +20,7 @@ SPATIAL = (*AXIAL, *POLAR)
 INERTIA = (1.0, 1.0, 1.0, -1.0, 1.0, -1.0, *POLAR, 1.0)
 """Of MuJoCo's ten numbers: Ixx Iyy Izz Ixy Ixz Iyz, mass times offset, mass."""
 NEAR_M = 0.05
-"""How far a body's centre of mass may be from its partner's mirror image: sides are seldom exactly alike."""
+"""How far a body's center of mass may be from its partner's mirror image: sides are seldom exactly alike."""
 
 Mirror = tuple[list[int], list[float]]
 """Permutation and sign: ``mirrored[k] = sign[k] * x[permutation[k]]``."""
@@ -77,16 +77,16 @@ def _coordinates(scene: Any, address: np.ndarray, floating: tuple[float, ...]) -
 
 
 def partners(model: mujoco.MjModel) -> list[int]:
-    """Return the body on the other side for every body, by the centres of mass in the model's own pose."""
+    """Return the body on the other side for every body, by the centers of mass in the model's own pose."""
     import mujoco
 
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
-    centres = data.xipos
+    centers = data.xipos
     found = [0]
     for body in range(1, model.nbody):
-        image = centres[body] * (1.0, -1.0, 1.0)
-        distance = np.linalg.norm(centres[1:] - image, axis=1) + np.abs(model.body_mass[1:] - model.body_mass[body])
+        image = centers[body] * (1.0, -1.0, 1.0)
+        distance = np.linalg.norm(centers[1:] - image, axis=1) + np.abs(model.body_mass[1:] - model.body_mass[body])
         nearest = 1 + int(distance.argmin())
         if distance[nearest - 1] > NEAR_M:
             raise ValueError(f"body {model.body(body).name or body!r} lacks a partner on the other side of the mirror")

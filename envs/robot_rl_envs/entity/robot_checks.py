@@ -147,7 +147,7 @@ class Pose:
         self.take(self.default)
 
     def take(self, joints: np.ndarray) -> np.ndarray:
-        """Move the joints, and return the centres of mass (n, 3) of the links [m]."""
+        """Move the joints, and return the centers of mass (n, 3) of the links [m]."""
         model, data = self.model, self.data
         data.qpos[:] = model.qpos0
         if self.robot.base_body is not None:
@@ -369,12 +369,12 @@ def _partners(robot: Robot, pose: Pose, flip: np.ndarray) -> Sequence[int]:
     body_of = {joint.name: int(model.joint(joint.name).bodyid[0]) for joint in robot.joints}
     by_joint = {body_of[joint.name]: body_of[joint.mirror or joint.name] for joint in robot.joints}
     places = {link: k for k, link in enumerate(pose.links)}
-    centres = pose.take(pose.default)
+    centers = pose.take(pose.default)
     found = []
-    for link, centre, mass in zip(pose.links, centres * flip, pose.masses, strict=True):
+    for link, center, mass in zip(pose.links, centers * flip, pose.masses, strict=True):
         if link in by_joint:
             found.append(places[by_joint[link]])
             continue
-        distance = np.linalg.norm(centres - centre, axis=1) + np.abs(pose.masses - mass) / max(float(mass), 1e-6)
+        distance = np.linalg.norm(centers - center, axis=1) + np.abs(pose.masses - mass) / max(float(mass), 1e-6)
         found.append(int(np.argmin(distance)))
     return found

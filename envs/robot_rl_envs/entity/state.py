@@ -33,8 +33,8 @@ ENTITY_FIELDS: Table = {
     "action": (wp.float32, ("na",), "last raw action"),
     "prev_action": (wp.float32, ("na",), "raw action one step before"),
     "prev_prev_action": (wp.float32, ("na",), "raw action two steps before"),
-    "foot_pos_w": (wp.vec3, ("nf",), "centre of each foot [m]"),
-    "foot_vel_w": (wp.vec3, ("nf",), "velocity of each foot's centre [m/s]"),
+    "foot_pos_w": (wp.vec3, ("nf",), "center of each foot [m]"),
+    "foot_vel_w": (wp.vec3, ("nf",), "velocity of each foot's center [m/s]"),
     "foot_height_w": (wp.float32, ("nf",), "clearance of each foot's sole above the ground under it [m]"),
     "foot_peak_height_w": (wp.float32, ("nf",), "largest clearance since the foot lifted off [m]"),
     "foot_contact": (wp.float32, ("nf",), "1 if the foot touches the ground"),
@@ -159,12 +159,12 @@ class Chain:
         axis, anchor: joint axis and anchor in the node's frame.
         qpos, dof: index into qpos and qvel; 0 where fixed.
         ref: joint position at which the node's pose holds [rad or m].
-        foot_pos: (nf,) the foot's centre in its last node [m].
+        foot_pos: (nf,) the foot's center in its last node [m].
         foot_sensor: (nf,) address of its contact sensor.
         site_pos, site_quat: (ns,) pose of each site that terms read in its last node; the nodes of the sites follow
             those of the feet.
         site_object: (ns,) index of the object that a site belongs to; -1: the robot.
-        foot_radius: distance of its centre from its sole [m].
+        foot_radius: distance of its center from its sole [m].
         floating: whether the base is.
     """
 

@@ -10,9 +10,10 @@ import mujoco
 import numpy as np
 from robot_rl_assets.robot import Robot
 
-from robot_rl_envs.entity.legs import check_straight
+from robot_rl_envs.entity.legs import SEARCHED, check_straight, overhang, robot_legs
 from robot_rl_envs.entity.limbs import check_stretched
 from robot_rl_envs.entity.robot_checks import Finding, Pose, compile_robot
+from robot_rl_envs.motions.kinematics import support
 
 STEP = 0.3
 """Step of a target [rad or m], at most a quarter of the joint's range."""
@@ -20,6 +21,8 @@ DURATION, DT = 1.0, 1e-3
 """How long a joint may take to follow, and the time step of its simulation [s]."""
 FOLLOWED = 0.5
 """Least share of the step by which it has moved then."""
+HIDDEN = 0.1
+"""How much lower a foot would have to be to touch before the edges of its link, in radii, up to which it is sound."""
 BESIDE = 0.5
 """Largest gap between a foot and its body, in radii of the foot; that of Unitree's Go2 is 0.36."""
 
@@ -28,8 +31,8 @@ def try_robot(robot: Robot) -> list[Finding]:
     """Return a problem for each joint that does not follow its target and each foot outside of its body's shape.
 
     Every joint is simulated by itself, the others held in the default pose: its target steps by 0.3 rad or m, or if it
-    is driven by its speed to half of its largest one. An arm at the boundary of its reach and
-    straight legs are notes.
+    is driven by its speed to half of its largest one. An arm at the boundary of its reach, straight legs, and a foot
+    that is not the first of its leg to touch are notes.
 
     Raises:
         ValueError: the model cannot be read, or lacks an element that the robot names.
@@ -106,11 +109,20 @@ def _check_feet(robot: Robot, pose: Pose) -> Iterator[Finding]:
     """Compare each foot with the other shapes of its body that touch the ground."""
     model, data = pose.model, pose.data
     touching = (model.geom_conaffinity != 0) | (model.geom_contype != 0)
+    soles = {int(model.body_weldid[leg.tip.body]) for leg in robot_legs(robot) if len(leg.joints) > SEARCHED}
     for foot in robot.feet:
         own = model.geom(foot).id
         body = model.body_weldid[model.geom_bodyid[own]]
-        others = np.flatnonzero(touching & (model.body_weldid[model.geom_bodyid] == body))
-        gaps = [mujoco.mj_geomDistance(model, data, own, int(geom), 1.0, None) for geom in others if geom != own]
+        others = np.flatnonzero(touching & (model.body_weldid[model.geom_bodyid] == body)).tolist()
+        gaps = [mujoco.mj_geomDistance(model, data, own, geom, 1.0, None) for geom in others if geom != own]
         if gaps and (gap := min(gaps)) > BESIDE * robot.foot_radius:
             line = f"foot {foot!r}: its shape is {100 * gap:.1f} cm beside those of body {model.body(body).name!r}"
             yield Finding(True, f"{line}; move geom {foot!r} and site '{foot}_foot'")
+            continue
+        over = 0.0
+        if body not in soles:
+            over = overhang(model, data, others, lambda along, own=own: float(support(model, data, own, along) @ along))
+        if over > HIDDEN * robot.foot_radius:
+            line = f"foot {foot!r}: an edge of body {model.body(body).name!r} touches before it when the leg leans"
+            right = f"lower geom {foot!r} and site '{foot}_foot' by {100 * over:.1f} cm"
+            yield Finding(False, f"{line}, and only the contact of a foot is measured; {right}")

@@ -28,7 +28,7 @@ def mirror_changes(scene: Any, parts: Mapping[str, slice]) -> Mirror | None:
     if (forces := mirror_actuators(scene.model, robot.joint_names, joints)) is not None:
         known["forces"] = forces
     known |= {name: bodies(scene, signs) for name, signs in BODIES.items() if name in parts}
-    if "engine_subtree_com" in parts:  # The first row is the world's: the centre of mass of all.
+    if "engine_subtree_com" in parts:  # The first row is the world's: the center of mass of all.
         perm, sign = bodies(scene, POLAR)
         known["engine_subtree_com"] = [0, 1, 2, *(k + 3 for k in perm)], [*POLAR, *sign]
     known |= dict.fromkeys(("engine_qfrc_actuator", "engine_qacc"), velocities(scene))

@@ -36,7 +36,7 @@ def terrain_levels(s: State, i: int, rng: wp.uint32, promote_share: float, demot
 
     Far is more than ``promote_share`` of half a tile; short is less than ``demote_share`` of the commanded distance:
     the sum of |v*_xy| dt, and after a failure the rest of the episode at the last command. The distance
-    travelled is straight from its start in the plane. A world that solves the last row continues in a random one.
+    traveled is straight from its start in the plane. A world that solves the last row continues in a random one.
 
     After Rudin et al., "Learning to walk in minutes using massively parallel deep reinforcement learning", CoRL 2021.
     """

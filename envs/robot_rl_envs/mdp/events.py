@@ -71,7 +71,7 @@ def reset_joints(s: State, i: int, rng: wp.uint32, position: float, velocity: fl
 
 @event(writes="state", check=at_least(0.0, "spread", "velocity"))
 def reset_joint_to(s: State, i: int, rng: wp.uint32, joint: float, centre: float, spread: float, velocity: float):
-    """Put one joint, given by its index, at centre +-spread [rad or m] with +-velocity."""
+    """Put one joint, given by its index, at center +-spread [rad or m] with +-velocity."""
     j = int(joint)
     s.qpos[i, s.joint_qpos[j]] = centre + spread * (2.0 * wp.randf(rng) - 1.0)
     s.qvel[i, s.joint_dof[j]] = velocity * (2.0 * wp.randf(rng) - 1.0)
@@ -112,7 +112,7 @@ def _check_base_mass(params: dict[str, float], scene: Any) -> None:
 
 @event(writes="model", model_fields=("body_mass", "body_inertia", "body_ipos"), set_const=True, check=_check_base_mass)
 def base_mass(s: State, i: int, rng: wp.uint32, body: float, mass: float, com: float):
-    """Add +-mass [kg] to a body, its inertia scaled alike, and move its centre of mass by +-com [m] along each axis."""
+    """Add +-mass [kg] to a body, its inertia scaled alike, and move its center of mass by +-com [m] along each axis."""
     b = int(body)
     delta = mass * (2.0 * wp.randf(rng) - 1.0)
     ratio = (s.body_mass_nominal[b, 0] + delta) / s.body_mass_nominal[b, 0]

@@ -53,7 +53,7 @@ def all_vel(s: State, i: int, j: int) -> float:
     mirror=lambda scene: mirrors.bodies(scene, mirrors.INERTIA),
 )
 def body_inertias(s: State, i: int, j: int) -> float:
-    """Inertia of every body about the robot's centre of mass, ten numbers each: MuJoCo's ``cinert``."""
+    """Inertia of every body about the robot's center of mass, ten numbers each: MuJoCo's ``cinert``."""
     return float(s.engine_cinert[i, 1 + j // 10, j % 10])
 
 
@@ -65,7 +65,7 @@ def body_inertias(s: State, i: int, j: int) -> float:
     mirror=lambda scene: mirrors.bodies(scene, mirrors.SPATIAL),
 )
 def body_velocities(s: State, i: int, j: int) -> float:
-    """Angular and linear velocity of every body about the robot's centre of mass: MuJoCo's ``cvel``."""
+    """Angular and linear velocity of every body about the robot's center of mass: MuJoCo's ``cvel``."""
     return float(s.engine_cvel[i, 1 + j // 6, j % 6])
 
 
@@ -89,7 +89,7 @@ def actuator_forces(s: State, i: int, j: int) -> float:
     mirror=lambda scene: mirrors.bodies(scene, mirrors.SPATIAL),
 )
 def contact_forces(s: State, i: int, j: int) -> float:
-    """Torque and force from outside on every body about the robot's centre of mass: MuJoCo's ``cfrc_ext``."""
+    """Torque and force from outside on every body about the robot's center of mass: MuJoCo's ``cfrc_ext``."""
     return float(s.engine_cfrc_ext[i, 1 + j // 6, j % 6])
 
 
@@ -122,13 +122,13 @@ def torso_speed(s: State, i: int) -> float:
 
 @wp.func
 def note_mass(s: State, i: int):
-    """Store the centre of all masses before the physics."""
+    """Store the center of all masses before the physics."""
     s.forward_from[i] = wp.float64(s.engine_subtree_com[i, 0, 0])
 
 
 @reward(fields=START, data=("subtree_com",), before=note_mass)
 def mass_speed(s: State, i: int) -> float:
-    """Mean speed of the centre of all masses along x over the control step [m/s]."""
+    """Mean speed of the center of all masses along x over the control step [m/s]."""
     return float((wp.float64(s.engine_subtree_com[i, 0, 0]) - s.forward_from[i]) / s.step_dt64)
 
 

@@ -13,6 +13,12 @@ def lin_vel_error(s: State, i: int) -> float:
     return wp.sqrt(ex * ex + ey * ey)
 
 
+@metric(unit="m/s", better="smaller", reads_command=2)
+def lin_vel_axis_error(s: State, i: int, axis: float) -> float:
+    """|v*_axis - v_axis| in the base frame along one ``axis``: 0 forward, 1 sideways."""
+    return wp.abs(s.command[i][int(axis)] - s.base_lin_vel_b[i][int(axis)])
+
+
 @metric(unit="rad/s", better="smaller", reads_command=3)
 def yaw_vel_error(s: State, i: int) -> float:
     """|w*_z - w_z| in the base frame."""

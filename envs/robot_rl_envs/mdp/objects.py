@@ -423,11 +423,11 @@ def object_size(s: State, i: int, rng: wp.uint32, object: float, lo: float, hi: 
 @event(
     writes="nothing",
     fields={"object_tint": ("objects", 4)},
-    covers=("colour of an object",),
+    covers=("color of an object",),
     check=lambda params, _: check_range(params, "lo", "hi", least=0.0, most=1.0),
 )
 def object_color(s: State, i: int, rng: wp.uint32, object: float, lo: float, hi: float):
-    """Draw red, green and blue of an object in [lo, hi], for colour images; physics does not see it."""
+    """Draw red, green and blue of an object in [lo, hi], for color images; physics does not see it."""
     o = int(object)
     for k in range(3):
         s.object_tint[i, o, k] = lo + (hi - lo) * wp.randf(rng)

@@ -65,7 +65,7 @@ def _check_body_com(params: dict[str, float], scene: Any) -> None:
 
 @event(writes="model", model_fields=("body_ipos",), set_const=True, check=_check_body_com)
 def body_com(s: State, i: int, rng: wp.uint32, body: float, x: float, y: float, z: float):
-    """Move a body's centre of mass by +-x, +-y, +-z [m] along the axes of the body's frame."""
+    """Move a body's center of mass by +-x, +-y, +-z [m] along the axes of the body's frame."""
     b = int(body)
     s.body_ipos[i, b, 0] = s.body_ipos_nominal[b, 0] + x * (2.0 * wp.randf(rng) - 1.0)
     s.body_ipos[i, b, 1] = s.body_ipos_nominal[b, 1] + y * (2.0 * wp.randf(rng) - 1.0)
@@ -316,7 +316,7 @@ def wrench(
 ):
     """Push a body for a time in [duration_lo, duration_hi] [s], rounded to control steps, world frame.
 
-    The force at its centre of mass is +-force_xy along x and y and +-force_z along z [N], the torque +-torque about
+    The force at its center of mass is +-force_xy along x and y and +-force_z along z [N], the torque +-torque about
     each axis [N m]; they replace the body's previous push, and end with the episode.
     """
     b = int(body)

@@ -26,7 +26,7 @@ class Targets:
 
     Attributes:
         feet: foot's site -> its position [m] and orientation (w, x, y, z).
-        com_xy: the centre of mass in the plane [m]; None leaves it free.
+        com_xy: the center of mass in the plane [m]; None leaves it free.
         base_z: height of the base [m]; None leaves it free.
         base_quat: orientation of the base; None leaves it free.
         body_quat: body -> its orientation.
@@ -85,13 +85,13 @@ class Solver:
         self.look()
 
     def look(self) -> None:
-        """Compute poses and the centre of mass."""
+        """Compute poses and the center of mass."""
         mujoco.mj_kinematics(self.model, self.data)
         mujoco.mj_comPos(self.model, self.data)
 
     @property
     def com(self) -> np.ndarray:
-        """The robot's centre of mass (3,) [m]."""
+        """The robot's center of mass (3,) [m]."""
         return self.data.subtree_com[self.base].copy()
 
     def solve(self, targets: Targets) -> np.ndarray:

@@ -63,18 +63,18 @@ def angular_velocity(q: Array, dt: float, *, body: bool) -> Array:
         dt: time between them [s].
         body: in the body's own frame; else in the world's.
     """
-    before, after, span = _neighbours(q, dt)
+    before, after, span = _neighbors(q, dt)
     there = conjugate(before)
     return to_rotvec(multiply(there, after) if body else multiply(after, there)) / span
 
 
 def velocity(x: Array, dt: float) -> Array:
     """Return rates of values (T, ...) by central differences, one-sided at the ends."""
-    before, after, span = _neighbours(x, dt)
+    before, after, span = _neighbors(x, dt)
     return (after - before) / span
 
 
-def _neighbours(x: Array, dt: float) -> tuple[Array, Array, Array]:
+def _neighbors(x: Array, dt: float) -> tuple[Array, Array, Array]:
     """Return the values before and after each frame, and the time between these two [s]."""
     k = np.arange(len(x))
     low, high = np.maximum(k - 1, 0), np.minimum(k + 1, len(x) - 1)

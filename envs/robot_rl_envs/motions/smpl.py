@@ -5,7 +5,7 @@ roll, yaw; waist yaw, roll, pitch; ankles pitch, roll; knees and elbows by the a
 by the length of the legs, and the whole motion is lowered or lifted so that the feet stand on the floor.
 
 Limits: hands, wrists, neck and toes are omitted. Arms and legs have other proportions, so hands do not end at the
-person's place, and a foot on the floor can slide by some millimetres. Joints are clipped to their ranges, and nothing
+person's place, and a foot on the floor can slide by some millimeters. Joints are clipped to their ranges, and nothing
 keeps the robot's parts from each other, nor its balance. Shoulders that turn behind the back pass a singularity. For
 more, retarget with a tool made for it and bring its npz or CSV.
 """

@@ -63,7 +63,7 @@ class Camera:
         dropout: (lo, hi) share of images that are lost; the last one is repeated.
         pos_jitter: largest error of the mount along each axis [m].
         angle_jitter_deg: and about each of the camera's axes [deg].
-        noise: standard deviation of a pixel: of depth as a share of the depth, of a colour in [0, 1].
+        noise: standard deviation of a pixel: of depth as a share of the depth, of a color in [0, 1].
         missing: share of depth pixels without a value, which read 0.
     """
 
@@ -179,7 +179,7 @@ class ImageGroup:
     """An observation group of images: float32 (num_envs, channels, height, width) in [0, 1].
 
     Depth has one channel: distance along the line of sight over `camera.far`; 1 is far or nothing, 0 a missing pixel.
-    Colour has three: red, green, blue.
+    Color has three: red, green, blue.
 
     Attributes:
         camera: its pose, image and faults.

@@ -185,10 +185,10 @@ def check_reach(params: dict[str, float], scene: Any) -> None:
 
 
 def movable_com(body: int, scene: Any) -> None:
-    """Refuse a body with its centre of mass in its origin: MuJoCo's compiler notes that and ignores the position."""
+    """Refuse a body with its center of mass in its origin: MuJoCo's compiler notes that and ignores the position."""
     if scene.model.body_sameframe[body] == 1 or scene.model.body_simple[body] != 0:
         raise ValueError(
-            f"body={body}: the model of {scene.robot.name!r} has the centre of mass of "
+            f"body={body}: the model of {scene.robot.name!r} has the center of mass of "
             f"{scene.model.body(body).name!r} in its origin, and MuJoCo then reads no other; give its <inertial> a pos"
         )
 

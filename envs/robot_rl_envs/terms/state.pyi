@@ -50,9 +50,9 @@ class State:
     prev_prev_action: Array2[float]
     """(N, na) raw action two steps before"""
     foot_pos_w: Array2[Vec3]
-    """(N, nf) centre of each foot [m]"""
+    """(N, nf) center of each foot [m]"""
     foot_vel_w: Array2[Vec3]
-    """(N, nf) velocity of each foot's centre [m/s]"""
+    """(N, nf) velocity of each foot's center [m/s]"""
     foot_height_w: Array2[float]
     """(N, nf) clearance of each foot's sole above the ground under it [m]"""
     foot_peak_height_w: Array2[float]

@@ -82,7 +82,7 @@ class Terrain:
 def build_terrain(cfg: TerrainCfg, robot: Robot | None = None) -> Terrain:
     """Build a terrain for ``robot``; the same cfg gives the same bits.
 
-    A tile depends on seed, row, column and its own kind, not on its neighbours.
+    A tile depends on seed, row, column and its own kind, not on its neighbors.
 
     Raises:
         ValueError: a tile lacks a spawn point, or cannot have that form; the line names the tile. Or the robot has a
@@ -164,13 +164,13 @@ def _spawn_height(ground: np.ndarray, tile: Tile, cfg: TerrainCfg, place: str) -
     middle = (np.arange(n) + 0.5) * cfg.resolution - cfg.tile_size / 2
     near = np.hypot(*np.meshgrid(middle, middle)) <= max(cfg.footprint, cfg.resolution)
     around = ground[near]
-    centre = float(np.median(ground[n // 2 - 1 : n // 2 + 1, n // 2 - 1 : n // 2 + 1]))
+    center = float(np.median(ground[n // 2 - 1 : n // 2 + 1, n // 2 - 1 : n // 2 + 1]))
     highest, lowest = float(around.max()), float(around.min())
     if highest - lowest > LEVEL:
         what = (
-            f"something {highest - centre:.2f} m high stands"
-            if highest - centre > LEVEL
-            else f"the ground falls by {centre - lowest:.2f} m"
+            f"something {highest - center:.2f} m high stands"
+            if highest - center > LEVEL
+            else f"the ground falls by {center - lowest:.2f} m"
         )
         raise ValueError(
             f"{place}: leaves no spawn point, {what} within terrain.footprint={cfg.footprint:g} m of its middle; its "

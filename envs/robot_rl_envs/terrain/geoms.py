@@ -12,7 +12,7 @@ BELOW = 1.0
 """Solid ground below the lowest height [m], so that nothing falls through."""
 MAX_TEXTURE = 4096
 """Pixels on a side of a texture at most; larger maps are painted coarser."""
-COLOURS = (
+COLORS = (
     (-1.0, (46, 66, 104)),
     (-0.45, (92, 126, 158)),
     (-0.12, (168, 190, 204)),
@@ -21,13 +21,13 @@ COLOURS = (
     (0.45, (196, 150, 96)),
     (1.0, (126, 78, 52)),
 )
-"""Height as a share of the scale, and its colour: low is blue, 0 is light, high is brown."""
+"""Height as a share of the scale, and its color: low is blue, 0 is light, high is brown."""
 
 
 def add_ground(terrain: Terrain, spec: Any, *, friction: float = 1.0, textured: bool = False) -> None:
     """Add a terrain to a ``mujoco.MjSpec``: the geom "floor", or, as boxes, "floor", "floor_1" and so on.
 
-    ``friction`` is used unless the terrain has its own; ``textured`` colours it by height, for images.
+    ``friction`` is used unless the terrain has its own; ``textured`` colors it by height, for images.
     """
     own = terrain.cfg.friction
     (_add_boxes if terrain.stepped else _add_hfield)(terrain, spec, friction if own is None else own, textured)
@@ -51,7 +51,7 @@ def _add_hfield(terrain: Terrain, spec: Any, friction: float, textured: bool) ->
     _make_ground(floor, friction)
     if textured:
         step = max(1, -(-max(ny, nx) // MAX_TEXTURE))
-        pixels = colour(terrain.heights)[::-step, ::step]
+        pixels = color(terrain.heights)[::-step, ::step]
         texture = spec.add_texture(name="terrain", type=mujoco.mjtTexture.mjTEXTURE_2D)
         texture.height, texture.width, texture.nchannel = pixels.shape
         texture.data = pixels.tobytes()
@@ -61,12 +61,12 @@ def _add_hfield(terrain: Terrain, spec: Any, friction: float, textured: bool) ->
 
 
 def _add_boxes(terrain: Terrain, spec: Any, friction: float, textured: bool) -> None:
-    """Add the map as boxes that stand on a common level, each coloured by its height."""
+    """Add the map as boxes that stand on a common level, each colored by its height."""
     import mujoco
 
     assert terrain.boxes is not None
     bottom = float(terrain.heights.min()) - BELOW
-    rgb = colour(terrain.boxes[:, 4], max(float(np.abs(terrain.heights).max()), 0.05)) / 255.0
+    rgb = color(terrain.boxes[:, 4], max(float(np.abs(terrain.heights).max()), 0.05)) / 255.0
     cell = terrain.resolution
     for k, (top, behind, left, right, height) in enumerate(terrain.boxes):
         box = spec.worldbody.add_geom(name=f"floor_{k}" if k else "floor", type=mujoco.mjtGeom.mjGEOM_BOX)
@@ -85,21 +85,21 @@ def _make_ground(geom: Any, friction: float) -> None:
     geom.friction = [friction, 0.005, 0.0001]
 
 
-def colour(heights: np.ndarray, scale: float | None = None) -> np.ndarray:
-    """Return the colour (..., 3) uint8 of each height (...) [m].
+def color(heights: np.ndarray, scale: float | None = None) -> np.ndarray:
+    """Return the color (..., 3) uint8 of each height (...) [m].
 
-    ``scale`` is the height of the last colour [m]; by default the largest height above or below 0, at least 5 cm.
+    ``scale`` is the height of the last color [m]; by default the largest height above or below 0, at least 5 cm.
     """
     if scale is None:
         scale = max(float(np.abs(heights).max(initial=0.0)), 0.05)
     at = np.clip(heights / scale, -1.0, 1.0)
-    places = [place for place, _ in COLOURS]
-    channels = [np.interp(at, places, [rgb[k] for _, rgb in COLOURS]) for k in range(3)]
+    places = [place for place, _ in COLORS]
+    channels = [np.interp(at, places, [rgb[k] for _, rgb in COLORS]) for k in range(3)]
     return np.round(np.stack(channels, axis=-1)).astype(np.uint8)
 
 
 def shade(heights: np.ndarray, resolution: float, strength: float = 0.55) -> np.ndarray:
-    """Return factors (ny, nx) for a map's colours in light from the upper left: 1 on level ground.
+    """Return factors (ny, nx) for a map's colors in light from the upper left: 1 on level ground.
 
     ``heights`` (ny, nx) and ``resolution`` [m]; ``strength`` of the shadows in [0, 1].
     """

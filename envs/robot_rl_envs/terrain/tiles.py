@@ -1,8 +1,8 @@
 """Kinds of ground. Each turns a difficulty in [0, 1] into a square of heights, level in its middle and at its edge.
 
 A tile is a square of cells; `heights[row, column]` is the ground [m] at the middle of a cell, rows along y, columns
-along x, around the tile's centre. In the middle is the platform, where robots start; at the edge a rim of height 0,
-so that neighbouring tiles meet level and a robot can always walk on. A pair of values is (at difficulty 0, at 1).
+along x, around the tile's center. In the middle is the platform, where robots start; at the edge a rim of height 0,
+so that neighboring tiles meet level and a robot can always walk on. A pair of values is (at difficulty 0, at 1).
 
 Dimensions are for a quadruped with legs of 0.3 m.
 """
@@ -79,7 +79,7 @@ class Grid:
     Attributes:
         n: cells on a side.
         resolution: side of a cell [m].
-        x, y: (n, n) middle of each cell, from the tile's centre [m].
+        x, y: (n, n) middle of each cell, from the tile's center [m].
         beyond: (n, n) distance from the platform's edge outwards [m], negative on the platform; squares, not circles.
         room: from the platform's edge to the rim [m].
         inside: (n, n) how far inside the rim [m], negative on it.

@@ -11,7 +11,7 @@ from robot_rl.cluster.flow.state import DONE, FAILED, RUNNING, STOPPED, WAITING
 
 PERIOD_S = 0.25
 """How often the table is drawn [s]."""
-COLOURS = {DONE: "green", FAILED: "red", RUNNING: "cyan", STOPPED: "yellow"}
+COLORS = {DONE: "green", FAILED: "red", RUNNING: "cyan", STOPPED: "yellow"}
 
 
 class Progress:
@@ -75,7 +75,7 @@ class Progress:
         table.add_column("last line", no_wrap=True, overflow="ellipsis", ratio=1)
         for step in order:
             row, seconds = executor.state.steps[step.name], executor.seconds(step.name)
-            state = Text("kept" if step.name in executor.kept else row.state, style=COLOURS.get(row.state, ""))
+            state = Text("kept" if step.name in executor.kept else row.state, style=COLORS.get(row.state, ""))
             said = row.line if step.gates or row.state in (FAILED, STOPPED) else ""
             line = Text(executor.last_line(step.name) or said)
             table.add_row(step.name, step.resources.computer.value, state, f"{seconds:.1f}" if seconds else "", line)

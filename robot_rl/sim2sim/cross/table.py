@@ -233,18 +233,18 @@ def draw_table(table: Table) -> Any:
 
 def _draw_row(canvas: Canvas, top: float, table: Table, cell: Cell, most: float) -> None:
     losses = table.losses(cell)
-    colour = BLUE if losses is None else LIGHT_BLUE if losses["within"] else ORANGE
+    color = BLUE if losses is None else LIGHT_BLUE if losses["within"] else ORANGE
     canvas.text((NAMES + 20, top + 5), cell.engine, 14, INK)
     value = cell.mean
     if value is not None:
         scale = (MIDDLE - LEFT) / (1.25 * most)
         end, spread = LEFT + max(0.0, value) * scale, 2 * cell.standard_error * scale
-        canvas.box((LEFT, top + 3, end, top + ROW - 9), colour)
+        canvas.box((LEFT, top + 3, end, top + ROW - 9), color)
         canvas.line((end - spread, top + ROW / 2 - 3, end + spread, top + ROW / 2 - 3), INK)
         change = "" if losses is None or losses["metric"] is None else f"  {in_percent(losses['metric'])}"
         figure = f"{value:.3f}" if abs(value) < 1.0 else f"{value:.3g}"
         canvas.text((FIGURES, top + 5), f"{figure}{change}", 13, INK)
     room = WIDTH - RIGHT - 150
     canvas.box((RIGHT, top + 3, RIGHT + room, top + ROW - 9), GRID)
-    canvas.box((RIGHT, top + 3, RIGHT + max(1.0, room * cell.failure_rate), top + ROW - 9), colour)
+    canvas.box((RIGHT, top + 3, RIGHT + max(1.0, room * cell.failure_rate), top + ROW - 9), color)
     canvas.text((RIGHT + room + 8, top + 5), f"{cell.failure_rate:.1%} of {cell.episodes}", 13, INK)

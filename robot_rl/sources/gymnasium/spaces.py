@@ -209,13 +209,13 @@ class ActionMap:
         low, high = (np.asarray(bound, dtype=np.float64).reshape(-1) for bound in (space.low, space.high))
         bounded = np.isfinite(low) & np.isfinite(high)
         stretch = bounded & (mapping == "rescale")
-        self._centre = np.where(stretch, 0.5 * (np.where(bounded, low, 0.0) + np.where(bounded, high, 0.0)), 0.0)
+        self._center = np.where(stretch, 0.5 * (np.where(bounded, low, 0.0) + np.where(bounded, high, 0.0)), 0.0)
         self._half = np.where(stretch, 0.5 * (np.where(bounded, high, 0.0) - np.where(bounded, low, 0.0)), 1.0)
         self._low, self._high = low, high
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the policy's actions (num_actions,) at a Box's lower and upper limits; -1 and 1 if it has none."""
-        low, high = (self._low - self._centre) / self._half, (self._high - self._centre) / self._half
+        low, high = (self._low - self._center) / self._half, (self._high - self._center) / self._half
         return np.where(np.isfinite(low), low, -1.0), np.where(np.isfinite(high), high, 1.0)
 
     def to_env(self, actions: Tensor) -> np.ndarray:
@@ -228,7 +228,7 @@ class ActionMap:
         if given.ndim != 2 or given.shape[1] != self.num_actions:
             raise ValueError(f"actions have shape {given.shape}, must be (num_envs, {self.num_actions})")
         if self.choices is None:
-            wide = np.clip(given.astype(np.float64) * self._half + self._centre, self._low, self._high)
+            wide = np.clip(given.astype(np.float64) * self._half + self._center, self._low, self._high)
             values = np.rint(wide) if self._dtype.kind in "iu" else wide
         else:
             values = given.astype(np.int64)

@@ -1,7 +1,7 @@
 """Curves of runs and of groups of runs, from the rows of their metrics.jsonl.
 
 A group's curve is the interquartile mean over its runs with the percentile bootstrap interval
-(`robot_rl.metrics.intervals`); runs are drawn whole, so that neighbouring points belong together.
+(`robot_rl.metrics.intervals`); runs are drawn whole, so that neighboring points belong together.
 """
 
 from __future__ import annotations

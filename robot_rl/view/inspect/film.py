@@ -1,4 +1,4 @@
-"""Images of the recorded states: the world's collision shapes, with suspicious links in another colour."""
+"""Images of the recorded states: the world's collision shapes, with suspicious links in another color."""
 
 from __future__ import annotations
 

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from robot_rl.files import read_yaml
-from robot_rl.metrics.description import Descriptions
+from robot_rl.metrics.description import Descriptions, read_solved
 from robot_rl.metrics.rows import read_row
-from robot_rl.runs.run_index import read_solved
 
 MAX_POINTS = 500
 X_KEYS = ("iteration", "env_steps", "time_s")

@@ -1,6 +1,6 @@
 "use strict";
 // The interactive diagrams of the project's pages, in plain SVG. A page has this file before its own script, and perhaps
-// an element [data-scheme] that switches its colours. <html> tells how it went: data-errors counts the scripts' errors.
+// an element [data-scheme] that switches its colors. <html> tells how it went: data-errors counts the scripts' errors.
 const root = document.documentElement;
 root.dataset.errors = "0";
 for (const kind of ["error", "unhandledrejection"])
@@ -130,7 +130,7 @@ function area(xs, lows, highs) {
   return out;
 }
 
-// Means over neighbours.
+// Means over neighbors.
 function calm(values) {
   const half = Math.round(values.length / 60);
   if (half < 1) return values;

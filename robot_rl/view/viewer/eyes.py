@@ -18,7 +18,7 @@ def camera_images(env: Any, obs: Mapping[str, Any], world: int, width: int) -> d
         width: of the images [px], about: each pixel becomes a whole number of them.
 
     Returns:
-        Group -> (height, width, 3) uint8; depth is grey, white where far.
+        Group -> (height, width, 3) uint8; depth is gray, white where far.
     """
     found = {}
     for name in getattr(env.cfg, "images", {}):

@@ -26,7 +26,7 @@ class GroundView:
         title: above the map.
         width: of the image [px], twice its height.
         spawns: mark the spawn points.
-        level, column: of the tile in the centre of the view.
+        level, column: of the tile in the center of the view.
         elevation, azimuth: of the line of sight [deg]; azimuth 0 looks along +x.
         distance: from that tile's spawn point [m]; 1.2 tiles by default.
     """
@@ -42,7 +42,7 @@ class GroundView:
 
 
 def draw_ground(terrain: Terrain, robot: Robot | None, view: GroundView) -> Any:
-    """Return a `PIL.Image.Image` of a terrain, with the robot if there is one on the tile in the centre of the view.
+    """Return a `PIL.Image.Image` of a terrain, with the robot if there is one on the tile in the center of the view.
 
     Raises:
         NoGLError: OpenGL is not available.
@@ -58,16 +58,16 @@ def draw_ground(terrain: Terrain, robot: Robot | None, view: GroundView) -> Any:
 
 
 def shaded_map(terrain: Terrain) -> np.ndarray:
-    """Return the map (rows, columns, 3) uint8 of the tiles and a metre of border, one pixel per point.
+    """Return the map (rows, columns, 3) uint8 of the tiles and a meter of border, one pixel per point.
 
     x points to the right and y up; the light comes from the upper left.
     """
-    from robot_rl_envs.terrain.geoms import colour, shade
+    from robot_rl_envs.terrain.geoms import color, shade
 
     trim = max(0, terrain.cfg.border_cells - round(EDGE_M / terrain.resolution))
     ny, nx = terrain.heights.shape
     ground = terrain.heights[trim : ny - trim, trim : nx - trim]
-    rgb = colour(ground) * shade(ground, terrain.resolution)[..., None]
+    rgb = color(ground) * shade(ground, terrain.resolution)[..., None]
     return np.clip(rgb, 0, 255).astype(np.uint8)[::-1]
 
 
@@ -147,12 +147,12 @@ def _draw_map(image: Any, terrain: Terrain, view: GroundView, width: int) -> Non
 
 
 def _draw_scale(draw: Any, terrain: Terrain, place: tuple[float, float, float], font: Any) -> None:
-    """Draw a bar of one tile below the map, and the range of difficulty; `place` is x, y and pixels per metre."""
-    x, y, metre = place
+    """Draw a bar of one tile below the map, and the range of difficulty; `place` is x, y and pixels per meter."""
+    x, y, meter = place
     tile = terrain.cfg.tile_size
-    draw.line((x, y, x + tile * metre, y), fill=INK, width=2)
+    draw.line((x, y, x + tile * meter, y), fill=INK, width=2)
     draw.line((x, y - 3, x, y + 3), fill=INK, width=2)
-    draw.line((x + tile * metre, y - 3, x + tile * metre, y + 3), fill=INK, width=2)
+    draw.line((x + tile * meter, y - 3, x + tile * meter, y + 3), fill=INK, width=2)
     low, high = float(terrain.difficulty.min()), float(terrain.difficulty.max())
     way = "rising to the right" if terrain.cfg.curriculum else "drawn at random"
     text = f"{tile:g} m; difficulty {low:.2g} to {high:.2g}, {way}"
@@ -173,10 +173,10 @@ def _draw_section(
         along, ground = np.repeat(along, 2) + np.tile([-0.5, 0.5], cells) * terrain.resolution, np.repeat(ground, 2)
     line = float(font.getbbox("8")[3]) + 4
     low, high = min(float(ground.min()), 0.0), max(float(ground.max()), 0.0)
-    metre = min((right - left) / terrain.cfg.tile_size, (bottom - top - 2 * line) / max(high - low, 0.5))
-    base = top + line + high * metre
-    points = [(left + (a - along[0]) * metre, base - h * metre) for a, h in zip(along, ground, strict=True)]
-    floor = base - low * metre + line
+    meter = min((right - left) / terrain.cfg.tile_size, (bottom - top - 2 * line) / max(high - low, 0.5))
+    base = top + line + high * meter
+    points = [(left + (a - along[0]) * meter, base - h * meter) for a, h in zip(along, ground, strict=True)]
+    floor = base - low * meter + line
     draw.polygon([(points[0][0], floor), *points, (points[-1][0], floor)], fill=(214, 219, 224))
     draw.line(points, fill=INK, width=2)
     text = f"section of row {view.level}, difficulty {terrain.difficulty[view.level, view.column]:.2g}, to scale"
@@ -184,7 +184,7 @@ def _draw_section(
 
 
 def _section_row(tile: np.ndarray, resolution: float) -> int:
-    """Return the row, within a metre of a tile's middle, in which the ground changes most often."""
+    """Return the row, within a meter of a tile's middle, in which the ground changes most often."""
     middle, reach = len(tile) // 2, round(1.0 / resolution)
     rows = sorted(range(max(0, middle - reach), min(len(tile), middle + reach)), key=lambda row: abs(row - middle))
     changes = [np.count_nonzero(np.abs(np.diff(tile[row])) > 1e-3) for row in rows]

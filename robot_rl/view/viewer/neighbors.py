@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from robot_rl_envs.render import travelling_joints
+from robot_rl_envs.render import traveling_joints
 
 from robot_rl.view.viewer.shapes import body_meshes
 
@@ -26,7 +26,7 @@ class Neighbors:
         import mujoco
 
         self._model, self._data, self._move = model, mujoco.MjData(model), mujoco.mj_kinematics
-        self._free, self._is_alone, self._spacing = travelling_joints(model), not shares_ground, 0
+        self._free, self._is_alone, self._spacing = traveling_joints(model), not shares_ground, 0
         poses = np.tile([1.0, 0.0, 0.0, 0.0], (count, 1)), np.zeros((count, 3))
         self._batches: list[tuple[int, Any]] = []
         for body in range(model.nbody) if self._is_alone else np.flatnonzero(model.body_weldid > 0).tolist():

@@ -29,11 +29,11 @@ class RobotScene:
     def __init__(self, server: viser.ViserServer, model: mujoco.MjModel, *, wide: float = 1.0) -> None:
         """Send the shapes of a model; the camera begins `wide` times as far away as one robot needs."""
         import mujoco
-        from robot_rl_envs.render import travelling_joints
+        from robot_rl_envs.render import traveling_joints
 
         self._mj, self._server, self._model = mujoco, server, model
         self._data = mujoco.MjData(model)
-        self._free = travelling_joints(model)
+        self._free = traveling_joints(model)
         self._above_m = height_above_base(model) + CLEAR_M
         self._is_first, self._wide = True, wide
         self._set_stage()
@@ -47,7 +47,7 @@ class RobotScene:
         return bool(self._free.size)
 
     def _add_bodies(self, bodies: Iterable[int], parent: str, *, ghost: bool = False) -> dict[int, Any]:
-        """Send the shapes of bodies and return their nodes; those of a ghost have one transparent colour."""
+        """Send the shapes of bodies and return their nodes; those of a ghost have one transparent color."""
         scene, nodes = self._server.scene, {}
         for body in bodies:
             meshes = body_meshes(self._model, body)
@@ -57,9 +57,9 @@ class RobotScene:
             nodes[body] = scene.add_frame(name, show_axes=False)
             for k, (rgb, alpha, mesh) in enumerate(meshes):
                 opacity = GHOST_OPACITY if ghost else None if alpha >= 1 else alpha
-                colour = GHOST_RGB if ghost else rgb
+                color = GHOST_RGB if ghost else rgb
                 shape = f"{name}/shape_{k}"
-                scene.add_mesh_simple(shape, mesh.vertices, mesh.faces, color=colour, opacity=opacity)
+                scene.add_mesh_simple(shape, mesh.vertices, mesh.faces, color=color, opacity=opacity)
         return nodes
 
     def show_ghost(self, qpos: np.ndarray) -> None:
@@ -110,15 +110,15 @@ class RobotScene:
     def look_from(self, client: viser.ClientHandle) -> None:
         """Set the camera of a browser that has just connected to a view of the robot."""
         reach = self._wide * max(float(np.ptp(self._data.geom_xpos[self._visible()], axis=0).max()), 0.6)
-        centre = self._data.geom_xpos[self._visible()].mean(0) + np.asarray(self._world.position)
+        center = self._data.geom_xpos[self._visible()].mean(0) + np.asarray(self._world.position)
         offset = reach * np.array([0.2, -1.9, 0.5])
         if self._free.size:
             body = self._model.jnt_bodyid[self._free[0]]
             offset = reach * np.array([1.0, -1.3, 0.6])
             offset[:2] = heading(self._data.xquat[body]) @ offset[:2]
         # In this order: a new position also moves the point that the camera looks at.
-        client.camera.position = tuple(centre + offset)
-        client.camera.look_at = tuple(centre)
+        client.camera.position = tuple(center + offset)
+        client.camera.look_at = tuple(center)
 
     def _visible(self) -> np.ndarray:
         moving = self._model.body_weldid[self._model.geom_bodyid] > 0

@@ -59,16 +59,16 @@ def height_field(heights: np.ndarray, size: np.ndarray, limit: int = 400_000) ->
 
 
 def body_meshes(model: mujoco.MjModel, body: int) -> list[tuple[tuple[int, int, int], float, Trimesh]]:
-    """Return the visible shapes of a body, joined by colour.
+    """Return the visible shapes of a body, joined by color.
 
     Returns:
-        (red, green, blue in 0..255, opacity in [0, 1], triangles in the body's frame) for every colour.
+        (red, green, blue in 0..255, opacity in [0, 1], triangles in the body's frame) for every color.
     """
     import trimesh
 
     shapes: dict[tuple[tuple[int, int, int], float], list[Any]] = {}
     for geom in np.flatnonzero(model.geom_bodyid == body):
-        rgba = geom_colour(model, int(geom))
+        rgba = geom_color(model, int(geom))
         mesh = geom_mesh(model, int(geom))
         if mesh is None or rgba[3] == 0 or model.geom_group[geom] not in GROUPS:
             continue
@@ -83,25 +83,25 @@ def body_meshes(model: mujoco.MjModel, body: int) -> list[tuple[tuple[int, int, 
 def height_above_base(model: mujoco.MjModel) -> float:
     """Return how far a robot reaches above its base [m], in the model's initial configuration; 0 for a fixed base."""
     import mujoco
-    from robot_rl_envs.render import is_robots, travelling_joints
+    from robot_rl_envs.render import is_robots, traveling_joints
 
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
-    free = travelling_joints(model)
+    free = traveling_joints(model)
     geoms = np.flatnonzero(is_robots(model, model.geom_bodyid) & np.isin(model.geom_group, GROUPS))
     if not free.size or not geoms.size:
         return 0.0
     up = data.geom_xmat[geoms].reshape(-1, 3, 3)[:, 2]  # the vertical in the geoms' frames
-    centre, half = model.geom_aabb[geoms, :3], model.geom_aabb[geoms, 3:]
-    tops = data.geom_xpos[geoms, 2] + (up * centre).sum(1) + (np.abs(up) * half).sum(1)
+    center, half = model.geom_aabb[geoms, :3], model.geom_aabb[geoms, 3:]
+    tops = data.geom_xpos[geoms, 2] + (up * center).sum(1) + (np.abs(up) * half).sum(1)
     return float(tops.max() - data.xpos[model.jnt_bodyid[free[0]], 2])
 
 
-def geom_colour(model: mujoco.MjModel, geom: int) -> np.ndarray:
-    """Return the colour (4,) of a geom in [0, 1]: its material's if it has one and does not have its own colour."""
+def geom_color(model: mujoco.MjModel, geom: int) -> np.ndarray:
+    """Return the color (4,) of a geom in [0, 1]: its material's if it has one and does not have its own color."""
     own, material = model.geom_rgba[geom], int(model.geom_matid[geom])
-    grey = np.array([0.5, 0.5, 0.5, 1.0])
-    return model.mat_rgba[material] if material >= 0 and np.allclose(own, grey) else own
+    gray = np.array([0.5, 0.5, 0.5, 1.0])
+    return model.mat_rgba[material] if material >= 0 and np.allclose(own, gray) else own
 
 
 def geom_mesh(model: mujoco.MjModel, geom: int) -> Trimesh | None:

@@ -48,7 +48,7 @@ CODECS: tuple[tuple[str, dict[str, str]], ...] = (
 INK, FAINT, BACK = (20, 24, 28), (92, 102, 112), (250, 251, 252)
 COMMAND, MEASURED = (26, 115, 230), (46, 160, 90)
 AXES_M, AXES_RGB = 0.1, ((0.85, 0.2, 0.2), (0.2, 0.65, 0.3), (0.1, 0.45, 0.9))
-"""Length [m] and colours of the axes of a pose: x, y, z."""
+"""Length [m] and colors of the axes of a pose: x, y, z."""
 GOAL_M = 0.35
 """Height above the ground at which a team's goal is drawn [m]."""
 NUMBERS_IN_A_ROW = 8
@@ -194,7 +194,7 @@ def find_markers(driver: Driver, world: int) -> tuple[list[Arrow], list[Sphere]]
 
     info, env = driver.info, driver.env
     at = goal(env, world)
-    spheres = [] if at is None else [Sphere(centre=at + np.array([0.0, 0.0, GOAL_M]))]
+    spheres = [] if at is None else [Sphere(center=at + np.array([0.0, 0.0, GOAL_M]))]
     if info is None or not (driver.tracks or info.is_target):
         return [], spheres
     if driver.tracks:
@@ -208,11 +208,11 @@ def find_markers(driver: Driver, world: int) -> tuple[list[Arrow], list[Sphere]]
     command = driver.command()[row].astype(np.float64)
     origin, quat = command_frame(env, info, row)
     frame = rotation(quat)
-    centre = origin + frame @ command[:3]
+    center = origin + frame @ command[:3]
     axes = frame @ rotation(command[3:7]) if info.draws == POSE else np.zeros((3, 0))
-    colours = zip(axes.T, AXES_RGB, strict=False)
-    return [Arrow(start=centre, vector=AXES_M * axis, rgba=(*rgb, 1.0)) for axis, rgb in colours], [
-        Sphere(centre=centre)
+    colors = zip(axes.T, AXES_RGB, strict=False)
+    return [Arrow(start=center, vector=AXES_M * axis, rgba=(*rgb, 1.0)) for axis, rgb in colors], [
+        Sphere(center=center)
     ]
 
 
@@ -221,9 +221,9 @@ def _arrows(position: np.ndarray, quat: np.ndarray, command: np.ndarray, velocit
     from robot_rl_envs.render import Arrow
 
     rotation, arrows = heading(quat), []
-    for height, vector, colour in ((0.03, command, COMMAND), (0.0, velocity, MEASURED)):
+    for height, vector, color in ((0.03, command, COMMAND), (0.0, velocity, MEASURED)):
         planar = 0.3 * rotation @ vector[:2]
-        rgba = (colour[0] / 255, colour[1] / 255, colour[2] / 255, 1.0)
+        rgba = (color[0] / 255, color[1] / 255, color[2] / 255, 1.0)
         start = position + np.array([0.0, 0.0, height])
         arrows.append(Arrow(start=start, vector=np.array([*planar, 0.0]), rgba=rgba))
     return arrows
@@ -338,10 +338,10 @@ class _Strip:
         return share * self._height
 
     def text(
-        self, x: float, y: float, text: str, size: float, colour: tuple[int, int, int], *, anchor: str = "lm"
+        self, x: float, y: float, text: str, size: float, color: tuple[int, int, int], *, anchor: str = "lm"
     ) -> None:
         self._draw.text(
-            (x, self._y(y)), text, fill=colour, font=_font(max(9, round(size * self._height))), anchor=anchor
+            (x, self._y(y)), text, fill=color, font=_font(max(9, round(size * self._height))), anchor=anchor
         )
 
     def head(self, label: str, time_s: float) -> float:

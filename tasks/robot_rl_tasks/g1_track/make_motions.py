@@ -3,7 +3,7 @@
     python -m robot_rl_tasks.g1_track.make_motions
 
 It writes them to the folder ``motions`` next to the robot's model. Feet stay flat on the floor but for their steps, the
-centre of mass stays above the feet that carry it, and everything moves on smooth steps 10 x^3 - 15 x^4 + 6 x^5.
+center of mass stays above the feet that carry it, and everything moves on smooth steps 10 x^3 - 15 x^4 + 6 x^5.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Library:
         self.home = [data.site_xpos[model.site(foot).id].copy() for foot in FEET]
         for pos in self.home:
             pos[2] = robot.foot_radius
-        self.centre = 0.5 * (self.home[0] + self.home[1])[:2]
+        self.center = 0.5 * (self.home[0] + self.home[1])[:2]
 
     def _film(self, name: str, seconds: float, at: Callable[[float], Targets]) -> Motion:
         """Solve a motion frame by frame; the first frame is solved twice, so that it starts from its own solution."""
@@ -92,7 +92,7 @@ class Library:
 
     def _standing(self, **changes: object) -> Targets:
         feet = {foot: (pos, yaw_quat(0.0)) for foot, pos in zip(FEET, self.home, strict=True)}
-        found = Targets(feet=feet, com_xy=self.centre, base_z=STAND_Z, base_quat=yaw_quat(0.0), joints=dict(ARMS_DOWN))
+        found = Targets(feet=feet, com_xy=self.center, base_z=STAND_Z, base_quat=yaw_quat(0.0), joints=dict(ARMS_DOWN))
         for field, value in changes.items():
             setattr(found, field, value)
         return found
@@ -131,7 +131,7 @@ class Library:
         return self._film("wave", 5.0, at)
 
     def _walk(self, name: str, seconds: float, steps: list[Step]) -> Motion:
-        """Step after step in place; the centre of mass moves over the foot that carries before the other one lifts."""
+        """Step after step in place; the center of mass moves over the foot that carries before the other one lifts."""
 
         def yaw(t: float, foot: int) -> float:
             return sum(step.turn * smooth(t, step.start, step.end) for step in steps if step.foot == foot)
@@ -140,8 +140,8 @@ class Library:
             feet, places = {}, []
             for k, foot in enumerate(FEET):
                 turn = yaw_quat(yaw(t, k))
-                pos = rotation.rotate(turn, np.append(self.home[k][:2] - self.centre, 0.0))
-                pos[:2] += self.centre
+                pos = rotation.rotate(turn, np.append(self.home[k][:2] - self.center, 0.0))
+                pos[:2] += self.center
                 lift = sum(s.height * bump(t, s.start, s.end, 0.5 * (s.end - s.start)) for s in steps if s.foot == k)
                 pos[2] = self.home[k][2] + lift
                 places.append(pos[:2])

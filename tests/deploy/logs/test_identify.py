@@ -28,7 +28,7 @@ def test_an_mcap_is_read_as_the_npz_of_its_arrays(rt, record, tmp_path):
         "kp": log.kp,
         "kd": log.kd,
     }
-    np.savez(tmp_path / "log.npz", joints=robot.joint_names, **arrays)
+    np.savez(tmp_path / "log.npz", allow_pickle=False, joints=robot.joint_names, **arrays)
     again = read_log(tmp_path / "log.npz", robot)
     for key in ("time", "joint_pos", "joint_vel", "target", "kp", "kd", "repeated"):
         np.testing.assert_array_equal(getattr(again, key), getattr(log, key))

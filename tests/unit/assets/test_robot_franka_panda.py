@@ -14,7 +14,7 @@ ROBOT = get_robot("franka_panda")
 READY = np.array(ROBOT.default_pos())
 CUBE = 0.05  # edge [m]
 
-# mass [kg], centre of mass in the link's frame [m], inertia about it: xx yy zz xy xz yz [kg m^2]
+# mass [kg], center of mass in the link's frame [m], inertia about it: xx yy zz xy xz yz [kg m^2]
 INERTIALS = {
     "link0": (0.629769, (-0.041018, -0.00014, 0.049974), (3.15e-3, 3.88e-3, 4.285e-3, 8.2904e-7, 1.5e-4, 8.2299e-6)),
     "link1": (4.970684, (0.003875, 0.002081, -0.04762), (0.70337, 0.70661, 9.117e-3, -1.39e-4, 6.772e-3, 1.9169e-2)),
@@ -102,12 +102,12 @@ def test_bodies_and_total_mass(model):
 
 @pytest.mark.parametrize("name", INERTIALS)
 def test_inertial(model, name):
-    mass, centre, (xx, yy, zz, xy, xz, yz) = INERTIALS[name]
+    mass, center, (xx, yy, zz, xy, xz, yz) = INERTIALS[name]
     body, axes = model.body(name), np.zeros(9)
     mujoco.mju_quat2Mat(axes, body.iquat)
     axes = axes.reshape(3, 3)
     assert body.mass[0] == pytest.approx(mass, rel=1e-9)
-    np.testing.assert_allclose(body.ipos, centre, atol=1e-12)
+    np.testing.assert_allclose(body.ipos, center, atol=1e-12)
     tensor = [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]
     np.testing.assert_allclose(axes @ np.diag(body.inertia) @ axes.T, tensor, atol=1e-9)
 
@@ -317,7 +317,7 @@ def joints_at(model, pos, start):
 
 @pytest.mark.parametrize("iterations", [4, 10])
 def test_lifts_a_cube(iterations):
-    """Targets at 50 Hz, worked out ahead: above the cube, down, close, up, hold; it slips by a few millimetres."""
+    """Targets at 50 Hz, worked out ahead: above the cube, down, close, up, hold; it slips by a few millimeters."""
     spec = make_scene()
     add_cube(spec, [0.5, 0.1, CUBE / 2], mass=0.1)
     spec.option.iterations, spec.option.ls_iterations = iterations, 2 * iterations

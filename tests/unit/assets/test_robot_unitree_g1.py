@@ -15,7 +15,7 @@ ROBOT = get_robot("unitree_g1")
 FLIP = np.array([1.0, -1.0, 1.0])
 REFERENCE = os.environ.get("ROBOT_RL_REFERENCE", "")
 
-# mass [kg], principal inertia [kg m^2], centre of mass in the body frame [m], w x y z of the principal axes
+# mass [kg], principal inertia [kg m^2], center of mass in the body frame [m], w x y z of the principal axes
 TRUNK = {
     "pelvis": (3.813, (0.010549, 0.0093089, 0.0079184), (0, 0, -0.07605), (1, 0, -0.000399148, 0)),
     "waist_yaw_link": (
@@ -168,7 +168,7 @@ def part_of(name):
 
 
 def tensor(body):
-    """A body's inertia about its centre of mass in the body's frame."""
+    """A body's inertia about its center of mass in the body's frame."""
     turn = np.zeros(9)
     mujoco.mju_quat2Mat(turn, body.iquat)
     turn = turn.reshape(3, 3)
@@ -371,7 +371,7 @@ def test_mirrored_joints_mirror_feet_and_hands(model):
 
 
 def test_it_looks_the_same_from_left_and_right(model):
-    """Every geom has a twin of the same shape and colour across the plane y = 0."""
+    """Every geom has a twin of the same shape and color across the plane y = 0."""
     data = mujoco.MjData(model)
     data.qpos[:7] = [0, 0, 0, 1, 0, 0, 0]
     set_joints(data, ROBOT.default_pos())
@@ -385,7 +385,7 @@ def test_it_looks_the_same_from_left_and_right(model):
 
 
 def test_image_shows_a_grey_and_black_robot(gl):
-    """Seen from the front, a part of the frame is the robot, and both its colours are there."""
+    """Seen from the front, a part of the frame is the robot, and both its colors are there."""
     del gl
     spec = mujoco.MjSpec.from_file(str(ROBOT.model))
     spec.worldbody.add_light(pos=[0, 0, 3], dir=[-0.5, 0, -1], type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL)

@@ -7,7 +7,7 @@ from robot_rl_assets import get_robot
 
 ROBOT = get_robot("unitree_go2")
 
-# mass [kg], principal inertia [kg m^2], centre of mass in the body frame [m], w x y z of the principal axes
+# mass [kg], principal inertia [kg m^2], center of mass in the body frame [m], w x y z of the principal axes
 INERTIALS = {
     "base_link": (
         6.921,
@@ -221,7 +221,7 @@ def test_mirrored_legs_have_mirrored_inertia(model):
 
 
 def test_it_looks_the_same_from_left_and_right(model):
-    """Every geom has a twin of the same shape and colour across the plane y = 0."""
+    """Every geom has a twin of the same shape and color across the plane y = 0."""
     data = mujoco.MjData(model)
     data.qpos[:7] = [0, 0, 0, 1, 0, 0, 0]
     set_joints(data, ROBOT.default_pos())
@@ -235,7 +235,7 @@ def test_it_looks_the_same_from_left_and_right(model):
 
 
 def test_image_shows_a_grey_and_black_robot(gl):
-    """Seen from the side, a good part of the frame is the robot, and both its colours are there."""
+    """Seen from the side, a good part of the frame is the robot, and both its colors are there."""
     del gl
     spec = mujoco.MjSpec.from_file(str(ROBOT.model))
     spec.worldbody.add_light(pos=[0, 0, 3], dir=[0, 0.5, -1], type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL)

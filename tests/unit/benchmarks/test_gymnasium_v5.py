@@ -141,7 +141,7 @@ def test_the_curves_are_drawn():
     drawing = ElementTree.fromstring(gymnasium_chart.draw([{"env": ENV}, {"env": "Ant-v5"}], runs))
     name = "{http://www.w3.org/2000/svg}"
     lines = [line for line in drawing.iter(f"{name}path") if line.get("class") == "line"]
-    assert [line.get("stroke") for line in lines] == [gymnasium_chart.COLOURS[k] for k in ("ours", "sb3") * 2]
+    assert [line.get("stroke") for line in lines] == [gymnasium_chart.COLORS[k] for k in ("ours", "sb3") * 2]
     # Two finite points of three.
     assert all(line.get("d").count("L") == 1 for line in lines)
     texts = [text.text for text in drawing.iter(f"{name}text")]

@@ -83,7 +83,7 @@ class Rig:
         return np.stack([*np.meshgrid(x, y), -np.ones((self.camera.height, self.camera.width))], axis=-1)
 
     def gl(self, world=0):
-        """What MuJoCo's own renderer shows of a world: depth [m], or colours in [0, 1]."""
+        """What MuJoCo's own renderer shows of a world: depth [m], or colors in [0, 1]."""
         model = self.model
         # Of an endless plane OpenGL draws a part, which its far plane sizes.
         model.vis.map.znear, model.vis.map.zfar = 0.01, 64.0

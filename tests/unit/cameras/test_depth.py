@@ -32,7 +32,7 @@ def test_a_ball(rig):
     r = rig(pos=(-3.0, 0.0, 0.0))
     depth = 8.0 * r.step()[0, 0]
     rays = r.rays()
-    # |t ray - centre| = radius with the centre 1.5 m ahead; t is depth, since rays are 1 long along the line of sight.
+    # |t ray - center| = radius with the center 1.5 m ahead; t is depth, since rays are 1 long along the line of sight.
     a, b, c = (rays**2).sum(-1), 1.5, 1.5**2 - 0.5**2
     root = b * b - a * c
     hit = root > 1e-3

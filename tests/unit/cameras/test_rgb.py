@@ -1,4 +1,4 @@
-"""Colour images: the right colours in the right places."""
+"""Color images: the right colors in the right places."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from robot_rl_envs.task import Actions, Event, Observation, ObservationGroup, Re
 pytestmark = pytest.mark.long
 
 
-def test_colours_are_those_of_mujocos_renderer(rig, gl):
+def test_colors_are_those_of_mujocos_renderer(rig, gl):
     r = rig(kind="rgb", body="world", pos=(0, -4, 3), forward=(0.6, 1, -0.6), up=(0, 0, 1), width=64, height=48)
     image = r.step()
     assert image.shape == (1, 3, 48, 64)
@@ -54,9 +54,9 @@ def painted(events):
     )
 
 
-def test_worlds_draw_colours_that_only_the_camera_sees(closing_env):
-    colour = {"colour": Event(objects.object_color, object="cube", lo=0.0, hi=1.0)}
-    plain, drawn = (closing_env(painted(events)) for events in ({}, colour))
+def test_worlds_draw_colors_that_only_the_camera_sees(closing_env):
+    color = {"color": Event(objects.object_color, object="cube", lo=0.0, hi=1.0)}
+    plain, drawn = (closing_env(painted(events)) for events in ({}, color))
     for env in (plain, drawn):
         for _ in range(3):
             images = env.step(torch.zeros(4, 1))[0]["eye"]
@@ -68,7 +68,7 @@ def test_worlds_draw_colours_that_only_the_camera_sees(closing_env):
     assert 0.02 < cube.float().mean() < 0.9
     seen = torch.stack([image[:, cube].median(1).values for image in images])
     assert (seen[:, None] - seen).abs().amax(-1)[~torch.eye(4, dtype=bool)].min() > 0.05
-    # Lit alike in every world: up to a gloss that all have, in proportion to the colours that were drawn.
+    # Lit alike in every world: up to a gloss that all have, in proportion to the colors that were drawn.
     tint = drawn.state.object_tint[:, 0, :3]
     assert np.corrcoef(seen.flatten(), tint.flatten())[0, 1] > 0.99
 

@@ -1,6 +1,6 @@
 """When an image is taken and when it is delivered: rates, delays, losses, resets, and going on from a checkpoint.
 
-The carrier hangs over level ground, one centimetre higher each step: the depth in the image determines its step.
+The carrier hangs over level ground, one centimeter higher each step: the depth in the image determines its step.
 """
 
 import numpy as np

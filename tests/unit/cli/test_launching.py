@@ -275,7 +275,7 @@ def test_what_a_launcher_refuses_late_is_taken_back(run, in_tmp, recorder, monke
 def test_a_frozen_run_that_has_not_begun_says_how_it_begins(run, in_tmp, recorder, monkeypatch):
     launch_all([settings()], recorder)
     code, _, errors = run("resume", "mine")
-    assert (code, "robot-rl worker runs/cartpole/mine begins it" in errors) == (2, True)
+    assert (code, "robot-rl worker runs/cartpole/mine begins it" in errors) == (86, True)
     monkeypatch.setattr("robot_rl.cluster.watch.PATIENCE_S", -1.0)
     code, output, _ = run("watch", "mine")
     assert (code, "not begun yet; robot-rl worker runs/cartpole/mine begins it" in output) == (0, True)

@@ -58,7 +58,7 @@ def test_a_new_robot_and_new_tasks_pass_their_tests(run, copy, in_copy):
         (["tsk", "x"], "did you mean 'task'?"),
         (["task", "Go2"], "a name is lower-case letters"),
         (["task", "../x"], "a name is lower-case letters"),
-        (["task", "class"], "a name is lower-case letters"),
+        (["task", "class"], "is a word of Python"),
         (["task", "cartpole"], "exists"),
         (["robot", "robot"], "exists"),
         (["robot", "unitree_go2"], "exists"),

@@ -61,7 +61,7 @@ def test_targets_are_around_the_hand_in_its_default_pose():
 
 
 def test_a_trunk_that_is_fixed_to_a_base_without_mass_carries_the_load(tmp_path):
-    """Of a body with its centre of mass in the origin MuJoCo reads no other: it stays where it is."""
+    """Of a body with its center of mass in the origin MuJoCo reads no other: it stays where it is."""
     model = tmp_path / "model.xml"
     model.write_text(
         '<mujoco><worldbody><body name="base"><freejoint/><inertial pos="0 0 0.1" mass="1e-6" '

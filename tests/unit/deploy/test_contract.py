@@ -58,7 +58,7 @@ WRONG = [
     (("schema_version",), True, "schema_version is True"),
     (("robot",), "", "robot is ''"),
     (("robot",), 5, "robot is 5; a text"),
-    (("colour",), "red", "colour is unknown"),
+    (("color",), "red", "color is unknown"),
     (("layout",), "del", "layout is missing"),
     (("joints", 0, "kp"), "del", "joints[0].kp is missing"),
     (("joints", 0, "kp"), "20", "joints[0].kp is '20'; a number"),

@@ -193,3 +193,23 @@ def test_a_checkpoint_of_another_size_or_task_is_refused(cart_task, go2_task):
         small.load_state_dict(large.state_dict())
     with pytest.raises(ValueError, match="checkpoint has nothing"):
         small.load_state_dict({})
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ((float("nan"), 0.0, 0.0), "must be finite"),
+        ("fast", "must be 3 numbers"),
+        ((1.0,), "needs 3 components"),
+        (None, "must be 3 numbers"),
+    ],
+)
+def test_a_command_or_a_push_of_something_else_than_three_numbers_changes_nothing(go2_task, value, words):
+    env = make_env(go2_task(), num_envs=2, engine="mujoco", seed=1)
+    env.reset()
+    before = env.state.qvel.clone()
+    assert words in refused(call=env.push, delta_v=value)
+    if value is not None:  # It ends a command.
+        assert words in refused(call=env.set_command, value=value)
+    assert torch.equal(env.state.qvel, before)
+    assert not env.state.command_hold.any()

@@ -23,7 +23,10 @@ def test_two_tasks_of_the_same_terms_in_another_order_share_no_kernel(puppet, ca
         "pos": Observation(observations.one_joint_pos, joint=0),
         "speed": Observation(observations.joint_vel),
     }
-    scores = {"x": Reward(rewards.centred, weight=1.0, joint=0), "v": Reward(rewards.joint_vel_sq, weight=1.0, joint=1)}
+    scores = {
+        "x": Reward(rewards.centred, weight=1.0, joint=0),
+        "v": Reward(rewards.joint_vel_sq, weight=1.0, joint=1),
+    }
     one = puppet(cart_task(observations={"actor": ObservationGroup(terms=terms)}, rewards=scores))
     turned = {name: terms[name] for name in ("speed", "pos")}
     two = puppet(

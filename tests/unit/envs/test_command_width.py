@@ -126,7 +126,7 @@ def test_a_command_is_held_at_values_of_its_width(commanded):
     env.set_command((0.1, 0.2, 0.3, 0.4, 0.5))
     env.step(torch.zeros(3, env.num_actions))
     assert env.state.command[2].tolist() == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
-    with pytest.raises(ValueError, match=r"command=\(0.5, 0.0, 0.0\): .* has 5 components"):
+    with pytest.raises(ValueError, match=r"command=\(0.5, 0.0, 0.0\): .* needs 5 components"):
         env.set_command((0.5, 0.0, 0.0))
     env.close()
 
@@ -160,7 +160,7 @@ def test_commands_of_two_kinds_do_not_share_a_task(cart_task):
     cart_task(commands={"one": three, "three": three})
 
 
-METRES = dict.fromkeys("xyz", "m")
+METERS = dict.fromkeys("xyz", "m")
 
 
 @pytest.mark.parametrize(
@@ -170,13 +170,13 @@ METRES = dict.fromkeys("xyz", "m")
         ({"components": {f"c{k}": "1" for k in range(97)}}, "components=.*: must be 1 to 96 names"),
         ({"components": {"a b": "m"}}, r"components=\{'a b': 'm'\}: must be a name of letters"),
         ({"components": {"x": ""}}, "components=.*, and a unit"),
-        ({"components": METRES, "frame": "robot"}, "frame='robot': must be one of base, world, none"),
-        ({"components": METRES, "draws": "arrow"}, "draws='arrow': must be one of velocity, position, pose, phase"),
-        ({"components": METRES, "draws": "velocity"}, "draws='velocity': wants first 3 components of m/s, m/s, rad/s"),
-        ({"components": METRES | {"w": "1"}, "draws": "pose"}, "draws='pose': wants exactly 7 components .* it has 4"),
+        ({"components": METERS, "frame": "robot"}, "frame='robot': must be one of base, world, none"),
+        ({"components": METERS, "draws": "arrow"}, "draws='arrow': must be one of velocity, position, pose, phase"),
+        ({"components": METERS, "draws": "velocity"}, "draws='velocity': wants first 3 components of m/s, m/s, rad/s"),
+        ({"components": METERS | {"w": "1"}, "draws": "pose"}, "draws='pose': wants exactly 7 components .* it has 4"),
         ({"components": {"a": "1", "b": "1"}, "draws": "phase"}, "draws='phase': wants exactly 1 components of 1"),
-        ({"components": METRES, "draws": "position", "frame": "none"}, "frame='none': a position is in a frame"),
-        ({"components": METRES, "mirror": (1.0,)}, "mirror=.*: must have a sign for each of 3 components"),
+        ({"components": METERS, "draws": "position", "frame": "none"}, "frame='none': a position is in a frame"),
+        ({"components": METERS, "mirror": (1.0,)}, "mirror=.*: must have a sign for each of 3 components"),
     ],
 )
 def test_a_command_that_contradicts_itself_is_one_line(declared, line):

@@ -42,7 +42,7 @@ def make_model(name):
 
 @pytest.fixture(params=["mixed", "cartpole", "go2_flat"])
 def drawn(request):
-    """A model and, for a few worlds, models of other masses, centres of mass, inertias, their axes and armature."""
+    """A model and, for a few worlds, models of other masses, centers of mass, inertias, their axes and armature."""
     nominal = make_model(request.param)
     rng = np.random.default_rng(3)
     worlds = []

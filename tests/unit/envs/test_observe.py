@@ -40,7 +40,7 @@ def test_noise_is_uniform_within_its_bound_and_without_mean(doll):
     np.testing.assert_allclose(noise.std(axis=0), NOISE / np.sqrt(3), atol=0.009)
     assert abs(np.corrcoef(noise.T)[0, 1]) < 0.04, "two elements of one term share their noise"
     assert abs(np.corrcoef(noisy[0][:, 0], noisy[1][:, 0])[0, 1]) < 0.06, "two steps share their noise"
-    assert abs(np.corrcoef(noisy[0][:-1, 0], noisy[0][1:, 0])[0, 1]) < 0.06, "neighbouring worlds share their noise"
+    assert abs(np.corrcoef(noisy[0][:-1, 0], noisy[0][1:, 0])[0, 1]) < 0.06, "neighboring worlds share their noise"
 
 
 def test_no_noise_where_the_group_or_the_figure_disables_it(doll):

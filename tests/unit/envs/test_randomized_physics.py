@@ -253,7 +253,7 @@ def test_two_events_that_draw_the_same_are_refused(go2_task):
             make_env(go2_task(events={"one": one, "two": two}), num_envs=2, engine="mujoco")
 
 
-def test_a_centre_of_mass_that_mujoco_would_not_read_is_refused(cart_task, tmp_path):
+def test_a_center_of_mass_that_mujoco_would_not_read_is_refused(cart_task, tmp_path):
     """One in its body's origin: MuJoCo's compiler notes so and ignores body_ipos from then on."""
     robot = get_robot("cartpole")
     model = tmp_path / "model.xml"

@@ -186,7 +186,7 @@ def sided(folder, *, camera="", left_y=0.1, mirror=True):
 
 
 def test_what_is_fixed_to_a_link_and_where_the_base_is_heavy_are_no_matter_of_the_mirror(tmp_path):
-    """A camera of 20 g on one side moves the leg's centre of mass by 2 mm; the trunk's is 1 cm to the left."""
+    """A camera of 20 g on one side moves the leg's center of mass by 2 mm; the trunk's is 1 cm to the left."""
     camera = '<body pos="0 0.1 -0.2"><geom size="0.01" mass="0.02"/></body>'
     assert problems(sided(tmp_path, camera=camera)) == []
     (text,) = problems(sided(tmp_path, camera=camera, left_y=0.15))

@@ -291,7 +291,7 @@ def test_event_draws_in_its_range(event_term, scene_task):
         "reset_object_joint": _opens_the_drawer,
         "object_friction": _draws_friction,
         "object_size": _scales_the_cube,
-        "object_color": _draws_a_colour,
+        "object_color": _draws_a_color,
     }
     checks[event_term](scene_task)
 
@@ -310,7 +310,7 @@ def _draws_a_pose(scene_task):
     assert np.abs(quat[:, 1:3]).max() == 0
 
 
-def _draws_a_colour(scene_task):
+def _draws_a_color(scene_task):
     env = make_env(scene_task(events={"e": Event(objects.object_color, object="cube", lo=0.2, hi=0.8)}), num_envs=200)
     tint = env.state.object_tint
     assert (tint[:, 0, :3].min(), tint[:, 0, :3].max()) == (pytest.approx(0.2, abs=0.01), pytest.approx(0.8, abs=0.01))

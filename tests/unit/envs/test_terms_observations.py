@@ -42,6 +42,7 @@ OBSERVATIONS = {
 }
 
 METRICS = {
+    "lin_vel_axis_error": ({"axis": 1}, lambda s, axis: np.abs(s.command - s.base_lin_vel_b)[:, axis]),
     "lin_vel_error": ({}, lambda s: np.hypot(*(s.command - s.base_lin_vel_b)[:, :2].T)),
     "yaw_vel_error": ({}, lambda s: np.abs(s.command[:, 2] - s.qvel[:, 5])),
     "standing": (

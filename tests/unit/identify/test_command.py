@@ -30,7 +30,8 @@ def test_a_log_becomes_a_file_and_a_table(folder, capsys):
     assert data["format"] == "robot_rl.identified"
     assert [log["part"] for log in data["logs"]] == ["fit", "held"]
     page = (folder / "log.identified.html").read_text()
-    charts = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])["charts"]
+    (content,) = re.findall(r'id="data">(.*?)</script>', page)
+    charts = json.loads(content)["charts"]
     assert [chart["title"] for chart in charts][::2] == ["turn", "upper", "lower"]
     assert [series["name"] for series in charts[0]["series"]] == ["measured", "fitted", "nominal"]
     assert "not seen" in page

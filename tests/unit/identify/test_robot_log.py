@@ -77,7 +77,7 @@ def test_repeated_rows_of_a_moving_robot_are_found(arm, changed):
 def test_joints_are_found_by_name_in_any_order(arm, arrays, tmp_path):
     order = [2, 0, 1]
     turned = {key: np.asarray(value)[..., order] if key != "time" else value for key, value in arrays.items()}
-    np.savez(tmp_path / "log.npz", **turned)
+    np.savez(tmp_path / "log.npz", allow_pickle=False, **turned)
     log = read_log(tmp_path / "log.npz", arm)
     np.testing.assert_array_equal(log.joint_pos, arrays["q"])
     np.testing.assert_array_equal(log.kp[0], arrays["kp"])

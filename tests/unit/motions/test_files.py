@@ -105,7 +105,7 @@ def test_amass_is_retargeted_by_joints(tmp_path):
     np.testing.assert_allclose(motion.joint_pos, want, atol=1e-6)
     np.testing.assert_allclose(np.abs(motion.base_quat_wxyz[0] @ [np.sqrt(0.5), 0, 0, -np.sqrt(0.5)]), 1.0, atol=1e-6)
     assert motion.rate_hz == 120.0
-    # legs of 0.63 m against 0.83 m: both straight legs stand with their soles on the floor, and a metre is less
+    # legs of 0.63 m against 0.83 m: both straight legs stand with their soles on the floor, and a meter is less
     assert motion.base_pos[0, 2] == pytest.approx(0.793, abs=0.01)
     assert 0.6 < motion.base_pos[1, 0] < 0.9
 

@@ -104,7 +104,7 @@ def test_rates_are_those_of_the_reference(clips):
 
 
 def test_a_foot_is_in_contact_near_the_floor(clips):
-    """The soles start half a millimetre above it; 2 cm higher they are in the air."""
+    """The soles start half a millimeter above it; 2 cm higher they are in the air."""
     np.testing.assert_array_equal(clips.reference_foot_contact[151:], 1.0)
     right = clips.reference_foot_contact[:151, 1]
     assert right[:50].all()

@@ -1,5 +1,6 @@
 """Legs of drafted robots: straight ones are bent and noted, and their task asks for what they reach."""
 
+import re
 from dataclasses import replace
 
 import mujoco
@@ -76,6 +77,19 @@ def test_the_foot_touches_before_the_edges_of_a_leaning_leg(tmp_path, tilt):
             geom = model.geom(foot).id
             link = np.flatnonzero((model.geom_bodyid == model.geom_bodyid[geom]) & (model.geom_conaffinity != 0))
             assert lowest_point(model, data, link)[1] == geom
+
+
+@pytest.mark.parametrize(("height", "kind"), [(0.02, "their own soles"), (0.06, "spheres of 0.02 m were added")])
+def test_a_flat_box_that_lies_level_is_the_foot_itself(tmp_path, height, kind):
+    """The lowest point of its middle would hardly ever be the first to touch."""
+    box = f'<collision><origin xyz="0 0 -0.13"/><geometry><box size="0.08 0.06 {height}"/></geometry></collision>'
+    text = re.sub(r'(<link name="\w+_tibia">)', rf"\1{box}", six_legs())
+    draft, robot, model = drafted(write(tmp_path, text, "soles.urdf"))
+    assert kind in notes(draft, "feet: ")[0]
+    assert robot.foot_radius == (0.01 if height == 0.02 else 0.02)
+    is_box = model.geom_type[model.geom(robot.feet[0]).id] == mujoco.mjtGeom.mjGEOM_BOX
+    assert is_box == (height == 0.02)
+    assert check_robot(robot) == ()
 
 
 def test_a_task_asks_for_what_the_legs_reach(tmp_path):

@@ -32,7 +32,7 @@ def arm(*frames, geared=""):
 
 
 def test_an_empty_link_has_its_marker_in_its_own_origin(tmp_path):
-    """MuJoCo compiles the centre of mass of an empty link to its offset from its parent."""
+    """MuJoCo compiles the center of mass of an empty link to its offset from its parent."""
     model = drafted(write(tmp_path, arm("tool"), "arm.urdf"))[2]
     tool = model.body("tool")
     (geom,) = np.flatnonzero(model.geom_bodyid == tool.id)

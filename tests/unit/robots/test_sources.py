@@ -133,8 +133,8 @@ def test_a_mesh_in_a_frame_with_an_angle_becomes_a_shape_that_is_where_it_was(tm
     turns = [np.zeros(9), np.zeros(9)]
     for turn, m, k in ((turns[0], source, own), (turns[1], model, new)):
         mujoco.mju_quat2Mat(turn, m.geom_quat[k])
-    centre = source.geom_pos[own] + turns[0].reshape(3, 3) @ source.geom_aabb[own, :3]
-    new = next(k for k in range(model.ngeom) if np.allclose(model.geom_pos[k], centre, atol=1e-4))
+    center = source.geom_pos[own] + turns[0].reshape(3, 3) @ source.geom_aabb[own, :3]
+    new = next(k for k in range(model.ngeom) if np.allclose(model.geom_pos[k], center, atol=1e-4))
     assert model.geom_bodyid[new] == model.body("trunk").id
 
 

@@ -74,8 +74,15 @@ def test_the_lowest_point_of_a_shape_touches_the_plane_below_it(geom):
         assert np.linalg.norm(point[:2] - data.geom_xpos[own, :2]) <= model.geom_rbound[own] + 1e-6
 
 
-@pytest.mark.parametrize("beside", [0.0, 0.06])
-def test_a_foot_is_at_the_lowest_point_of_a_tilted_leg(tmp_path, beside):
+@pytest.mark.parametrize(
+    ("moved", "line"),
+    [
+        ((0.0, 0.0, 0.0), ""),
+        ((0.0, 0.06, 0.0), "its shape is 2.0 cm beside those of body"),
+        ((0.0, 0.0, 0.01), "touches before it when the leg leans"),
+    ],
+)
+def test_a_foot_is_at_the_lowest_point_of_a_tilted_leg(tmp_path, moved, line):
     tube = '<geometry><cylinder radius="0.02" length="0.15"/></geometry>'
     shape = f'<collision><origin xyz="0 0 -0.07" rpy="0 0.6 0"/>{tube}</collision>'
     box = '<collision><geometry><box size="0.4 0.2 0.1"/></geometry></collision>'
@@ -85,11 +92,12 @@ def test_a_foot_is_at_the_lowest_point_of_a_tilted_leg(tmp_path, beside):
         parts += [joint(f"{name}_hip", "base", f"{name}_thigh", at=place)]
         parts += [joint(f"{name}_knee", f"{name}_thigh", f"{name}_shank", at="0 0 -0.1")]
     _, robot, _ = drafted(write(tmp_path, urdf(*parts), "legs.urdf"))
-    if beside:
+    if line:
         spec = mujoco.MjSpec.from_string(robot.model.read_text())
-        spec.geom(robot.feet[0]).pos[1] += beside
+        spec.geom(robot.feet[0]).pos += moved
         robot.model.write_text(spec.to_xml())
         (finding,) = try_robot(robot)
-        assert f"foot '{robot.feet[0]}': its shape is 2.0 cm beside" in finding.text
+        assert finding.text.startswith(f"foot '{robot.feet[0]}': ")
+        assert line in finding.text
         return
     assert try_robot(robot) == []

@@ -102,7 +102,7 @@ def test_a_single_sphere_or_capsule_on_its_axis_is_a_wheel(tmp_path, shape, word
     assert list(draft.wheels.values()) == pytest.approx([0.06] * 4)
     assert wheel_radii(robot) == draft.wheels
     assert (robot.feet, choose_kind("auto", robot)) == ((), "drive")
-    line = f"wheels: the only shape of 'wheel_FL_joint' that touches is a {word} centred on its endless axis"
+    line = f"wheels: the only shape of 'wheel_FL_joint' that touches is a {word} centered on its endless axis"
     assert notes(draft, "wheels: ")[1:][0] == line
     for other in (f'{shape} pos="0.02 0 0"', f'{shape}/><geom type="box" size="0.01 0.01 0.01" mass="0.01"'):
         draft, robot, _ = drafted(write(tmp_path, car(other)))

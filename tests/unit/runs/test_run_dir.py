@@ -19,6 +19,15 @@ def make_run(root, run_id, task="cartpole"):
     return path
 
 
+def test_an_id_that_two_tasks_have_is_refused_and_named_with_its_task(tmp_path):
+    for task in ("a", "b"):
+        (tmp_path / task / "x").mkdir(parents=True)
+        (tmp_path / task / "x" / "run.yaml").touch()
+    with pytest.raises(UserError, match=r"run=x: 2 runs have this id; write a/x or b/x"):
+        RunDir.find("x", tmp_path)
+    assert RunDir.find("b/x", tmp_path).words == f"b/x root={tmp_path}"
+
+
 def test_a_new_run_is_named_by_time_and_seed(tmp_path):
     run_dir = RunDir.create(tmp_path / "runs", "cartpole", 7)
     assert RUN_ID.fullmatch(run_dir.run_id)

@@ -155,6 +155,6 @@ def test_make_run_learns_as_is_quickest_here():
 def test_pytorch_is_installed_first_and_from_the_given_index():
     commands = dry("run", "VENV=nowhere", "TORCH_INDEX=https://example.org/cpu")
     lines = [line for line in commands.splitlines() if "pip" in line and " install " in line]
-    assert lines[0].endswith("-c constraints.txt --index-url https://example.org/cpu torch")
+    assert "-c constraints.txt --index-url https://example.org/cpu torch " in lines[0]
     assert lines[1].endswith("-c constraints.txt -e '.'")
     assert "index-url" not in dry("run", "VENV=nowhere")

@@ -9,6 +9,8 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.cartpole import SWING_FREQUENCY
 from robot_rl_tasks.registry import get_task
 
+from robot_rl.evaluation.meter import describe_metrics
+
 ROD_M, GRAVITY = 0.8, 9.81
 
 
@@ -41,3 +43,9 @@ def test_energy_leads_from_hanging_still_to_upright(angle, velocity, value):
     reward = env.step(torch.zeros(1, 1))[1]
     env.close()
     assert np.allclose(reward.item() / env.step_dt, value, atol=1e-3)
+
+
+def test_an_evaluation_says_why_episodes_end_with_the_tasks_numbers():
+    env = make_env(get_task("cartpole"), num_envs=1, engine="mujoco", num_threads=1)
+    meaning = describe_metrics(env)["ended/off_rail"]["meaning"]
+    assert meaning == "share of episodes that ended because one joint's |position| exceeds 1.75 rad or m"

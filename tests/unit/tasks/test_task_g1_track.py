@@ -1,4 +1,4 @@
-"""The G1's library of motions: what its joints, feet and centre of mass do in each."""
+"""The G1's library of motions: what its joints, feet and center of mass do in each."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def solver():
 
 
 def poses(solver, motion):
-    """Lowest point of each foot [m] and the centre of mass in each frame, in the frames of both soles (T, 2, ...)."""
+    """Lowest point of each foot [m] and the center of mass in each frame, in the frames of both soles (T, 2, ...)."""
     model, data = solver.model, solver.data
     geoms = [model.geom(foot).id for foot in G1.feet]
     low, com = [], []
@@ -48,7 +48,7 @@ def test_a_motion_of_the_library_can_be_done(solver, name):
     half = solver.model.geom_size[solver.model.geom("left_foot").id]
     for foot in range(2):
         carries = low[:, 1 - foot] > 0.002  # the other one is in the air
-        assert (np.abs(com[carries, foot, :2]) < half[:2]).all(), "the centre of mass is above the sole that carries"
+        assert (np.abs(com[carries, foot, :2]) < half[:2]).all(), "the center of mass is above the sole that carries"
     if name not in STEPPING:
         assert np.abs(com[:, :, 0]).max() < 0.02
         assert np.abs(com[:, :, 1].sum(1)).max() < 0.02, "as far from either foot"

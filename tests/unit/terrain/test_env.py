@@ -54,7 +54,7 @@ def test_friction_is_the_simulation_s_unless_the_terrain_has_its_own(form):
 
 
 @pytest.mark.parametrize("form", ["hfield", "boxes"])
-def test_the_model_for_rendering_has_the_same_ground_in_colour(form):
+def test_the_model_for_rendering_has_the_same_ground_in_color(form):
     scene = make_scene(stand("gaps", form=form))
     model, drawn = scene.model, scene.render_model
     assert drawn.nq == model.nq

@@ -17,7 +17,7 @@ def points(terrain, count=COUNT, seed=0):
 
 
 def steepness(terrain, at):
-    """How much a position that is off by a metre would matter: the largest slope of the cells around a point."""
+    """How much a position that is off by a meter would matter: the largest slope of the cells around a point."""
     column = ((at[:, 0] - terrain.x0) / terrain.resolution).astype(int)
     row = ((at[:, 1] - terrain.y0) / terrain.resolution).astype(int)
     corners = np.stack(

@@ -8,16 +8,16 @@ import torch
 from robot_rl.view.viewer.eyes import camera_images, with_inset
 
 
-def test_depth_is_grey_and_colour_is_itself_each_pixel_enlarged():
+def test_depth_is_grey_and_color_is_itself_each_pixel_enlarged():
     env = SimpleNamespace(cfg=SimpleNamespace(images={"wrist": None, "front": None}))
-    colours = torch.rand(2, 3, 2, 2)
-    obs = {"wrist": torch.tensor([[[[0.0, 1.0, 0.5]]], [[[1.0, 1.0, 1.0]]]]), "front": colours}
+    colors = torch.rand(2, 3, 2, 2)
+    obs = {"wrist": torch.tensor([[[[0.0, 1.0, 0.5]]], [[[1.0, 1.0, 1.0]]]]), "front": colors}
     images = camera_images(env, obs, 0, 12)
     assert images["wrist"].shape == (4, 12, 3)
     assert images["wrist"][0, ::4].tolist() == [[0] * 3, [255] * 3, [128] * 3]
     assert (images["wrist"][0, :4] == 0).all()
     assert images["front"].shape == (12, 12, 3)
-    wanted = (colours[0, :, 1, 0] * 255).round().to(torch.uint8)
+    wanted = (colors[0, :, 1, 0] * 255).round().to(torch.uint8)
     assert images["front"][11, 0].tolist() == wanted.tolist()
     assert camera_images(SimpleNamespace(cfg=SimpleNamespace()), obs, 0, 12) == {}
 

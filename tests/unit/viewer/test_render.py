@@ -33,7 +33,7 @@ def test_robot_is_in_the_middle(renderer):
 
 
 def test_collision_group_is_not_drawn(renderer):
-    # The hull, of half a metre and more, would hide the trunk.
+    # The hull, of half a meter and more, would hide the trunk.
     assert red(renderer.frame(STAND)).any()
 
 
@@ -66,8 +66,8 @@ def test_a_planar_robot_is_followed_however_far_it_runs_and_a_cart_on_its_rail_i
     import mujoco
 
     planar, cart = (mujoco.MjModel.from_xml_string(PLANAR.format(range=text)) for text in ("0 0", "-2 2"))
-    assert render.travelling_joints(planar).tolist() == [0, 1]
-    assert render.travelling_joints(cart).tolist() == [1]
+    assert render.traveling_joints(planar).tolist() == [0, 1]
+    assert render.traveling_joints(cart).tolist() == [1]
     with Renderer(planar, 160, 120) as renderer:
         renderer.frame(np.zeros(4))
         for x in np.linspace(0, 50, 200):
@@ -152,7 +152,7 @@ def test_arrow(renderer):
 def test_sphere_is_as_large_as_its_radius(renderer):
     counts = []
     for radius in (0.05, 0.1):
-        sphere = Sphere(centre=np.array([0, 0, 0.6]), radius=radius, rgba=(0, 0, 1, 1))
+        sphere = Sphere(center=np.array([0, 0, 0.6]), radius=radius, rgba=(0, 0, 1, 1))
         image = renderer.frame(STAND, spheres=[sphere])
         counts.append((image[..., 2].astype(int) - image[..., 0] > 60).sum())
     assert counts[0] > 10
@@ -211,7 +211,7 @@ def test_a_free_object_next_to_a_robot_is_not_followed(gl):
 
     ball = '<body pos="{} 0 0.1"><freejoint/><geom size="0.02"/></body></worldbody>'
     model = mujoco.MjModel.from_xml_string(PLANAR.format(range="-1 1").replace("</worldbody>", ball.format(1.0)))
-    assert render.travelling_joints(model).tolist() == [1]
+    assert render.traveling_joints(model).tolist() == [1]
     with Renderer(model, 160, 120) as renderer:
         near = renderer.frame(model.qpos0)
         far = model.qpos0.copy()

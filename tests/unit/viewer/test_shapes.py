@@ -6,7 +6,7 @@ import pytest
 
 from robot_rl.view.viewer.shapes import (
     body_meshes,
-    geom_colour,
+    geom_color,
     height_above_base,
     height_field,
     primitive,
@@ -39,7 +39,7 @@ def test_extent_of_a_capsule():
     np.testing.assert_allclose(mesh.vertices.min(0), [-0.1, -0.1, -0.4], atol=1e-6)
 
 
-def test_body_joins_shapes_by_colour_and_hides_collision_groups():
+def test_body_joins_shapes_by_color_and_hides_collision_groups():
     model = mujoco.MjModel.from_xml_string("""
     <mujoco>
       <asset><material name="red" rgba="1 0 0 1"/></asset>
@@ -53,7 +53,7 @@ def test_body_joins_shapes_by_colour_and_hides_collision_groups():
         </body>
       </worldbody>
     </mujoco>""")
-    np.testing.assert_allclose(geom_colour(model, 0), [1, 0, 0, 1])
+    np.testing.assert_allclose(geom_color(model, 0), [1, 0, 0, 1])
     red, blue = body_meshes(model, 1)
     assert red[:2] == ((255, 0, 0), 1.0)
     assert blue[:2] == ((0, 0, 255), 0.5)

@@ -158,7 +158,7 @@ function chooseCurves() {
   const drawn = chosen.length ? chosen.slice(0, MOST_DRAWN) : rows.filter((row) => !row.run || (row.run.set && row.run.iterations[0])).slice(0, DRAWN);
   view.isDefault = !chosen.length;
   view.curves = drawn.map((row, i) => ({ row, tone: TONES[i % TONES.length], label: label(row), isGroup: !row.run }));
-  view.colours = new Map(view.curves.map((curve) => [curve.row.key, curve.tone]));
+  view.colors = new Map(view.curves.map((curve) => [curve.row.key, curve.tone]));
 }
 
 function label(row) {

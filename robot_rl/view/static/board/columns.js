@@ -56,10 +56,10 @@ function tick(view) {
     cell.className = "tick";
     const label = make(cell, "label", "");
     const box = make(label, "input", "");
-    const colour = view.colours.get(row.key);
+    const color = view.colors.get(row.key);
     Object.assign(box, { type: "checkbox", checked: view.picked.has(row.key), title: "Draw its curve" });
     box.setAttribute("aria-label", `Draw ${row.key}`);
-    if (colour !== undefined) label.classList.add("charted", `tone${colour}`);
+    if (color !== undefined) label.classList.add("charted", `tone${color}`);
     box.addEventListener("click", (event) => view.onTick(row, event.shiftKey));
   } };
 }
@@ -176,8 +176,8 @@ function whisker(cell, row, [least, most], view) {
   const span = most - least || 1;
   const at = (v) => `${4 + (92 * (v - least)) / span}%`;
   const { low, high, middle } = row.figures ?? {};
-  const colour = view.colours.get(row.key);
-  const tone = colour === undefined ? "" : ` tone${colour}`;
+  const color = view.colors.get(row.key);
+  const tone = color === undefined ? "" : ` tone${color}`;
   if (row.run) {
     const value = view.value(row.run);
     if (value === undefined || value < least - 0.04 * span || value > most + 0.04 * span) return;

@@ -126,8 +126,8 @@ def test_the_command_writes_table_file_and_plot(write, capsys):
 
     with Image.open("cross.png") as image:
         assert image.size[0] == 1100
-        colours = {colour for _, colour in image.convert("RGB").getcolors(2**20)}
-    assert {(11, 98, 196), (209, 102, 10)} <= colours  # home, and beyond the bounds
+        colors = {color for _, color in image.convert("RGB").getcolors(2**20)}
+    assert {(11, 98, 196), (209, 102, 10)} <= colors  # home, and beyond the bounds
 
 
 def test_every_pair_of_two_policies(write, capsys):

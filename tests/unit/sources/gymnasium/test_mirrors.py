@@ -30,7 +30,7 @@ def pair(name):
     return env, generator
 
 
-# Ant's and Walker2d's sides are exactly alike; Humanoid's differ in a stiffness, armatures and a centimetre of shin.
+# Ant's and Walker2d's sides are exactly alike; Humanoid's differ in a stiffness, armatures and a centimeter of shin.
 @pytest.mark.parametrize("name", ["ant_v5", "walker2d_v5"])
 def test_mirrored_worlds_go_mirrored_ways(name):
     env, generator = pair(name)
