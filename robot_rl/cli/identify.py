@@ -38,6 +38,12 @@ class Options:
         0.5, "length of the stretches that are predicted from a measured state [s]", least=0.05, most=5.0
     )
     timestep: float = option(0.0, "of the simulation [s]; 0: of the log, at most 0.0025", least=0.0, most=0.02)
+    voltage: float = option(
+        0.0,
+        "supply at which kp and torque limits hold [V]; then a log's own counts; 0: it does not",
+        least=0.0,
+        most=1000.0,
+    )
     threads: int = option(1, "of the simulation; the result has the same bits with any number", least=1, most=256)
     out: str = option("", "the result, <log>.identified.json by default")
 
@@ -65,6 +71,7 @@ def run(arguments: Sequence[str]) -> int:
     path = check_output("out", out, IDENTIFIED)
     page = check_output("out", str(path.with_suffix(".html")), PAGE)
     from robot_rl_assets.registry import get_robot
+    from robot_rl_envs.engines.mujoco_warnings import ignore, take_warnings
 
     from robot_rl.files import write_atomic
     from robot_rl.identify.identify import IdentifyCfg, identify
@@ -81,6 +88,7 @@ def run(arguments: Sequence[str]) -> int:
         base=options.base,
         window_s=options.window,
         timestep=options.timestep,
+        rated_voltage=options.voltage,
         threads=options.threads,
     )
     logs = [read_log(name, robot) for name in names]
@@ -89,7 +97,8 @@ def run(arguments: Sequence[str]) -> int:
         print(f"{log.name}: {log.seconds:.1f} s, {len(log.time)} rows")
         for note in log.notes:
             print(f"  {note}")
-    found = identify(logs, held, robot, cfg, lambda line: print(line, flush=True))
+    with take_warnings(ignore):  # A trial step can make rollouts diverge; it is not taken.
+        found = identify(logs, held, robot, cfg, lambda line: print(line, flush=True))
     result = found.result
     print("\n".join([*table(result), *result.notes, *error_lines(result.errors)]))
     result.write(path)

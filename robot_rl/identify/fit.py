@@ -65,18 +65,22 @@ class Fit:
     column_errors: Array = field(default_factory=lambda: np.zeros(0))
 
 
-def fit(problem: Problem, theta: Array, free: NDArray[np.int64], say: Callable[[str], None] = lambda _: None) -> Fit:
+def fit(
+    problem: Problem, starts: Sequence[Array], free: NDArray[np.int64], say: Callable[[str], None] = lambda _: None
+) -> Fit:
     """Fit the free parameters to the windows.
 
     Args:
         problem: The windows.
-        theta: Start values.
+        starts: Start values; the best of them is used.
         free: Indices of the parameters to fit.
         say: Called with a line of progress after each iteration.
     """
     joints = problem.measured.shape[1] // 2
-    state = Fit(theta=theta.copy(), free=free, sigma=np.repeat(FIRST_SIGMA, joints), dependence=np.ones(len(free)))
-    prediction = problem.predict([theta])[0]
+    state = Fit(theta=starts[0], free=free, sigma=np.repeat(FIRST_SIGMA, joints), dependence=np.ones(len(free)))
+    predictions = problem.predict(starts)
+    best = int(np.argmin([cost(problem, state, *pair) for pair in zip(starts, predictions, strict=True)]))
+    state.theta, prediction = starts[best].copy(), predictions[best]
     for number, iterations in enumerate(ROUNDS):
         if number:
             state.sigma = _estimate_sigma(problem.measured - prediction, joints)

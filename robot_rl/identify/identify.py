@@ -25,7 +25,11 @@ MOST_TIMESTEP = 0.0025
 HELD_SHARE = 1.0 / 3.0
 """Of a single log its last third is held out."""
 ALIKE = 0.95
+"""A correlation of two joints' targets above this leaves little to tell them apart."""
 ROUGH = 0.05
+"""A derivative that depends on its step by a larger share is rough."""
+FAR = 3.0
+"""Standard deviations of the prior."""
 STILL = 0.3
 """A base whose gyro reads more (RMS) is not bolted [rad/s]."""
 
@@ -105,7 +109,9 @@ def identify(
     free = _free(model, robot, cfg)
     say(f"{len(windows)} windows of {cfg.window_s:g} s, {len(free)} parameters")
     start = start_values(model, logs, free)
-    found = fit(problem, start, free, say)
+    plain = model.parameters.nominal.copy()
+    plain[-1] = start[-1]
+    found = fit(problem, [start, plain], free, say)
     wide = spread(problem, found, Problem(finer, windows, rated_voltage=cfg.rated_voltage))
     nominal = model.parameters.nominal
     parts = (("fit", problem), ("held", test))
@@ -113,7 +119,7 @@ def identify(
     before, after = errors["held"]["before"]["q"], errors["held"]["after"]["q"]
     if after >= before:
         line = f"the fit predicts it worse than the model, {1e3 * before:.2f} -> {1e3 * after:.2f} mrad"
-        raise UserError(f"{held.name}: {line}; nothing is written, look at the log with robot-rl inspect")
+        raise UserError(f"{held.name}: {line}; nothing is written; compare gains and joints of the logs")
     result = Identified(
         robot=robot.name,
         base=cfg.base,
@@ -125,7 +131,7 @@ def identify(
             (_estimate(model.parameters, found, wide, n) for n, i in enumerate(free) if i == len(nominal) - 1), None
         ),
         errors=errors,
-        notes=_notes(logs, found, model.parameters),
+        notes=_notes(logs, found, wide, model.parameters),
         figures=_figures(found),
     )
     return Identification(result=result, fit=found, spread=wide, model=model, problem=problem, held=test)
@@ -212,7 +218,7 @@ def _describe(log: RobotLog, part: str) -> dict[str, Any]:
     }
 
 
-def _notes(logs: Sequence[RobotLog], found: Fit, parameters: Parameters) -> list[str]:
+def _notes(logs: Sequence[RobotLog], found: Fit, wide: Spread, parameters: Parameters) -> list[str]:
     """Return lines about the fit that a user should know."""
     notes = []
     target = np.concatenate([log.target for log in logs])
@@ -231,6 +237,15 @@ def _notes(logs: Sequence[RobotLog], found: Fit, parameters: Parameters) -> list
         )
     if not found.converged:
         notes.append("the fit still improved when it ended")
+    pulled = np.abs(found.theta - parameters.nominal)[found.free] > FAR * parameters.prior[found.free]
+    far = [
+        parameters.name(int(i)) for i, off, seen in zip(found.free, pulled, wide.seen, strict=True) if off and not seen
+    ]
+    if far:
+        words = ", ".join(" of ".join(reversed(name)) for name in far[:3])
+        notes.append(
+            f"{words}: not seen and yet far from the model, so the fit puts something else into it; omit it from fit="
+        )
     bound = [i for i in found.free if found.theta[i] <= parameters.lower[i] and parameters.name(int(i))[1] in FIELDS]
     for index in bound[:3]:
         joint, name = parameters.name(int(index))

@@ -91,7 +91,9 @@ class PlantModel:
         model = self.model.__copy__()
         table = theta[:-1].reshape(len(FIELDS), -1)
         gain, armature, damping, friction, offset, _ = table
-        model.dof_armature[self._v], model.dof_damping[self._v] = armature, damping
+        # A negative damping makes stiff joints unstable in MuJoCo; the servo can take it off its own.
+        model.dof_armature[self._v], model.dof_damping[self._v] = armature, np.maximum(damping, 0.0)
+        kd = kd + np.minimum(damping, 0.0)
         model.dof_frictionloss[self._v] = friction
         strength = (gain * kp)[self._driven]
         model.actuator_gainprm[:, 0], model.actuator_biasprm[:, 1] = strength, -strength
@@ -132,7 +134,9 @@ class PlantModel:
         first = np.broadcast_to(dq[None, :, None], (len(thetas), len(dq), 1, dq.shape[1]))
         found_dq = np.concatenate([first, found_dq], 2)
         broken = 1e3  # A rollout that diverged is far from any measurement.
-        found_q, found_dq = (np.nan_to_num(values, nan=broken, posinf=broken) for values in (found_q, found_dq))
+        found_q, found_dq = (
+            np.clip(np.nan_to_num(values, nan=broken), -broken, broken) for values in (found_q, found_dq)
+        )
         return found_q, found_dq
 
     def _roll_out(self, thetas: Sequence[Array], q: Array, dq: Array, drives: Sequence[Drive]) -> tuple[Array, Array]:
@@ -187,14 +191,14 @@ class PlantModel:
         return found_q, found_dq
 
 
-def joint_limits(robot: Robot) -> Array:
-    """Return the range of each joint's position, (J, 2) [rad or m]; infinite if it is not limited."""
+def joint_limits(robot: Robot) -> tuple[Array, Array]:
+    """Return the range of each joint's position, (J, 2), infinite without one, and its inertia, (J,) [kg m^2 or kg]."""
     import mujoco
 
     model = mujoco.MjModel.from_xml_path(str(robot.model))
     ids = [model.joint(name).id for name in robot.joint_names]
     limited = model.jnt_limited[ids].astype(bool)[:, None]
-    return np.where(limited, model.jnt_range[ids], [-np.inf, np.inf])
+    return np.where(limited, model.jnt_range[ids], [-np.inf, np.inf]), model.dof_M0[model.jnt_dofadr[ids]]
 
 
 def _compile(robot: Robot, timestep: float, base: str) -> Any:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from robot_rl_assets.robot import Robot
 
 from robot_rl.errors import UserError
+from robot_rl.identify.plant_model import joint_limits
 
 Array = NDArray[np.float64]
 NAMES = ("time", "q", "dq", "target", "kp", "kd")
@@ -21,8 +22,8 @@ OPTIONAL = ("torque", "voltage", "quat", "gyro", "accel", "feet")
 MOST_REPEATED = 0.2
 MOST_BYTES = 2**31
 LAG_SPAN_S = 0.06
-LEAST_MOTION = 0.01
-"""A joint that moves less is not excited [rad or m]."""
+LEAST_MOTION, LEAST_SHARE = 0.01, 0.05
+"""A joint that moves less than this [rad or m], or than this share of its range, is not excited."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,7 +112,12 @@ def read_log(path: str | Path, robot: Robot) -> RobotLog:
 
 def make_log(name: str, sha256: str, arrays: Mapping[str, Any], robot: Robot) -> RobotLog:
     """Return a checked log of arrays with the names of an .npz; see `read_log`."""
-    found = {key: np.asarray(value, np.float64) for key, value in arrays.items() if key in (*NAMES, *OPTIONAL)}
+    found: dict[str, Array] = {}
+    for key in (*NAMES, *OPTIONAL):
+        try:
+            found |= {key: np.asarray(arrays[key], np.float64)} if key in arrays else {}
+        except (TypeError, ValueError):
+            raise UserError(f"{name}: {key} must be an array of numbers") from None
     _check_shapes(name, found, robot)
     count = len(found["time"])
     for key in ("kp", "kd"):
@@ -170,11 +176,12 @@ def check_excitation(logs: Sequence[RobotLog], robot: Robot, omit: tuple[str, ..
         raise UserError(f"{name}: kp is 0 in all rows, so it is all damping; play an excitation")
     moved = np.max([np.ptp(log.joint_pos, axis=0) for log in logs], axis=0)
     commanded = np.max([np.ptp(log.target, axis=0) for log in logs], axis=0)
+    least = np.minimum(LEAST_MOTION, LEAST_SHARE * np.ptp(joint_limits(robot)[0], axis=1))
     for n, joint in enumerate(robot.joints):
         if joint.name in omit or joint.passive:
             continue
         for what, most in (("target", commanded[n]), ("position", moved[n])):
-            if most < LEAST_MOTION:
+            if most < least[n]:
                 line = f"the {what} of {joint.name} changes by {1e3 * most:.1f} mrad only"
                 raise UserError(f"{name}: {line}; excite this joint, or omit it with omit={joint.name}")
 
@@ -310,9 +317,7 @@ def _check_time(name: str, time: Array) -> None:
 
 def _check_units(name: str, found: Mapping[str, Array], robot: Robot) -> None:
     """Refuse positions far outside the joints' limits: degrees, or another robot."""
-    from robot_rl.identify.plant_model import joint_limits
-
-    limits = joint_limits(robot)
+    limits = joint_limits(robot)[0]
     outside = np.maximum(limits[:, 0] - found["q"], found["q"] - limits[:, 1]).max(0)
     worst = int(np.argmax(outside))
     if outside[worst] > 1.0:

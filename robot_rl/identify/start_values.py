@@ -88,8 +88,11 @@ def _solve(model: PlantModel, theta: Array, free: NDArray[np.int64], joint: int,
     # The prior counts as a row for each parameter: it holds those that the log does not show.
     left = np.concatenate([x[:, use], np.diag(scale / width)])
     value = np.linalg.lstsq(left, np.concatenate([rest, scale * centre / width]), rcond=None)[0]
+    value = np.maximum(value, parameters.lower[at[use]])
+    if use[0] and value[0] <= parameters.lower[at[0]]:  # With such a gain the joint hardly follows its target.
+        value = centre
     off = rest - x[:, use] @ value
-    theta[at[use]] = np.maximum(value, parameters.lower[at[use]])
+    theta[at[use]] = value
     return float(off @ off / (scale * scale))
 
 

@@ -207,8 +207,8 @@ def differentiate(
                 if free[member] == parameters.delay or tree[free[member] % count] == number:
                     index.append(member)
                     values.append(change[:, channels] / step[member])
-        stacked = np.array(values).reshape(len(index), len(base), len(channels))
-        found.append(Columns(np.array(index, np.int64), channels, stacked))
+        if index:
+            found.append(Columns(np.array(index, np.int64), channels, np.array(values)))
     return found
 
 

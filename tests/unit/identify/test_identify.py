@@ -58,7 +58,7 @@ def test_rollouts_that_are_rough_on_the_scale_of_a_step_are_found_out(found, mon
     assert found.fit.column_errors.max() < 0.05
     predict = Problem.predict
     monkeypatch.setattr(Problem, "predict", lambda self, thetas: np.round(predict(self, thetas), 5))
-    rough = fit(found.problem, found.fit.theta, found.fit.free)
+    rough = fit(found.problem, [found.fit.theta], found.fit.free[:6])
     assert found.problem.errors(rough.theta)["q"] < 1.1 * found.problem.errors(found.fit.theta)["q"]
     assert rough.column_errors.max() > 0.05
 
@@ -105,4 +105,21 @@ def test_a_fit_that_predicts_worse_is_no_result(arm, log):
     plant = PlantModel(arm, 0.0025)
     arrays = simulated_log(plant, plant.parameters.nominal, excite(arm, 4.0, 200.0), seed=3)
     with pytest.raises(UserError, match="predicts it worse"):
-        identify([log], make_log("model.npz", "3", arrays, arm), arm, IdentifyCfg())
+        identify([log], make_log("model.npz", "3", arrays, arm), arm, IdentifyCfg(fit=("gain", "friction")))
+
+
+def test_friction_that_grows_with_load_is_told_from_dry_friction(arm):
+    """A gear rubs with 15 % of its torque: a fit without it takes it for dry friction, and predicts worse."""
+    plant = PlantModel(arm, 0.0025)
+    loaded, fields = plant.parameters.nominal.copy(), ("gain", "friction")
+    loaded[plant.parameters.indices("friction")] = 0.1
+    loaded[plant.parameters.indices("load_friction")] = 0.15
+    logs = []
+    for seed, share in ((4, 1.0), (5, 0.7)):
+        arrays = simulated_log(plant, loaded, excite(arm, 4.0, 100.0, share=share), seed=seed)
+        logs.append(make_log(f"{seed}.npz", str(seed), arrays, arm))
+    cfgs = (IdentifyCfg(fit=(*fields, *more), omit=("turn",), every_s=1.5) for more in ((), ("load_friction",)))
+    plain, full = (identify(logs, None, arm, cfg) for cfg in cfgs)
+    at = plant.parameters.indices("load_friction")[1:]
+    np.testing.assert_allclose(full.fit.theta[at], 0.15, atol=0.03)
+    assert full.result.errors["held"]["after"]["q"] < 0.6 * plain.result.errors["held"]["after"]["q"]

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from robot_rl_assets.registry import get_robot
 
 from robot_rl.errors import UserError
-from robot_rl.identify.plant_model import PlantModel
+from robot_rl.identify.plant_model import Drive, PlantModel
 from robot_rl.identify.windows import STEP, Directions, Problem, blocks_of, cut_windows, differentiate
 
 
@@ -65,3 +66,30 @@ def test_blocks_are_neighbours_and_of_many_runs_the_runs(log, other):
     assert len(set(blocks_of(two)[: len(one)]) & set(blocks_of(two)[len(one) :])) == 0
     runs = cut_windows([log, other, log.cut(0.0, 0.5), other.cut(0.5, 1.0)], 0.1)
     assert blocks_of(runs).max() == 3
+
+
+def test_a_free_base_makes_one_tree_that_stands_on_the_floor():
+    """Without gains the robot sinks; joints of all legs act on one another through the base."""
+    robot = get_robot("unitree_go2")
+    model = PlantModel(robot, 0.002, base="free")
+    assert set(model.tree) == {model.tree[0]}
+    assert set(PlantModel(robot, 0.002).tree) == {0, 1, 2, 3}
+    zeros = np.zeros((1, 100, 12))
+    drive = Drive(target=zeros, kp=zeros, kd=zeros, limit=zeros, constant=True)
+    start = np.array([robot.default_pos()])
+    q, _ = model.simulate([model.parameters.nominal], start, np.zeros((1, 12)), [drive])
+    knees = q[0, 0, :, 2::3]
+    assert (knees[-1] < knees[0] - 0.1).all()
+
+
+def test_negative_damping_of_a_stiff_joint_is_stable():
+    """A kd that is a little less than stated is a negative damping; MuJoCo's own would make this arm explode."""
+    robot = get_robot("franka_panda")
+    model = PlantModel(robot, 0.002)
+    theta, start = model.parameters.nominal.copy(), np.array([robot.default_pos()])
+    theta[model.parameters.indices("damping")[:7]] = -20.0
+    rows = (1, 100, len(robot.joints))
+    kp, kd = (np.broadcast_to([getattr(joint, name) for joint in robot.joints], rows) for name in ("kp", "kd"))
+    drive = Drive(target=np.broadcast_to(start, rows), kp=kp, kd=kd, limit=kp, constant=True)
+    q, _ = model.simulate([theta], start, np.full((1, rows[2]), 0.1), [drive])
+    assert np.abs(q - start).max() < 0.05

@@ -28,6 +28,7 @@ def repeat(arrays, every):
         (lambda a: {**a, "q": np.degrees(a["q"])}, "perhaps degrees"),
         (lambda a: {**a, "q": a["q"][:, :2]}, "arm has 3 joints"),
         (lambda a: {**a, "kp": -a["kp"]}, "kp or kd is negative"),
+        (lambda a: {**a, "kp": ["stiff"] * 3}, "kp must be an array of numbers"),
         (lambda a: {key: a[key] for key in a if key != "target"}, "without the array 'target'"),
         (
             lambda a: {key: value[:5] if key not in ("kp", "kd", "joints") else value for key, value in a.items()},
