@@ -75,8 +75,8 @@ def _shape(time: Array, place: float) -> Array:
 def _place(default: float, limits: Array, amplitude: float, time: Array) -> Array:
     """Return the middle of the swing: from the default pose to one with room for the swing, and back."""
     margin = 0.5 * (1.0 - RANGE_SHARE) * float(limits[1] - limits[0]) if np.isfinite(limits).all() else 0.0
-    centre = np.clip(default, limits[0] + margin + amplitude, limits[1] - margin - amplitude)
-    return default + (centre - default) * _envelope(time)
+    center = np.clip(default, limits[0] + margin + amplitude, limits[1] - margin - amplitude)
+    return default + (center - default) * _envelope(time)
 
 
 def _envelope(time: Array) -> Array:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +43,7 @@ class RobotLog:
         target: (N, J) of the position [rad].
         kp: (N, J) [N m/rad].
         kd: (N, J) [N m s/rad].
-        repeated: (N,) rows whose state is the previous row's again although the robot moves; no measurement.
+        repeated: (N,) rows whose state is the previous row's again although the robot moves: it was not measured then.
         torque: (N, J) measured [N m], None without.
         voltage: (N,) of the supply [V], None without.
         quat: (N, 4) of the base, w first, None without.
@@ -190,8 +192,10 @@ def _read_npz(path: Path, robot: Robot) -> dict[str, Any]:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in (*NAMES, *OPTIONAL, "joints") if key in file.files}
-    except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{path}: cannot be read as .npz ({error})") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()})") from None
+    except (ValueError, EOFError, BadZipFile, zlib.error):  # NumPy proposes to load other content as a pickle.
+        raise UserError(f"{path}: is not an .npz of plain arrays; write it with numpy.savez") from None
     if "joints" not in arrays:
         return arrays
     names = [str(name) for name in arrays.pop("joints").ravel()]

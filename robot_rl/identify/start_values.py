@@ -84,13 +84,13 @@ def _solve(model: PlantModel, theta: Array, free: NDArray[np.int64], joint: int,
     if not use.any() or len(rest) < 20:
         return float(rest @ rest)
     width = parameters.prior[at[use]]
-    centre, scale = parameters.nominal[at[use]], np.sqrt(np.mean((rest - rest.mean()) ** 2)) + 1e-9
+    center, scale = parameters.nominal[at[use]], np.sqrt(np.mean((rest - rest.mean()) ** 2)) + 1e-9
     # The prior counts as a row for each parameter: it holds those that the log does not show.
     left = np.concatenate([x[:, use], np.diag(scale / width)])
-    value = np.linalg.lstsq(left, np.concatenate([rest, scale * centre / width]), rcond=None)[0]
+    value = np.linalg.lstsq(left, np.concatenate([rest, scale * center / width]), rcond=None)[0]
     value = np.maximum(value, parameters.lower[at[use]])
     if use[0] and value[0] <= parameters.lower[at[0]]:  # With such a gain the joint hardly follows its target.
-        value = centre
+        value = center
     off = rest - x[:, use] @ value
     theta[at[use]] = value
     return float(off @ off / (scale * scale))

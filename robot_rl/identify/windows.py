@@ -235,7 +235,7 @@ def _cumulative(log: RobotLog) -> Array:
 
 
 def blocks_of(windows: Sequence[Window], most: int = 10, enough: int = 4) -> NDArray[np.int64]:
-    """Return the block of each window: its log, of fewer than `enough` logs runs of neighbours, some `most` in all."""
+    """Return the block of each window: its log, of fewer than `enough` logs runs of neighbors, some `most` in all."""
     sizes = [len(list(group)) for _, group in itertools.groupby(windows, key=lambda w: id(w.log))]
     found, number = [], 0
     for size in sizes:

@@ -59,7 +59,7 @@ def test_a_whole_scene_has_no_servos_of_ours(arm):
         PlantModel(replace(arm, complete=True), 0.002)
 
 
-def test_blocks_are_neighbours_and_of_many_runs_the_runs(log, other):
+def test_blocks_are_neighbors_and_of_many_runs_the_runs(log, other):
     one, two = cut_windows([log], 0.1), cut_windows([log, other], 0.1)
     sizes = np.bincount(blocks_of(one))
     assert (len(sizes), np.ptp(sizes) <= 1, (np.diff(blocks_of(one)) >= 0).all()) == (10, True, True)

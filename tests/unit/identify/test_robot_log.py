@@ -62,7 +62,7 @@ def test_rows_with_nan_are_dropped_and_counted(arm, changed, arrays):
 
 
 def test_repeated_rows_of_a_moving_robot_are_found(arm, changed):
-    """Every tenth row repeats; a robot at rest with coarse encoders repeats rows, too, and that is no fault."""
+    """Every tenth row repeats. A robot at rest with coarse encoders also repeats rows, which is correct."""
     arrays = changed()
     rows = np.arange(len(arrays["q"]))
     rows[10::10] -= 1
@@ -102,7 +102,7 @@ def test_late_speeds_are_shifted(arm, arrays, changed):
     [
         ("none.npz", None, "no such file"),
         ("log.txt", b"x", "neither"),
-        ("log.npz", b"no archive", "cannot be read as .npz"),
+        ("log.npz", b"no archive", "is not an .npz of plain arrays"),
     ],
 )
 def test_files_that_cannot_be_read(arm, tmp_path, name, content, line):
