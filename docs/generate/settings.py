@@ -8,7 +8,7 @@ from typing import Any
 
 from pieces import boosted, code, described, paragraphs, plain, prose, table
 from robot_rl_envs import agents, objects, term_config
-from robot_rl_envs.actuation import actuators, latency
+from robot_rl_envs.actuation import actuators, measured
 from robot_rl_envs.sensing import camera, foot_force, height_scan, imu
 from robot_rl_envs.sensing.pipeline import OPTIONS
 from robot_rl_envs.task import Actions, ObservationGroup, Sim, Task
@@ -79,7 +79,7 @@ TASK_GROUPS: list[tuple[str, list[tuple[str, type]]]] = [
         + [("objects.<name>.", kind) for kind in (*objects.Object.__subclasses__(), objects.Articulated)]
         + [("contacts.<name>.", objects.Contact)],
     ),
-    ("Randomization from files", [("randomize.", latency.Randomize)]),
+    ("Randomization from files", [("randomize.", measured.Randomize)]),
     (
         "Teams",
         [("robots.<name>.", agents.Agent), ("team.", agents.Team), ("messages.<name>.", agents.Message)],

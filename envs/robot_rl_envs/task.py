@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.actuation.actuators import Actuator, PositionPd
-from robot_rl_envs.actuation.latency import Randomize, with_latency
+from robot_rl_envs.actuation.measured import Randomize, apply_measured
 from robot_rl_envs.agents import Agent, Crew, Message, Role, Team, check_team, make_crews
 from robot_rl_envs.objects import OTHERS, Articulated, Contact, Object, check_objects
 from robot_rl_envs.sensing.camera import ImageGroup
@@ -272,8 +272,7 @@ class Task:
         kinds = [(self._components(term), term.info.frame, term.info.draws) for term in self.commands.values()]
         require(all(kind == kinds[0] for kind in kinds), "commands", list(self.commands), ONE_COMMAND)
         self._check_around()
-        if self.randomize.latency_from:
-            self.actions, self.randomize = with_latency(self.actions, self.randomize.latency_from)
+        apply_measured(self)
 
     def _check_robots(self) -> None:
         if not self.robots:

@@ -261,6 +261,12 @@ class Event(_Term):
         self.mode, self.interval_s = mode, (float(lo), float(hi))
 
 
+class MeasuredEvent(Event):
+    """An event that draws around measured values: these are the settings, it is not."""
+
+    setting = False
+
+
 @dataclass(kw_only=True, slots=True)
 class TorchTerm:
     """A reward, observation or termination as a torch function over the whole batch, outside the kernels.

@@ -13,11 +13,14 @@ and a page of the same name with measured, nominal and fitted curves of the held
 options of excite:
 {Excite}
 
-excite writes targets to play on the robot: another sweep on each joint, within its limits.
+excite writes targets to play on the robot: another sweep on each joint, within its limits. A bundle is played as a
+policy is: hang the robot, run robot-rl-infer --bundle DIRECTORY --log DIRECTORY, stand, then start the policy; it
+repeats until you damp the robot.
 """
 
+import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from robot_rl.cli.options import option, read_all, split_bare
@@ -44,6 +47,7 @@ class Options:
         least=0.0,
         most=1000.0,
     )
+    task: str = option("", "also fit at this task's timestep, for its training; by default of all the robot's tasks")
     threads: int = option(1, "of the simulation; the result has the same bits with any number", least=1, most=256)
     out: str = option("", "the result, <log>.identified.json by default")
 
@@ -53,7 +57,8 @@ class Excite:
     """Options of robot-rl identify excite."""
 
     robot: str = option("", "the robot")
-    out: str = option("excitation.npz", "the file")
+    out: str = option("excitation.npz", "an *.npz of the targets, or a directory: a bundle that robot-rl-infer plays")
+    log: str = option("", "rehearse the bundle on the simulated, hanging robot, and write the binary's log: *.mcap")
     seconds: float = option(20.0, "its length [s]", least=4.0, most=600.0)
     rate: float = option(500.0, "targets a second [Hz]", least=20.0, most=2000.0)
     share: float = option(1.0, "of the usual amplitude", least=0.01, most=1.0)
@@ -91,6 +96,7 @@ def run(arguments: Sequence[str]) -> int:
         rated_voltage=options.voltage,
         threads=options.threads,
     )
+    cfg = replace(cfg, task_timesteps=_timesteps(robot.name, options.task))
     logs = [read_log(name, robot) for name in names]
     held = read_log(options.held, robot) if options.held else None
     for log in (*logs, *([held] if held else [])):
@@ -112,16 +118,48 @@ def write_excitation(arguments: Sequence[str]) -> int:
     options = read_all(Excite, arguments)
     if not options.robot:
         raise UserError("robot: is missing; write robot-rl identify excite robot=<name>")
-    path = check_output("out", options.out, EXCITATION)
+    is_file = options.out.endswith(".npz")
+    path = check_output("out", options.out, EXCITATION) if is_file else Path(options.out)
+    if options.log and (is_file or not options.log.endswith(".mcap")):
+        raise UserError("log", options.log, "must be *.mcap, and out= a directory for the bundle that is rehearsed")
+    if options.log and Path(options.log).exists():
+        raise UserError("log", options.log, "exists already", "name a new file")
     from robot_rl_assets.registry import get_robot
 
+    from robot_rl.identify.excitation_bundle import PERIOD_S, rehearse, write_excitation_bundle
     from robot_rl.identify.excite import excite, save
 
     with as_user_error():
         robot = get_robot(options.robot)
-    save(path, excite(robot, options.seconds, options.rate, options.share))
-    print(f"{options.seconds:g} s for the {len(robot.joints)} joints of {robot.name}\n{path}")
+    arrays = excite(robot, options.seconds, options.rate if is_file else 1.0 / PERIOD_S, options.share)
+    print(f"{options.seconds:g} s for the {len(robot.joints)} joints of {robot.name}")
+    if is_file:
+        save(path, arrays)
+    else:
+        write_excitation_bundle(path, robot, arrays)
+    print(path)
+    if options.log:
+        rehearse(path, robot, options.seconds, Path(options.log))
+        print(options.log)
     return 0
+
+
+def _timesteps(robot: str, task: str) -> tuple[float, ...]:
+    """Return the timesteps of a task, or of all tasks of a robot that can be built here [s]."""
+    from robot_rl_tasks.registry import get_task, list_tasks
+
+    if task:
+        with as_user_error():
+            one = get_task(task)
+        if one.robot.name != robot:
+            raise UserError("task", task, f"its robot is {one.robot.name}, the log's is {robot}")
+        return (one.sim.timestep,)
+    found = []
+    for name in list_tasks():
+        with contextlib.suppress(Exception):  # Of another package, which may be broken; it is not the one to fit for.
+            one = get_task(name)
+            found += [one.sim.timestep] if one.robot.name == robot else []
+    return tuple(dict.fromkeys(found))
 
 
 def _words(text: str) -> tuple[str, ...]:

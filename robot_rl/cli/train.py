@@ -20,6 +20,7 @@ Anything of the learner and of the task is set by name:
   commands.velocity.vx_hi=2.0                        ranges of the commands
   events.push.xy=1.0                                 randomization and pushes
   randomize.latency_from=<file>                      a robot's measured delay and jitter (docs/logs.md)
+  randomize.identified_from=<file>                   a robot's identified joints and delay (docs/logs.md)
   sim.timestep=0.004  sim.decimation=5  episode_length_s=10
   learner=distill teacher.run=<run>                  imitate a run's policy, which may see more (docs/learner.md)
   learner=distill teacher.policy=panda_lift          imitate a shipped policy, or the bundle in a directory

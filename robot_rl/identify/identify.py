@@ -14,7 +14,7 @@ from robot_rl.errors import UserError
 from robot_rl.identify.fit import Fit, fit
 from robot_rl.identify.parameters import DEFAULT_FIT, FIELDS, Parameters
 from robot_rl.identify.plant_model import PlantModel
-from robot_rl.identify.result import UNITS, Estimate, Identified
+from robot_rl.identify.result import UNITS, Estimate, Identified, Refit
 from robot_rl.identify.robot_log import RobotLog, check_excitation
 from robot_rl.identify.spread import Spread, spread
 from robot_rl.identify.start_values import start_values
@@ -28,6 +28,12 @@ ALIKE = 0.95
 """A correlation of two joints' targets above this leaves little to tell them apart."""
 ROUGH = 0.05
 """A derivative that depends on its step by a larger share is rough."""
+LITTLE, LARGE = 0.7, 0.005
+UNEXPLAINED = (
+    "the fit explains little of the held-out log: a foot or hand may touch something, or the base may move, or the "
+    "wiring be wrong; hang the robot free, and ask robot-rl explain"
+)
+"""Said if more than this share of the model's error is left, and more than this much [rad]."""
 FAR = 3.0
 """Standard deviations of the prior."""
 STILL = 0.3
@@ -45,6 +51,7 @@ class IdentifyCfg:
         window_s: Length of the windows that are predicted from their first state [s].
         every_s: Distance of their starts [s]; 0: their length.
         timestep: Of the simulation [s]; 0: the logs' rows, divided until it is at most 2.5 ms.
+        task_timesteps: At which the values are also fitted, since parameters absorb the integrator's error [s].
         rated_voltage: Supply at which kp and the effort limit hold [V]; 0: a logged voltage is not used.
         threads: Of the rollouts; the result has the same bits with any number.
     """
@@ -55,6 +62,7 @@ class IdentifyCfg:
     window_s: float = 0.5
     every_s: float = 0.0
     timestep: float = 0.0
+    task_timesteps: tuple[float, ...] = ()
     rated_voltage: float = 0.0
     threads: int = 1
 
@@ -108,10 +116,7 @@ def identify(
     test = Problem(model, cut_windows([held], cfg.window_s), rated_voltage=cfg.rated_voltage)
     free = _free(model, robot, cfg)
     say(f"{len(windows)} windows of {cfg.window_s:g} s, {len(free)} parameters")
-    start = start_values(model, logs, free)
-    plain = model.parameters.nominal.copy()
-    plain[-1] = start[-1]
-    found = fit(problem, [start, plain], free, say)
+    found = _fit(problem, logs, free, say)
     wide = spread(problem, found, Problem(finer, windows, rated_voltage=cfg.rated_voltage))
     nominal = model.parameters.nominal
     parts = (("fit", problem), ("held", test))
@@ -126,15 +131,57 @@ def identify(
         timestep=float(timestep),
         window_s=cfg.window_s,
         logs=[_describe(log, "fit") for log in logs] + [_describe(held, "held")],
+        model=_model(model.parameters, problem.mean_kd),
         joints=_joints(model.parameters, found, wide),
         delay=next(
             (_estimate(model.parameters, found, wide, n) for n, i in enumerate(free) if i == len(nominal) - 1), None
         ),
         errors=errors,
-        notes=_notes(logs, found, wide, model.parameters),
+        refits=[
+            _refit(PlantModel(robot, step, base=cfg.base, threads=cfg.threads), problem, test, found, say)
+            for step in dict.fromkeys(cfg.task_timesteps)
+            if abs(step / timestep - 1.0) > 0.01
+        ],
+        notes=_notes(logs, found, wide, model.parameters) + [UNEXPLAINED] * (after > max(LITTLE * before, LARGE)),
         figures=_figures(found),
     )
     return Identification(result=result, fit=found, spread=wide, model=model, problem=problem, held=test)
+
+
+def _fit(problem: Problem, logs: Sequence[RobotLog], free: NDArray[np.int64], say: Callable[[str], None]) -> Fit:
+    """Fit from the regression's values, or from the model's with its delay."""
+    start = start_values(problem.model, logs, free)
+    plain = problem.model.parameters.nominal.copy()
+    plain[-1] = start[-1]
+    return fit(problem, [start, plain], free, say)
+
+
+def _refit(model: PlantModel, problem: Problem, test: Problem, found: Fit, say: Callable[[str], None]) -> Refit:
+    """Fit the same windows at another timestep, from a fit."""
+    say(f"the same at a task's timestep, {1e3 * model.timestep:.3g} ms")
+    parameters, voltage = model.parameters, problem.rated_voltage
+    theta = fit(Problem(model, problem.windows, rated_voltage=voltage), [found.theta], found.free, say).theta
+    held = Problem(model, test.windows, rated_voltage=voltage)
+    values: dict[str, dict[str, float]] = {name: {} for name in parameters.joints}
+    for index in found.free:
+        joint, name = parameters.name(int(index))
+        if joint:
+            values[joint][name] = float(theta[index])
+    return Refit(
+        timestep=model.timestep,
+        values=values,
+        delay=float(theta[-1]) if parameters.delay in found.free else None,
+        errors={"before": held.errors(parameters.nominal), "after": held.errors(theta)},
+    )
+
+
+def _model(parameters: Parameters, kd: NDArray[np.float64]) -> dict[str, dict[str, float]]:
+    """Return the commanded kd and the nominal values of each joint."""
+    found = {name: {"kd": float(value)} for name, value in zip(parameters.joints, kd, strict=True)}
+    for index, value in enumerate(parameters.nominal[:-1]):
+        joint, name = parameters.name(index)
+        found[joint][name] = float(value)
+    return found
 
 
 def split(logs: Sequence[RobotLog], held: RobotLog | None) -> tuple[list[RobotLog], RobotLog]:

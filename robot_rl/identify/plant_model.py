@@ -193,9 +193,7 @@ class PlantModel:
 
 def joint_limits(robot: Robot) -> tuple[Array, Array]:
     """Return the range of each joint's position, (J, 2), infinite without one, and its inertia, (J,) [kg m^2 or kg]."""
-    import mujoco
-
-    model = mujoco.MjModel.from_xml_path(str(robot.model))
+    model = robot.load_model().compile()
     ids = [model.joint(name).id for name in robot.joint_names]
     limited = model.jnt_limited[ids].astype(bool)[:, None]
     return np.where(limited, model.jnt_range[ids], [-np.inf, np.inf]), model.dof_M0[model.jnt_dofadr[ids]]
@@ -209,7 +207,7 @@ def _compile(robot: Robot, timestep: float, base: str) -> Any:
         raise UserError("robot", robot.name, "its model is a whole scene, with its own actuators", "name a robot")
     if base not in BASES:
         raise UserError("base", base, f"must be one of {', '.join(BASES)}")
-    spec = mujoco.MjSpec.from_file(str(robot.model))
+    spec = robot.load_model()
     for geom in [geom for geom in spec.geoms if geom.group == 2]:  # It only looks: every body has its inertia.
         spec.delete(geom)
     if base == "fixed":

@@ -22,6 +22,13 @@ EVENTS = {
 }
 """Events of a task, and the parameter that each multiplies by a factor."""
 LEAST_FACTOR = 0.01
+TRAINED = ("gain", "armature", "damping", "friction")
+"""Parameters that a training takes over; an encoder's offset is calibrated away, not trained with."""
+LEAST_DELAY = 0.0005
+"""A training's delays differ from the fitted one by so much at least [s]."""
+LEAST_SPREAD = 0.05
+"""A policy is trained with values that differ by so much at least: voltage and temperature change them by more than a
+good fit is uncertain."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +55,23 @@ class Estimate:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Refit:
+    """The values of another timestep: parameters absorb the integrator's error, so each task needs other ones.
+
+    Attributes:
+        timestep: [s].
+        values: By joint and parameter.
+        delay: [s], None if it was not fitted.
+        errors: Of the held-out log, as in `Identified`.
+    """
+
+    timestep: float
+    values: dict[str, dict[str, float]]
+    delay: float | None
+    errors: dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Identified:
     """The parameters of a robot by its logs.
 
@@ -57,10 +81,12 @@ class Identified:
         timestep: At which the values hold, since parameters absorb the integrator's error [s].
         window_s: Length of the windows that were fitted [s].
         logs: Of each log name, sha256, seconds, rows, notes, and whether it was "fit" or "held".
+        model: By joint, the kd that the logs command, and the model's values of all parameters.
         joints: By joint and parameter; "scale" is the factor that gain, damping (with kd), friction and armature have
             in common: it rests on the inertia of the links.
         delay: From a command to the torque [s].
         errors: By "fit" and "held", "before" and "after": median over windows of the RMS error, q [rad] and dq [rad/s].
+        refits: The values at the timesteps of the robot's tasks.
         notes: Lines for the user.
         figures: How the fit went.
     """
@@ -70,9 +96,11 @@ class Identified:
     timestep: float
     window_s: float
     logs: list[dict[str, Any]]
+    model: dict[str, dict[str, float]]
     joints: dict[str, dict[str, Estimate]]
     delay: Estimate | None
     errors: dict[str, dict[str, dict[str, float]]]
+    refits: list[Refit] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
 
@@ -91,9 +119,52 @@ class Identified:
             found["delay_s"] = {"lo": max(self.delay.lo, 0.0), "hi": self.delay.hi}
         return found
 
+    def training(self) -> list[dict[str, Any]]:
+        """Return the figures for a training: of each timestep every joint's values, and ranges of factors around them.
+
+        A value that the logs do not show is the model's, so are those of a parameter that was not fitted.
+        """
+        values = {joint: {key: row.value for key, row in rows.items()} for joint, rows in self.joints.items()}
+        delay = None if self.delay is None else self.delay.value
+        fits = [Refit(timestep=self.timestep, values=values, delay=delay, errors=self.errors["held"]), *self.refits]
+        return [
+            {
+                "timestep": fit.timestep,
+                "joints": {joint: self._values(joint, fit) for joint in self.model},
+                "ranges": {name: around for name in TRAINED if (around := self._around(name))},
+                "delay_s": self._delays(fit.delay),
+            }
+            for fit in fits
+        ]
+
+    def _values(self, joint: str, fit: Refit) -> dict[str, float]:
+        """Return a joint's values at a timestep, and the kd that its motor was commanded."""
+        rows, model = self.joints.get(joint, {}), self.model[joint]
+        seen = {name: name in rows and rows[name].seen for name in TRAINED}
+        return {"kd": model["kd"], **{n: fit.values[joint][n] if seen[n] else model[n] for n in TRAINED}}
+
+    def _around(self, name: str) -> list[float]:
+        """Return the range of factors around a parameter's values that contains every joint's interval."""
+        rows = [(joint, names[name]) for joint, names in self.joints.items() if name in names and names[name].seen]
+        # A motor's kd takes the uncertainty of the damping: the two are one number.
+        # A joint with hardly any armature or friction does not widen the range of all: its share is of the model's.
+        sizes = [self.model[joint]["kd"] if name == "damping" else max(row.value, row.nominal) for joint, row in rows]
+        shares = [(row.hi - row.lo) / 2.0 / size for (_, row), size in zip(rows, sizes, strict=True) if size > 0]
+        if not shares:
+            return []
+        share = min(max(*shares, LEAST_SPREAD), 1.0 - LEAST_FACTOR)
+        return [1.0 - share, 1.0 + share]
+
+    def _delays(self, delay: float | None) -> list[float]:
+        if delay is None or self.delay is None or not self.delay.seen:
+            return []
+        half = max((self.delay.hi - self.delay.lo) / 2.0, LEAST_DELAY)
+        return [max(delay - half, 0.0), max(delay, 0.0) + half]
+
     def to_json(self) -> dict[str, Any]:
         """Return the content of the file."""
-        return {"format": IDENTIFIED_FORMAT, "version": VERSION, **asdict(self), "ranges": self.ranges()}
+        derived = {"ranges": self.ranges(), "training": self.training()}
+        return {"format": IDENTIFIED_FORMAT, "version": VERSION, **asdict(self), **derived}
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""
@@ -114,13 +185,15 @@ class Identified:
         if data.get("version") != VERSION:
             raise UserError(f"{path}: version={data.get('version')!r}, this program reads {VERSION}")
         try:
-            given = {key: value for key, value in data.items() if key not in ("format", "version", "ranges")}
+            given = {
+                key: value for key, value in data.items() if key not in ("format", "version", "ranges", "training")
+            }
             joints = {
                 joint: {key: Estimate(**row) for key, row in rows.items()}
                 for joint, rows in given.pop("joints").items()
             }
-            delay = given.pop(DELAY)
-            return cls(joints=joints, delay=None if delay is None else Estimate(**delay), **given)
+            delay, refits = given.pop(DELAY), [Refit(**fit) for fit in given.pop("refits")]
+            return cls(joints=joints, refits=refits, delay=None if delay is None else Estimate(**delay), **given)
         except (KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path}: is damaged ({error}); make it again with robot-rl identify") from None
 

@@ -22,6 +22,8 @@ NAMES = ("time", "q", "dq", "target", "kp", "kd")
 """The arrays that an .npz needs; `OPTIONAL` are read if they are there, and "joints", the joints' names."""
 OPTIONAL = ("torque", "voltage", "quat", "gyro", "accel", "feet")
 MOST_REPEATED = 0.2
+SAME_CLOCK = 0.05
+"""A robot's clock and this computer's differ by a smaller share."""
 MOST_BYTES = 2**31
 LAG_SPAN_S = 0.06
 LEAST_MOTION, LEAST_SHARE = 0.01, 0.05
@@ -255,7 +257,7 @@ def _read_mcap(path: Path, robot: Robot) -> dict[str, Any]:
     shift = command["kd"] * command["dq"] + command["tau"]
     target = command["q"] + np.divide(shift, command["kp"], out=np.zeros_like(shift), where=command["kp"] > 0)
     found = {
-        "time": (received[keep] - received[0]) * 1e-9,
+        "time": _clock(np.array([event["robot_time_ns"] for event in states], np.int64), received)[keep],
         "q": state["joint_pos"][:, order],
         "dq": state["joint_vel"][:, order],
         "target": target,
@@ -269,6 +271,13 @@ def _read_mcap(path: Path, robot: Robot) -> dict[str, Any]:
     if state["joint_effort"].any():
         found["torque"] = state["joint_effort"][:, order]
     return found
+
+
+def _clock(robot_ns: NDArray[np.int64], received_ns: NDArray[np.int64]) -> Array:
+    """Return the times of states [s], by the robot's own clock if it has one: a message may have been late."""
+    measured, received = robot_ns - robot_ns[0], received_ns - received_ns[0]
+    is_clock = (np.diff(measured) > 0).all() and abs(float(measured[-1]) / max(received[-1], 1) - 1.0) < SAME_CLOCK
+    return (measured if is_clock else received) * 1e-9
 
 
 def robot_of(path: str | Path) -> str:

@@ -60,7 +60,7 @@ def wheel_radii(robot: Robot) -> dict[str, float]:
     turned = [joint for joint in robot.joints if joint.by_speed]
     if robot.base_body is None or robot.complete or not turned:
         return {}
-    model, found = _compile(robot), {}
+    model, found = robot.load_model().compile(), {}
     for joint in turned:
         geoms = [k for k in range(model.ngeom) if model.geom_bodyid[k] == model.joint(joint.name).bodyid[0]]
         shapes = [round_about_joint(model, k) for k in geoms if model.geom_conaffinity[k]]
@@ -92,7 +92,7 @@ def drive_words(robot: Robot) -> dict[str, str]:
     """Return the words for the template of a driving task: speeds that fit the robot's size and its wheels."""
     limits = {joint.name: joint.velocity_limit for joint in robot.joints}
     wheels = min(0.5 * limits[name] * radius for name, radius in wheel_radii(robot).items())
-    model = _compile(robot)
+    model = robot.load_model().compile()
     speed = min(wheels, 1.5 * math.sqrt(float(model.stat.extent) / SIZE_M))
     held = any(joint.kp for joint in robot.joints)
     words = {"held": "yes" if held else "", "iterations": "300" if held else "100", "fast": f"{speed:.2g}"}
@@ -120,14 +120,8 @@ def velocity_words(robot: Robot) -> dict[str, str]:
         "sideways": f"{min(0.6 * usual, 4.0 * GAIT_HZ * aside, speed):.2g}",
         "std": f"{0.5 * min(speed, 1.0):.2g}",
         "solved": f"{0.3 * min(speed, 1.0):.2g}",
-        **_base_words(robot, _compile(robot)),
+        **_base_words(robot, robot.load_model().compile()),
     }
-
-
-def _compile(robot: Robot) -> Any:
-    import mujoco
-
-    return mujoco.MjModel.from_xml_path(str(robot.model))
 
 
 def _base_words(robot: Robot, model: Any) -> dict[str, str]:
@@ -163,7 +157,7 @@ def reach_words(robot: Robot, hand: str = "") -> dict[str, str]:
     from robot_rl_envs.entity.limbs import find_hand
     from robot_rl_envs.terms.checks import longest_reach
 
-    model = _compile(robot)
+    model = robot.load_model().compile()
     data = mujoco.MjData(model)
     point = find_hand(model, [joint.name for joint in robot.joints if not joint.passive], hand)
     rng = np.random.default_rng(0)

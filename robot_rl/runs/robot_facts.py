@@ -47,9 +47,13 @@ def _facts(robot: "Robot") -> dict[str, Any]:
 def _values(facts: Any) -> dict[str, Any]:
     """Return the fields of a dataclass, without its name, as YAML can have them."""
     values = {field.name: getattr(facts, field.name) for field in dataclasses.fields(facts) if field.name != "name"}
+    if values.get("dynamics", ...) is None:  # Earlier runs have none.
+        del values["dynamics"]
     for name, value in values.items():
         if isinstance(value, tuple):
             values[name] = list(value)
+        elif dataclasses.is_dataclass(value):
+            values[name] = _values(value)
         elif isinstance(value, Real) and not isinstance(value, bool | int):
             values[name] = float(value)
     return values
@@ -166,11 +170,7 @@ def _refusal(joint: "JointSpec", field: str, value: float | None, right: str, ro
 
 def _ranges(robot: "Robot") -> dict[str, tuple[float, float]]:
     """Return position limits of the joints that have any, from the robot's model [rad or m]."""
-    import importlib
-
-    mujoco: Any = importlib.import_module("mujoco")  # compiled, without stubs
-
-    model = mujoco.MjModel.from_xml_path(str(robot.model))
+    model = robot.load_model().compile()
     joints = [model.joint(name) for name in robot.joint_names]
     return {
         joint.name: (float(joint.range[0]), float(joint.range[1])) for joint in joints if model.jnt_limited[joint.id]

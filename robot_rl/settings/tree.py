@@ -216,6 +216,8 @@ def _to_tree(value: Any) -> Any:
     if isinstance(value, tuple | list):
         items = [_to_tree(item) for item in value]
         return _HIDDEN if any(item is _HIDDEN for item in items) else items
+    if not getattr(value, "setting", True):
+        return _HIDDEN
     if _is_term(value):
         return {**{name: _to_tree(option) for name, option in _term_options(value).items()}, **value.params}
     if isinstance(value, Mapping):

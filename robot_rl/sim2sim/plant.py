@@ -18,6 +18,8 @@ from robot_rl.errors import UserError, as_user_error
 if TYPE_CHECKING:
     from robot_rl_envs.task import Task
 
+RIGID = 1e7
+"""Inertia of a base in the gantry [kg, kg m^2]: neither its weight nor the legs move it, and so the legs weigh."""
 TICK_S = 0.002
 """Period of states and physics, rounded to a divisor of the control period [s]."""
 RESET_S = 1.0
@@ -102,7 +104,6 @@ class Body:
         self._rows = {name: engine.batch.bind(name) for name in ("qpos", "qvel")}
         self._drawn = {name: engine.expand(f"actuator_{name}").numpy() for name in ("gainprm", "biasprm")}
         self._live = {name: engine.batch.expand(f"actuator_{name}") for name in ("gainprm", "biasprm")}
-        self._nominal = {"gain": model.actuator_gainprm[:, 0].copy(), "kd": -model.actuator_biasprm[:, 2].copy()}
 
         def at(kind: str, index: Any) -> np.ndarray:
             return np.asarray(index) if places is None else places[kind][index]
@@ -114,9 +115,15 @@ class Body:
         self._is_servo = env.cfg.actions.kind == "position"
         self._driven = np.flatnonzero(scene.joint_ctrl >= 0)
         self._ctrl = at("actuator", scene.joint_ctrl[self._driven])
-        self._by_speed = np.array([scene.robot.joints[k].by_speed for k in self._driven], bool)
+        joints = [scene.robot.joints[k] for k in self._driven]
+        self._by_speed = np.array([joint.by_speed for joint in joints], bool)
+        self._gain, self._kd = model.actuator_gainprm[self._ctrl, 0], np.zeros(len(joints))
+        if self._is_servo:  # As commanded: the drawn gain includes the measured difference of a motor.
+            self._gain = np.array([joint.kd if joint.by_speed else joint.kp for joint in joints])
+            self._kd = np.array([joint.kd for joint in joints])
         self._base_qpos = at("qpos", scene.entity.base_qpos + np.arange(7)) if scene.base else np.zeros(0, int)
         self._base_dof = at("dof", scene.entity.base_dof + np.arange(6)) if scene.base else np.zeros(0, int)
+        self._inertia = engine.batch.expand("dof_armature")[0].reshape(model.nv, -1)
         self._is_fresh = self._was_reset = True
         self._supported, self._unseen_s = False, 0.0
         self._held, self._slow = np.zeros(7), {}
@@ -216,6 +223,7 @@ class Body:
                 values[0, self._base_qpos] = self._held
             for values in (self._rows["qvel"], self._data["qvel"]):
                 values[0, self._base_dof] = 0.0
+            self._inertia[self._base_dof] = RIGID
 
     def obey(self) -> None:
         """Drive every joint by effort = tau + kp (q - q_measured) + kd (dq - dq_measured), within its limit.
@@ -229,7 +237,7 @@ class Body:
         if command is None:
             gain[at, 0], bias[at, :3], ctrl[at] = 0.0, 0.0, 0.0
             return
-        strength, nominal = self._drawn["gainprm"][0, at, 0] / self._nominal["gain"][at], self._nominal["kd"][at]
+        strength, nominal = self._drawn["gainprm"][0, at, 0] / self._gain, self._kd
         # A model without damping has the factors of the stiffness.
         factor = -self._drawn["biasprm"][0, at, 2] / np.where(nominal > 0, nominal, 1.0)
         kp, kd = command.kp[joints] * strength, command.kd[joints] * np.where(nominal > 0, factor, strength)
@@ -244,11 +252,13 @@ class Body:
         gain[at, 0] = 1.0
         ctrl[at] = tau + kp * (target - qpos) + kd * (speed - qvel)
 
-    def hold(self, supported: bool) -> None:
-        """Hold the base in place by a gantry, or release it."""
+    def hold(self, supported: bool, *, lift: float = 0.0) -> None:
+        """Hold the base in place by a gantry, so much higher [m], or release it."""
         self._supported = supported and self.env.scene.base
+        self._inertia[self._base_dof] = RIGID if self._supported else 0.0
         if self._supported:
             self._held = self._rows["qpos"][0, self._base_qpos].copy()
+            self._held[2] += lift
 
 
 class Plant:

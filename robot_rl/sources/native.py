@@ -86,7 +86,7 @@ class NativeSource(TaskSource):
         with as_user_error():
             engine = resolve_engine(str(tree["engine"]), device)
         # Values read from files are recorded in run.yaml: a run is resumed without the files.
-        recorded = {key: trees.task_tree(task)[key] for key in ("actions", "randomize") if key in tree}
+        recorded = {key: trees.task_tree(task)[key] for key in ("actions", "events", "randomize") if key in tree}
         if task.motions:
             task = _with_motion_files(task)
             recorded["motions"] = dict(task.motions)

@@ -20,10 +20,12 @@ A model that is a whole scene, with its own ground and actuators, is the excepti
 and nothing is added to it or removed.
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
+from typing import Any
 
 
 def _require_finite(where: str, facts: object, fields: tuple[str, ...]) -> None:
@@ -32,6 +34,40 @@ def _require_finite(where: str, facts: object, fields: tuple[str, ...]) -> None:
         value = getattr(facts, field)
         if not isinstance(value, Real) or not math.isfinite(value):
             raise ValueError(f"{where}: {field} is {value!r}; a finite number is needed")
+
+
+@dataclass(kw_only=True, slots=True, frozen=True)
+class Dynamics:
+    """How a joint of a certain robot moves, as `robot-rl identify` measures it; None: as the model file has it.
+
+    Units are those of the joint's coordinate, as of `Joint`.
+
+    Attributes:
+        gain: Factor on kp: the strength of the motor and an error of kp have the same effect.
+        armature: Inertia of the rotor and gears [kg m^2 or kg].
+        damping: Viscous damping [N m s/rad or N s/m]; below 0 if the motor's kd is less than the commanded one.
+        friction: Dry friction [N m or N].
+    """
+
+    gain: float = 1.0
+    armature: float | None = None
+    damping: float | None = None
+    friction: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the ranges.
+
+        Raises:
+            ValueError: A field is out of range; the line names it.
+        """
+        given = [field.name for field in dataclasses.fields(self) if getattr(self, field.name) is not None]
+        _require_finite("dynamics", self, tuple(given))
+        if self.gain <= 0:
+            raise ValueError(f"dynamics: gain is {self.gain}; it must be more than 0")
+        for field in ("armature", "friction"):
+            value = getattr(self, field)
+            if value is not None and value < 0:
+                raise ValueError(f"dynamics: {field} is {value}; it must be 0 or more")
 
 
 @dataclass(kw_only=True, slots=True, frozen=True)
@@ -53,6 +89,7 @@ class Joint:
         action_scale: Target offset (or speed, or effort as a share of the limit) for an action of 1.
         mirror: Name of the joint on the other side of the left-right plane; None for a joint in the plane.
         mirror_sign: -1 if the mirrored position has the opposite sign, else 1.
+        dynamics: What is measured of the real joint; None: the model file and the gains hold.
     """
 
     name: str
@@ -64,6 +101,7 @@ class Joint:
     action_scale: float = 1.0
     mirror: str | None = None
     mirror_sign: float = 1.0
+    dynamics: Dynamics | None = None
 
     def __post_init__(self) -> None:
         """Check names, ranges and signs.
@@ -90,6 +128,17 @@ class Joint:
             )
         if self.mirror_sign not in (-1.0, 1.0):
             raise ValueError(f"joint '{self.name}': mirror_sign is {self.mirror_sign}; it must be 1 or -1")
+        if self.dynamics is not None and (self.dynamics.damping or 0.0) < -self.kd:
+            raise ValueError(
+                f"joint '{self.name}': dynamics: damping is {self.dynamics.damping}; with kd it is below 0"
+            )
+
+    @property
+    def motor_gains(self) -> tuple[float, float]:
+        """The kp and kd that the motor has when it is commanded `kp` and `kd`: a simulated servo takes these."""
+        if self.dynamics is None:
+            return self.kp, self.kd
+        return self.kp * self.dynamics.gain, self.kd + min(self.dynamics.damping or 0.0, 0.0)
 
     @property
     def passive(self) -> bool:
@@ -184,6 +233,28 @@ class Robot:
             )
         if self.feet and not self.foot_radius > 0:
             raise ValueError(f"robot '{self.name}': foot_radius is {self.foot_radius}; feet need more than 0 [m]")
+
+    def load_model(self) -> Any:
+        """Return the `mujoco.MjSpec` of the model file, with the measured dynamics of the joints that have some.
+
+        Raises:
+            ValueError: MuJoCo cannot read the file.
+            ModuleNotFoundError: MuJoCo is not installed.
+        """
+        import mujoco
+
+        spec = mujoco.MjSpec.from_file(str(self.model))
+        for joint in self.joints:
+            if joint.dynamics is None:
+                continue
+            found, known = spec.joint(joint.name), joint.dynamics
+            if known.armature is not None:
+                found.armature = known.armature
+            if known.damping is not None:
+                found.damping = [max(known.damping, 0.0), 0.0, 0.0]
+            if known.friction is not None:
+                found.frictionloss = known.friction
+        return spec
 
     @property
     def joint_names(self) -> tuple[str, ...]:

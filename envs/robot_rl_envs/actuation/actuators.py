@@ -127,9 +127,10 @@ class Actuator:
         if kind == "effort" or self.explicit:
             actuator.gainprm[0] = 1.0
         else:
-            actuator.gainprm[0] = joint.kd if joint.by_speed else joint.kp
+            kp, kd = joint.motor_gains
+            actuator.gainprm[0] = kd if joint.by_speed else kp
             actuator.biastype = mujoco.mjtBias.mjBIAS_AFFINE
-            actuator.biasprm[1], actuator.biasprm[2] = -joint.kp, -joint.kd
+            actuator.biasprm[1], actuator.biasprm[2] = -kp, -kd
         if self.delayed and not self.explicit:
             actuator.nsample = self.delay_history
             actuator.delay = engine_delay(round(self.longest_delay_s / spec.option.timestep), spec.option.timestep)
@@ -214,7 +215,7 @@ class DcMotor(Actuator):
         position = kind == "position"
         targets = mujoco.mjtCtrlInput.mjINPUT_VEL if joint.by_speed else mujoco.mjtCtrlInput.mjINPUT_POS
         inputs = targets if position else mujoco.mjtCtrlInput.mjINPUT_FF
-        kp, kd = (joint.kp, joint.kd) if position else (0.0, 0.0)
+        kp, kd = joint.motor_gains if position else (0.0, 0.0)
         actuator.set_to_dcmotor(
             [constant, constant], resistance, controller=[kp, 0.0, kd, 0.0, 0.0, self.voltage], ctrlspec=int(inputs)
         )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +19,6 @@ VERSION = 1
 QUANTILES = 33
 """Values that a distribution is reduced to: its quantiles at 0, 1/32, ..., 1."""
 MAX_DELAY_S = 1.0
-
-
-@dataclass(kw_only=True, slots=True)
-class Randomize:
-    """Randomization that is read from files.
-
-    Attributes:
-        latency_from: a file of ``robot-rl latency``, or a report of ``robot-rl-infer``: the actuators' delay is drawn
-            from this measurement, on top of their ``delay_s``. It is read when the task is made; then its figures are
-            the actuator's ``delay_quantiles_s`` and ``jitter_quantiles_s``, and this is empty.
-        latency_read: the file that was read; for information, not to be set.
-    """
-
-    latency_from: str = ""
-    latency_read: str = ""
 
 
 def read_latency(path: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -60,13 +44,6 @@ def read_latency(path: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
         raise ValueError(f"{where}: version={data.get('version')!r}, this program reads {VERSION}")
     delay = _quantiles(f"{where}: delay_s", data.get("delay_s"), 0.0)
     return delay, _quantiles(f"{where}: jitter_s", data.get("jitter_s"), -MAX_DELAY_S)
-
-
-def with_latency(actions: Any, path: str) -> tuple[Any, Randomize]:
-    """Return ``actions`` with the delay of a file at their actuator, and a `Randomize` that needs no file."""
-    delay, jitter = read_latency(path)
-    actuator = replace(actions.actuator, delay_quantiles_s=delay, jitter_quantiles_s=jitter)
-    return replace(actions, actuator=actuator), Randomize(latency_read=path)
 
 
 def quantiles(edges: list[float], counts: list[int]) -> tuple[float, ...]:

@@ -177,7 +177,7 @@ class Drive:
         if not self:
             return
         joints = [joint for joint in self.scene.robot.joints if not joint.passive]
-        for name, values in (("kp", [j.kp for j in joints]), ("kd", [j.kd for j in joints])):
+        for name, values in zip(("kp", "kd"), zip(*(joint.motor_gains for joint in joints), strict=True), strict=True):
             arrays[f"{name}_nominal"].assign(np.array(values, dtype=np.float32))
             arrays[name].assign(np.tile(np.array(values, dtype=np.float32), (arrays[name].shape[0], 1)))
         arrays["strength"].fill_(1.0)

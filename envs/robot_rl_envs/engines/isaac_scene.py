@@ -189,8 +189,8 @@ def scene_cfg(scene: Scene, num_envs: int, folder: Path) -> Any:
         joint.name: ImplicitActuatorCfg(
             joint_names_expr=[joint.name],
             joint_effort_limit=joint.effort_limit,
-            stiffness=joint.kp if servo else 0.0,
-            damping=joint.kd if servo else 0.0,
+            stiffness=joint.motor_gains[0] if servo else 0.0,
+            damping=joint.motor_gains[1] if servo else 0.0,
         )
         for joint in robot.joints
         if not joint.passive

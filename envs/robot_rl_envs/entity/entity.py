@@ -156,7 +156,7 @@ def read_model(robot: Robot) -> mujoco.MjSpec:
             refuse(f"{field}={name!r}: {robot.model} has no {kind} of that name; {hint}")
 
     try:
-        spec = mujoco.MjSpec.from_file(str(robot.model))
+        spec = robot.load_model()
     except ValueError as error:
         refuse(f"{robot.model} cannot be read: {one_line(error)}")
     joints = {joint.name: int(joint.type) for joint in spec.joints}

@@ -67,7 +67,7 @@ class Solver:
 
     def __init__(self, robot: Robot):
         self.robot = robot
-        self.model = mujoco.MjModel.from_xml_path(str(robot.model))
+        self.model = robot.load_model().compile()
         self.data = mujoco.MjData(self.model)
         ids = [self.model.joint(joint.name).id for joint in robot.joints]
         self.qpos, self.dof = self.model.jnt_qposadr[ids], self.model.jnt_dofadr[ids]

@@ -129,7 +129,7 @@ def _on_the_floor(
     """Return joints within their ranges, and the base's positions, scaled, with the feet on the floor, and turns."""
     import mujoco
 
-    model = mujoco.MjModel.from_xml_path(str(robot.model))
+    model = robot.load_model().compile()
     data, frames = mujoco.MjData(model), len(trans)
     ids = [model.joint(joint.name).id for joint in robot.joints]
     joints = np.tile(np.array(robot.default_pos()), (frames, 1))

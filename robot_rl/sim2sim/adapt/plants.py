@@ -117,7 +117,7 @@ def _loaded(task: Task, cfg: PlantCfg, folder: Path) -> tuple[Task, str]:
     mujoco: Any = importlib.import_module("mujoco")
     robot = task.robot
     assert robot.base_body is not None
-    spec = mujoco.MjSpec.from_file(str(robot.model))
+    spec = robot.load_model()
     mass = cfg.payload or round(PAYLOAD_SHARE * float(spec.compile().body_subtreemass[0]), 1)
     box = spec.body(robot.base_body).add_body(name="payload", pos=cfg.payload_at)
     # Scenes may omit geoms that are only drawn: the mass is the body's own, not that of its geom.

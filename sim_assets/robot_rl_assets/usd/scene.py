@@ -41,12 +41,11 @@ def write_usd(robot: Robot, path: Path, *, visual: bool = True) -> Path:
         ValueError: the model has something that USD's rigid bodies cannot say; the line names it.
         ModuleNotFoundError: the package usd-core, or MuJoCo, is not installed.
     """
-    import mujoco
     from pxr import UsdGeom, UsdPhysics
 
     if robot.complete:
         raise ValueError(f"robot '{robot.name}': its model brings its own ground and actuators; USD wants the robot")
-    model = mujoco.MjSpec.from_file(str(robot.model)).compile()
+    model = robot.load_model().compile()
     path.parent.mkdir(parents=True, exist_ok=True)
     stage = new_stage(path)
     root = UsdGeom.Xform.Define(stage, "/" + prim_name("robot", robot.name)).GetPrim()
@@ -194,8 +193,9 @@ class _Writer:
         drive = UsdPhysics.DriveAPI.Apply(prim, kind)
         drive.CreateTypeAttr("force")
         drive.CreateMaxForceAttr(joint.effort_limit)
-        drive.CreateStiffnessAttr(joint.kp / unit)
-        drive.CreateDampingAttr(joint.kd / unit)
+        kp, kd = joint.motor_gains
+        drive.CreateStiffnessAttr(kp / unit)
+        drive.CreateDampingAttr(kd / unit)
         drive.CreateTargetPositionAttr(joint.default_pos * unit if joint.kp else 0.0)
 
     def _connect(self, joint: Any, body: int, anchor: np.ndarray, turn: np.ndarray) -> None:

@@ -1,10 +1,16 @@
 """A binary's log is read as its arrays are, and another robot's is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from robot_rl_assets.registry import get_robot
+from robot_rl_assets.robot import Dynamics
 
 from robot_rl.errors import UserError
+from robot_rl.identify.excitation_bundle import PERIOD_S, rehearse, write_excitation_bundle
+from robot_rl.identify.excite import excite
+from robot_rl.identify.identify import IdentifyCfg, identify
 from robot_rl.identify.robot_log import read_log, robot_of
 
 
@@ -44,3 +50,22 @@ def test_a_damaged_log_is_one_line(tmp_path):
     (tmp_path / "log.mcap").write_bytes(b"no log")
     with pytest.raises(UserError, match="log.mcap"):
         read_log(tmp_path / "log.mcap", get_robot("unitree_go2"))
+
+
+@pytest.mark.long
+@pytest.mark.realtime
+def test_the_binary_excites_a_hanging_robot_and_its_log_shows_the_motors(tmp_path):
+    """The robot's motors are 20 % weaker than its model's, its calves have three times the friction and armature."""
+    robot = get_robot("unitree_go2")
+    motors = Dynamics(gain=0.8, armature=0.01, damping=0.3, friction=0.2)
+    calf = replace(motors, armature=0.03, friction=0.6)
+    joints = [replace(joint, dynamics=calf if "calf" in joint.name else motors) for joint in robot.joints]
+    write_excitation_bundle(tmp_path / "chirps", robot, excite(robot, 10.0, 1.0 / PERIOD_S))
+    rehearse(tmp_path / "chirps", replace(robot, joints=tuple(joints)), 10.0, tmp_path / "log.mcap")
+    found = identify([read_log(tmp_path / "log.mcap", robot)], None, robot, IdentifyCfg()).result
+    for joint, rows in found.joints.items():
+        truth = calf if "calf" in joint else motors
+        assert rows["gain"].value == pytest.approx(truth.gain, abs=0.03)
+        assert rows["friction"].value == pytest.approx(truth.friction, abs=0.03)
+        assert rows["armature"].value == pytest.approx(truth.armature, abs=0.002)
+        assert rows["damping"].value == pytest.approx(truth.damping, abs=0.05)

@@ -96,7 +96,7 @@ def test_a_file_that_is_not_there_or_no_json_is_named(tmp_path, capsys):
 def test_a_run_keeps_the_figures_and_needs_the_file_no_more(latency_file, tmp_path):
     path = latency_file()
     cfg = resolve(override(default_tree("go2_flat", "cpu"), {"randomize.latency_from": path}))
-    assert cfg.tree["randomize"] == {"latency_from": "", "latency_read": path}
+    assert {name: value for name, value in cfg.tree["randomize"].items() if value} == {"latency_read": path}
     (tmp_path / "latency.json").unlink()
     again = resolve(cfg.tree)
     delay, jitter = quantiles(**DELAY), quantiles(**JITTER)

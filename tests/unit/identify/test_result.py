@@ -5,7 +5,7 @@ import json
 import pytest
 
 from robot_rl.errors import UserError
-from robot_rl.identify.result import Estimate, Identified, table
+from robot_rl.identify.result import Estimate, Identified, Refit, table
 
 
 @pytest.fixture
@@ -20,8 +20,18 @@ def result():
     logs = [{"name": "x.npz", "sha256": "00", "part": "fit"}]
     delay = Estimate(nominal=0.0, value=0.005, lo=0.004, hi=0.006, seen=True)
     errors = {"held": {"before": {"q": 0.01, "dq": 0.1}, "after": {"q": 0.002, "dq": 0.05}}}
+    coarse = {joint: {name: 1.5 * row.value for name, row in rows.items()} for joint, rows in joints.items()}
     return Identified(
-        robot="r", base="fixed", timestep=0.002, window_s=0.5, logs=logs, joints=joints, delay=delay, errors=errors
+        robot="r",
+        base="fixed",
+        timestep=0.002,
+        window_s=0.5,
+        logs=logs,
+        model={joint: {"kd": 2.0, "gain": 1.0, "friction": 0.2, "armature": 0.01, "damping": 0.1} for joint in joints},
+        joints=joints,
+        delay=delay,
+        errors=errors,
+        refits=[Refit(timestep=0.01, values=coarse, delay=0.004, errors=errors["held"])],
     )
 
 
@@ -32,6 +42,26 @@ def test_ranges_contain_the_intervals_of_all_joints_as_factors(result):
     assert found["joint_friction"] == pytest.approx({"lo": 0.01, "hi": 3.5})
     assert found["motor_strength"] == pytest.approx({"lo": 0.85, "hi": 1.12})
     assert found["delay_s"] == {"lo": 0.004, "hi": 0.006}
+
+
+def test_a_training_gets_what_the_logs_show_at_each_timestep(result):
+    """An armature that is not seen, and a damping that was not fitted, are the model's; spreads are around the values.
+
+    Half the interval of friction of b is 1.5 of its value, and 0.3 of the model's; that of gain is 0.05.
+    """
+    fine, coarse = result.training()
+    assert (fine["timestep"], coarse["timestep"]) == (0.002, 0.01)
+    assert fine["joints"]["a"] == {"kd": 2.0, "gain": 0.9, "armature": 0.01, "damping": 0.1, "friction": 0.6}
+    assert coarse["joints"]["b"] == pytest.approx(
+        {"kd": 2.0, "gain": 1.65, "armature": 0.045, "damping": 0.1, "friction": 0.03}
+    )
+    assert coarse["ranges"] == {
+        "gain": pytest.approx([0.95, 1.05]),
+        "armature": pytest.approx([0.95, 1.05]),
+        "friction": pytest.approx([0.7, 1.3]),
+    }
+    assert fine["delay_s"] == pytest.approx([0.004, 0.006])
+    assert coarse["delay_s"] == pytest.approx([0.003, 0.005])
 
 
 def test_a_file_is_read_as_it_was_written(result, tmp_path):

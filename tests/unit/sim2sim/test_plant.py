@@ -2,6 +2,7 @@
 
 import types
 
+import mujoco
 import numpy as np
 import pytest
 import torch
@@ -78,7 +79,7 @@ def test_a_command_is_torque_plus_gains_times_errors(task, make, turned):
     commander.kp[:], commander.kd[:], commander.tau[:] = 10.0, 0.5, np.linspace(-3, 3, 12)
     commander.dq[:] = 0.2
     plant.hold(True)
-    strength = plant.robot._drawn["gainprm"][0, :, 0] / plant.robot._nominal["gain"]
+    strength = plant.robot._drawn["gainprm"][0, :, 0] / plant.robot._gain
     plant.env.step(torch.zeros(1, 12))
     before, after = commander.seen[-1], types.SimpleNamespace()
     plant.robot.sense(after)
@@ -107,6 +108,23 @@ def test_the_gantry_holds_the_base_where_it_is(make):
     for _ in range(20):
         plant.env.step(torch.zeros(1, 12))
     assert min(heights) < start[2] - 0.05
+
+
+def test_the_legs_of_a_robot_in_the_gantry_weigh(make):
+    """Its feet in the air, at rest: the motors hold what the legs weigh, but for the dry friction of the joints."""
+    plant = make()
+    Commander(plant)
+    plant.robot.hold(True, lift=0.3)
+    for _ in range(50):
+        plant.env.step(torch.zeros(1, 12))
+    low = types.SimpleNamespace()
+    plant.robot.sense(low)
+    model, data = plant.env.engine.model, mujoco.MjData(plant.env.engine.model)
+    data.qpos[:] = plant.env.state.qpos[0]
+    mujoco.mj_forward(model, data)
+    weight = data.qfrc_bias[plant.env.scene.joint_dof]
+    assert np.abs(weight).max() > 1.0
+    np.testing.assert_allclose(low.joint_effort, weight, atol=0.21)
 
 
 def test_measurements_between_control_steps_match_the_state_after_them(make):
