@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from pieces import boosted, code, described, paragraphs, plain, prose, table
-from robot_rl_envs import agents, objects, term_config
-from robot_rl_envs.actuation import actuators, measured
+from robot_rl_envs import agents, measured, objects, term_config
+from robot_rl_envs.actuation import actuators
 from robot_rl_envs.sensing import camera, foot_force, height_scan, imu
 from robot_rl_envs.sensing.pipeline import OPTIONS
 from robot_rl_envs.task import Actions, ObservationGroup, Sim, Task

@@ -6,6 +6,7 @@ import pkgutil
 from collections.abc import Iterator
 from typing import Any
 
+import robot_rl_envs.actuation
 import robot_rl_envs.mdp
 import robot_rl_envs.sensing
 import robot_rl_tasks
@@ -25,7 +26,7 @@ KINDS = {
     "metric": ("Metrics", "metrics={...}", "Each is logged in training and measured in an evaluation."),
 }
 """Heading, place in a task and meaning of each kind of term."""
-GROUPS = (robot_rl_envs.mdp, robot_rl_envs.sensing, robot_rl_tasks)
+GROUPS = (robot_rl_envs.mdp, robot_rl_envs.actuation, robot_rl_envs.sensing, robot_rl_tasks)
 WIDTHS = {"nj": "joints", "na": "actions", "nf": "feet", "nc": "commands", "ni": "intervals", "nr": "rewards"}
 WIDTHS |= {"nm": "metrics", "no": "objects", "ns": "sites", "noj": "joints of objects", "nk": "contacts"}
 WIDTHS |= {"nq": "positions", "nv": "velocities", "nu": "actuators", "nsensordata": "numbers", "nt": "robots"}

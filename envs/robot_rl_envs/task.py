@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.actuation.actuators import Actuator, PositionPd
-from robot_rl_envs.actuation.measured import Randomize, apply_measured
 from robot_rl_envs.agents import Agent, Crew, Message, Role, Team, check_team, make_crews
+from robot_rl_envs.measured import Randomize, apply_measured
 from robot_rl_envs.objects import OTHERS, Articulated, Contact, Object, check_objects
 from robot_rl_envs.sensing.camera import ImageGroup
 from robot_rl_envs.sensing.pipeline import OPTIONS

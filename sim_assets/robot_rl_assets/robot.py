@@ -241,8 +241,9 @@ class Robot:
             ValueError: MuJoCo cannot read the file.
             ModuleNotFoundError: MuJoCo is not installed.
         """
-        import mujoco
+        import mujoco as compiled  # without stubs
 
+        mujoco: Any = compiled
         spec = mujoco.MjSpec.from_file(str(self.model))
         for joint in self.joints:
             if joint.dynamics is None:

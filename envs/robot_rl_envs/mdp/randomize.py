@@ -8,6 +8,7 @@ from typing import Any
 
 import warp as wp
 
+from robot_rl_envs.actuation.draws import joint_armature, joint_damping, joint_friction, motor_gains
 from robot_rl_envs.engine import DIRTY_WRENCH
 from robot_rl_envs.terms import State, event
 from robot_rl_envs.terms.checks import (
@@ -19,6 +20,24 @@ from robot_rl_envs.terms.checks import (
     movable_com,
     moving_body,
 )
+
+__all__ = [
+    "body_com",
+    "body_inertia",
+    "body_mass",
+    "body_payload",
+    "foot_solimp",
+    "foot_solref",
+    "foot_spin_friction",
+    "gravity",
+    "joint_armature",
+    "joint_damping",
+    "joint_friction",
+    "motor_gains",
+    "principal_inertia",
+    "release_wrench",
+    "wrench",
+]
 
 MIN_SPIN = wp.constant(1.0e-5)
 """mjMINMU: MuJoCo raises a smaller torsional or rolling friction to it."""
@@ -196,42 +215,6 @@ def foot_solimp(
         s.geom_solimp[i, s.foot_geoms[f], 2] = width
 
 
-def _check_joints(field: str, what: str) -> Any:
-    def check(params: dict[str, float], scene: Any) -> None:
-        check_least(params, "lo", 0.0)
-        if not getattr(scene.model, field)[scene.joint_dof].any():
-            raise ValueError(
-                f"hi={params['hi']:g}: the joints of {scene.robot.name!r} have no {what} to be multiplied; give its "
-                "model some, or leave the event out"
-            )
-
-    return check
-
-
-@event(writes="model", model_fields=("dof_damping",), check=_check_joints("dof_damping", "damping"))
-def joint_damping(s: State, i: int, rng: wp.uint32, lo: float, hi: float):
-    """Multiply each joint's viscous damping by an independent factor in [lo, hi]."""
-    for j in range(s.joint_dof.shape[0]):
-        d = s.joint_dof[j]
-        s.dof_damping[i, d, 0] = s.dof_damping_nominal[d, 0] * (lo + (hi - lo) * wp.randf(rng))
-
-
-@event(writes="model", model_fields=("dof_frictionloss",), check=_check_joints("dof_frictionloss", "dry friction"))
-def joint_friction(s: State, i: int, rng: wp.uint32, lo: float, hi: float):
-    """Multiply each joint's dry friction by an independent factor in [lo, hi]."""
-    for j in range(s.joint_dof.shape[0]):
-        d = s.joint_dof[j]
-        s.dof_frictionloss[i, d, 0] = s.dof_frictionloss_nominal[d, 0] * (lo + (hi - lo) * wp.randf(rng))
-
-
-@event(writes="model", model_fields=("dof_armature",), set_const=True, check=_check_joints("dof_armature", "armature"))
-def joint_armature(s: State, i: int, rng: wp.uint32, lo: float, hi: float):
-    """Multiply each joint's armature, the inertia of its rotor and gears, by an independent factor in [lo, hi]."""
-    for j in range(s.joint_dof.shape[0]):
-        d = s.joint_dof[j]
-        s.dof_armature[i, d, 0] = s.dof_armature_nominal[d, 0] * (lo + (hi - lo) * wp.randf(rng))
-
-
 def _check_gravity(params: dict[str, float], scene: Any) -> None:
     if not scene.model.opt.gravity.any():
         raise ValueError(f"lo={params['lo']:g}: the model of {scene.robot.name!r} is without gravity")
@@ -245,25 +228,6 @@ def gravity(s: State, i: int, rng: wp.uint32, lo: float, hi: float):
     factor = lo + (hi - lo) * wp.randf(rng)
     for k in range(3):
         s.gravity[i, k, 0] = s.gravity_nominal[k, 0] * factor
-
-
-def _check_motor_gains(params: dict[str, float], scene: Any) -> None:
-    if scene.actions.kind != "position":
-        raise ValueError(f"kp_lo={params['kp_lo']:g}: actions.kind='effort' is without gains; use motor_strength")
-    for name in ("kp_lo", "kd_lo"):
-        check_least(params, name, 0.0)
-
-
-@event(writes="model", model_fields=("actuator_gainprm", "actuator_biasprm"), check=_check_motor_gains)
-def motor_gains(s: State, i: int, rng: wp.uint32, kp_lo: float, kp_hi: float, kd_lo: float, kd_hi: float):
-    """Multiply each servo's kp and kd by independent factors; for the engine's own position servo."""
-    for a in range(s.ctrl.shape[1]):
-        kp = kp_lo + (kp_hi - kp_lo) * wp.randf(rng)
-        kd = kd_lo + (kd_hi - kd_lo) * wp.randf(rng)
-        follows = s.actuator_biasprm_nominal[a, 1] != 0.0  # A servo without a kp follows a speed by its kd.
-        s.actuator_gainprm[i, a, 0] = s.actuator_gainprm_nominal[a, 0] * wp.where(follows, kp, kd)
-        s.actuator_biasprm[i, a, 1] = s.actuator_biasprm_nominal[a, 1] * kp
-        s.actuator_biasprm[i, a, 2] = s.actuator_biasprm_nominal[a, 2] * kd
 
 
 @wp.func

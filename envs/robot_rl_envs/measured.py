@@ -13,8 +13,8 @@ from typing import Any
 
 from robot_rl_assets.robot import Dynamics, Joint
 
+from robot_rl_envs.actuation import draws
 from robot_rl_envs.actuation.latency import read_latency
-from robot_rl_envs.mdp import actuation, randomize
 from robot_rl_envs.term_config import MeasuredEvent
 from robot_rl_envs.terms.checks import require
 
@@ -23,7 +23,7 @@ MOST_BYTES = 64 * 2**20
 JOINT_VALUES = ("gain", "armature", "damping", "friction")
 PREFIX = "identified_"
 """Names of the events that draw around a file's values begin with it."""
-DRAWN = {"armature": randomize.joint_armature, "friction": randomize.joint_friction}
+DRAWN = {"armature": draws.joint_armature, "friction": draws.joint_friction}
 """Events that multiply a value of every joint."""
 GAINS = ("motor_strength", "motor_gains", "explicit_gains", "dc_motor_gains")
 
@@ -183,8 +183,8 @@ def _with_dynamics(
 
 def _gains(kind: str, kp: tuple[float, ...], kd: tuple[float, ...]) -> MeasuredEvent:
     """Return the event that draws gains around the identified ones, of an actuator of this kind."""
-    limits = {"kp_lo": kp[0], "kp_hi": kp[1], "kd_lo": kd[0], "kd_hi": kd[1]}
+    limits: dict[str, Any] = {"kp_lo": kp[0], "kp_hi": kp[1], "kd_lo": kd[0], "kd_hi": kd[1]}
     if kind == "PositionPd":
-        return MeasuredEvent(randomize.motor_gains, **limits)
-    fn = actuation.dc_motor_gains if kind == "DcMotor" else actuation.explicit_gains
+        return MeasuredEvent(draws.motor_gains, **limits)
+    fn = draws.dc_motor_gains if kind == "DcMotor" else draws.explicit_gains
     return MeasuredEvent(fn, **limits, strength_lo=1.0, strength_hi=1.0)
