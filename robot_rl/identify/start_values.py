@@ -39,7 +39,7 @@ def start_values(model: PlantModel, logs: Sequence[RobotLog], free: NDArray[np.i
     delays = DELAYS if parameters.delay in free else DELAYS[:1]
     for delay in delays:
         total, theta = 0.0, parameters.nominal.copy()
-        theta[-1] = delay
+        theta[parameters.delay] = delay
         for joint in range(len(parameters.joints)):
             rows = [_rows(log, table, joint, float(delay)) for log, table in zip(logs, tables, strict=True)]
             x, y = np.concatenate([row[0] for row in rows]), np.concatenate([row[1] for row in rows])
