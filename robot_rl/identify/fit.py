@@ -63,7 +63,11 @@ class Fit:
 
 
 def fit(
-    problem: Problem, starts: Sequence[Array], free: NDArray[np.int64], say: Callable[[str], None] = lambda _: None
+    problem: Problem,
+    starts: Sequence[Array],
+    free: NDArray[np.int64],
+    say: Callable[[str], None] = lambda _: None,
+    rounds: Sequence[int] = ROUNDS,
 ) -> Fit:
     """Fit the free parameters to the windows.
 
@@ -72,12 +76,13 @@ def fit(
         starts: Start values; the best of them is used.
         free: Indices of the parameters to fit.
         say: Called with a line of progress after each iteration.
+        rounds: Iterations between estimates of the standard deviations.
     """
     state = Fit(theta=starts[0], free=free, sigma=problem.sigmas(0), dependence=np.ones(len(free)))
     predictions = problem.predict(starts)
     best = int(np.argmin([cost(problem, state, *pair) for pair in zip(starts, predictions, strict=True)]))
     state.theta, prediction = starts[best].copy(), predictions[best]
-    for number, iterations in enumerate(ROUNDS):
+    for number, iterations in enumerate(rounds):
         if number:
             state.sigma = _estimate_sigma(problem, prediction)
             state.dependence = _estimate_dependence(problem, state, prediction)

@@ -23,7 +23,7 @@ from robot_rl.identify.windows import Problem, Window
 Array = NDArray[np.float64]
 REACH_S, SHORT_REACH_S = 0.2, 0.03
 """Rows within this time of a window's start show height and velocity of the base [s]; without an accelerometer."""
-ROWS = 50
+ROWS = 30
 """About so many rows are used of them."""
 LEAST_FORCE = 0.12
 """A foot carries if its force by the torques is at least this share of the weight."""
@@ -106,25 +106,27 @@ class Odometry:
         import mujoco
 
         model, data, count = self._model.model, self._data, len(self._geoms)
-        down = gravity(log.quat[rows])
-        torque = log.kp[rows] * (log.target[rows] - log.joint_pos[rows]) - log.kd[rows] * log.joint_vel[rows]
-        place = np.full(model.nv, -1)
-        place[self._model.dq_index - model.nq] = np.arange(torque.shape[1])
-        point, velocity, force = np.zeros((len(rows), count, 3)), np.zeros((len(rows), count, 3)), np.zeros((len(rows), count))
-        speed, jacobian = np.zeros(model.nv), np.zeros((3, model.nv))
+        assert log.quat is not None and log.gyro is not None
+        down, at = gravity(log.quat[rows]), self._model.dq_index - model.nq
+        torque, speed = np.zeros((len(rows), model.nv)), np.zeros((len(rows), model.nv))
+        torque[:, at] = log.kp[rows] * (log.target[rows] - log.joint_pos[rows]) - log.kd[rows] * log.joint_vel[rows]
+        speed[:, 3:6], speed[:, at] = log.gyro[rows], log.joint_vel[rows]
+        point, jacobian = np.zeros((len(rows), count, 3)), np.zeros((len(rows), count, 3, model.nv))
         data.qpos[:7] = [0, 0, 0, 1, 0, 0, 0]
         for n, row in enumerate(rows):
             data.qpos[self._model.q_index] = log.joint_pos[row]
-            speed[3:6], speed[self._model.dq_index - model.nq] = log.gyro[row], log.joint_vel[row]
             mujoco.mj_kinematics(model, data)
             mujoco.mj_comPos(model, data)
             for k, geom in enumerate(self._geoms):
                 point[n, k] = data.geom_xpos[geom] + self._robot.foot_radius * down[n]
-                mujoco.mj_jac(model, data, jacobian, None, point[n, k], model.geom_bodyid[geom])
-                velocity[n, k] = jacobian @ speed
-                leg = self._legs[k]
-                pushed = np.linalg.lstsq(jacobian[:, leg].T, -torque[n, place[leg]], rcond=1e-3)[0]
-                force[n, k] = -pushed @ down[n] / self._weight
+                mujoco.mj_jac(model, data, jacobian[n, k], None, point[n, k], model.geom_bodyid[geom])
+        velocity = np.einsum("nkiv,nv->nki", jacobian, speed)
+        force = np.zeros((len(rows), count))
+        for k, leg in enumerate(self._legs):
+            part = jacobian[:, k][:, :, leg]
+            square = np.einsum("niv,njv->nij", part, part) + 1e-6 * np.eye(3)
+            pushed = np.linalg.solve(square, np.einsum("niv,nv->ni", part, -torque[:, leg])[..., None])[..., 0]
+            force[:, k] = -np.einsum("ni,ni->n", pushed, down) / self._weight
         return Feet(point, velocity, force)
 
     def starts(self, log: RobotLog, firsts: Sequence[int]) -> Array:
@@ -188,7 +190,7 @@ class WalkingProblem(Problem):
         windows: Sequence[Window],
         *,
         rated_voltage: float = 0.0,
-        tied: bool = False,
+        tied: Sequence[int] | None = None,
         adapt: bool = True,
     ) -> None:
         """Prepare the windows."""

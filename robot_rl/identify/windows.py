@@ -73,12 +73,12 @@ class Problem:
         channels: The columns of each kind of measurement.
         first: (W,) where each window's rows begin in them.
         rated_voltage: Supply at which kp and the effort limit hold [V]; 0: a log's voltage is not used.
-        tied: Whether all joints change alike: a vector's difference from the nominal values counts for the first joint,
-            in standard deviations of the priors, and the others follow.
+        tied: For each joint the one that it follows: its difference from the nominal values is the other's, in standard
+            deviations of the priors. None: each joint has its own parameters.
     """
 
     def __init__(
-        self, model: PlantModel, windows: Sequence[Window], *, rated_voltage: float = 0.0, tied: bool = False
+        self, model: PlantModel, windows: Sequence[Window], *, rated_voltage: float = 0.0, tied: Sequence[int] | None = None
     ) -> None:
         self.model, self.windows, self.rated_voltage, self.tied = model, tuple(windows), rated_voltage, tied
         logs = [w.log for w in windows]
@@ -156,12 +156,13 @@ class Problem:
 
     def expand(self, theta: Array) -> Array:
         """Return the vector of all joints that a vector means."""
-        if not self.tied:
+        if self.tied is None:
             return theta
         parameters, found = self.model.parameters, theta.copy()
         for name in FIELDS:
             at = parameters.indices(name)
-            change = (theta[at[0]] - parameters.nominal[at[0]]) / parameters.prior[at[0]]
+            led = at[list(self.tied)]
+            change = (theta[led] - parameters.nominal[led]) / parameters.prior[led]
             found[at] = np.maximum(parameters.nominal[at] + change * parameters.prior[at], parameters.lower[at])
         return found
 
@@ -221,7 +222,7 @@ def differentiate(
         share: Of the usual step; another one shows how exact the columns are.
     """
     parameters, free = problem.model.parameters, directions.free
-    tree = np.zeros_like(problem.model.tree) if problem.tied else problem.model.tree
+    tree = np.zeros_like(problem.model.tree) if problem.tied is not None else problem.model.tree
     count, step = len(tree), STEP * share * parameters.prior[free]
     rank = np.array([np.sum(tree[:n] == tree[n]) for n in range(count)])
     groups: dict[tuple[int, int], list[int]] = {}
