@@ -1,6 +1,8 @@
-"""Motors, delay and mass, fitted together, and what each of them explains: the score when it is left out.
+"""Motors, delay and mass, fitted together, and what each of them explains: the score when it is taken back.
 
-All joints change alike, in standard deviations of their priors. Singly, one of these causes takes over the others'.
+Singly, one of these causes takes over the others'. Every joint has its own motor in the fit, since motors that differ
+from each other otherwise show as a mass or as damping. What is reported is the part that all joints have in common, and
+the joints that are far from it.
 """
 
 from __future__ import annotations
@@ -11,44 +13,63 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.explain.rank import make_problem, odd, residuals, score
+from robot_rl.explain.causes import limbs
+from robot_rl.explain.rank import make_problem, residuals, score
 from robot_rl.identify.fit import fit
 from robot_rl.identify.parameters import BODY, DELAY, FIELDS
 from robot_rl.identify.plant_model import PlantModel
-from robot_rl.identify.windows import Window
+from robot_rl.identify.windows import Problem, Window
 
 Array = NDArray[np.float64]
 MOTORS = ("gain", "friction", "damping", "armature", DELAY)
 DELAYS = (0.0, 0.005, 0.01, 0.02)
 """Start values [s]."""
-ROUNDS, AGAIN = (3, 3), (2,)
-"""Iterations of the fit, and of those that omit a parameter."""
+TIED_ROUNDS, ROUNDS = (3,), (2, 2)
+"""Iterations with motors that are alike in all limbs, and with each joint's own."""
+USUAL = 0.5
+"""A difference is usual up to so many standard deviations of its prior."""
+ODD_JOINT = 1.0
+"""A joint is far from the others if it differs by more standard deviations from what they have in common."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """A parameter of the joint fit.
+    """A parameter of the joint fit: what it is for all joints together.
 
     Attributes:
         name: Of the parameter.
         nominal: Its value in the model, the mean over joints.
         value: Its fitted value, the mean over joints.
-        sizes: The difference in standard deviations of its prior.
-        explains: By how much the score of other windows rises when it is left out.
+        size: The difference in standard deviations of its prior, the mean over joints.
+        explains: By how much the score of other windows rises if this difference is taken back.
         unit: Its unit.
+        joints: Joints that are far from the others, with their values.
     """
 
     name: str
     nominal: float
     value: float
-    sizes: float
+    size: float
     explains: float
     unit: str
+    joints: dict[str, float]
+
+    @property
+    def unusual(self) -> bool:
+        """Return whether motors are seldom as far from a model as this."""
+        return abs(self.size) > USUAL
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Motors:
-    """The joint fit: its vector of all joints, the scores before and after, and its parts, the most important first."""
+    """The joint fit.
+
+    Attributes:
+        theta: Its vector of parameters.
+        before: The score of the model as it is.
+        after: That of the fit.
+        parts: Its parameters, the largest difference first.
+    """
 
     theta: Array
     before: float
@@ -59,33 +80,57 @@ class Motors:
 def fit_motors(model: PlantModel, windows: Sequence[Window]) -> Motors:
     """Fit motors, delay and mass to even windows; score on odd ones."""
     parameters = model.parameters
-    names = MOTORS if model.base == "fixed" else (*MOTORS, "mass")
-    problem = make_problem(model, windows, tied=True, adapt=True)
-    use = odd(problem)
-    train = problem.part([w for w, held in zip(windows, use, strict=True) if not held])
-    nominal = parameters.nominal
-    starts = [nominal.copy() for _ in DELAYS]
+    names = (*MOTORS, "mass") if model.base == "free" else MOTORS
+    train, test = (make_problem(model, windows[first::2], adapt=True) for first in (0, 1))
+    theta = _fit(train, names)
+    deviations = (theta - parameters.nominal) / parameters.prior
+    common = {name: float(deviations[parameters.indices(name)].mean()) for name in names}
+    cases = [parameters.nominal, theta]
+    for name in names:
+        at = parameters.indices(name)
+        cases.append(theta.copy())
+        cases[-1][at] = np.maximum(theta[at] - common[name] * parameters.prior[at], parameters.lower[at])
+    every = np.ones(len(test.windows), bool)
+    before, after, *without = (score(test, off, every) for off in residuals(test, cases))
+    units, parts = {**FIELDS, **BODY, DELAY: "s"}, []
+    for name, worse in zip(names, without, strict=True):
+        at = parameters.indices(name)
+        odd = np.flatnonzero(np.abs(deviations[at] - common[name]) > ODD_JOINT) if name in FIELDS else []
+        parts.append(
+            Part(
+                name=name,
+                nominal=float(parameters.nominal[at].mean()),
+                value=float(theta[at].mean()),
+                size=common[name],
+                explains=worse - after,
+                unit=units[name],
+                joints={parameters.joints[n]: float(theta[at[n]]) for n in odd},
+            )
+        )
+    ordered = sorted(parts, key=lambda part: -abs(part.size))
+    return Motors(theta=theta, before=before, after=after, parts=tuple(ordered))
+
+
+def _fit(train: Problem, names: Sequence[str]) -> Array:
+    """Return the fitted vector: first with motors that are alike in all limbs, then with each joint's own."""
+    model, parameters = train.model, train.model.parameters
+    groups = [group for group in limbs(model.robot).values() if len(group) > 1]
+    tied = list(range(len(parameters.joints)))
+    for group in groups:
+        for n, leader in zip(group, next(other for other in groups if len(other) == len(group)), strict=True):
+            tied[n] = leader
+    passive = {n for n, joint in enumerate(model.robot.joints) if joint.passive}
+
+    def free(joints: set[int]) -> NDArray[np.int64]:
+        found = []
+        for name in names:
+            at = parameters.indices(name)
+            found += [index for n, index in enumerate(at) if name not in FIELDS or n in joints]
+        return np.array(found)
+
+    starts = [parameters.nominal.copy() for _ in DELAYS]
     for start, delay in zip(starts, DELAYS, strict=True):
         start[parameters.delay] += delay
-    free = np.array([parameters.indices(name)[0] for name in names])
-    theta = fit(train, starts, free, rounds=ROUNDS).theta
-    found = [theta]
-    for index in free:
-        start = theta.copy()
-        start[index] = nominal[index]
-        found.append(fit(train, [start], free[free != index], rounds=AGAIN).theta)
-    before, after, *without = (score(problem, off, use) for off in residuals(problem, [nominal, *found]))
-    units = {**FIELDS, **BODY, DELAY: "s"}
-    parts = [
-        Part(
-            name=name,
-            nominal=float(nominal[parameters.indices(name)].mean()),
-            value=float(problem.expand(theta)[parameters.indices(name)].mean()),
-            sizes=float((theta - nominal)[index] / parameters.prior[index]),
-            explains=worse - after,
-            unit=units[name],
-        )
-        for name, index, worse in zip(names, free, without, strict=True)
-    ]
-    ordered = sorted(parts, key=lambda part: -part.explains)
-    return Motors(theta=problem.expand(theta), before=before, after=after, parts=tuple(ordered))
+    alike = make_problem(model, train.windows, tied=tied, adapt=True)
+    theta = alike.expand(fit(alike, starts, free(set(tied) - passive), rounds=TIED_ROUNDS).theta)
+    return fit(train, [theta], free(set(range(len(tied))) - passive), rounds=ROUNDS).theta

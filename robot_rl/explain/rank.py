@@ -35,10 +35,10 @@ class Scored:
     score: float
 
 
-def windows_of(log: RobotLog, base: str) -> list[Window]:
-    """Return windows all over a log, at most `MOST_WINDOWS`."""
-    seconds = WINDOW_S[base]
-    every = max(0.4 * seconds, (log.seconds - seconds) / MOST_WINDOWS)
+def windows_of(log: RobotLog, base: str, seconds: float = 0.0, most: int = MOST_WINDOWS) -> list[Window]:
+    """Return windows all over a log, about `most`, of a length [s], by default that of `WINDOW_S`."""
+    seconds = seconds or WINDOW_S[base]
+    every = max(0.4 * seconds, (log.seconds - seconds) / most)
     found = cut_windows([log], seconds, every, skip=min(0.1, 0.1 * log.seconds))
     if base == "free":  # Gains that change, as of a robot that gets up, are for the rollouts of a fixed base only.
         found = [w for w in found if _constant(w)]
