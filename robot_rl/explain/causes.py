@@ -65,17 +65,17 @@ def _common(names: Sequence[str]) -> str:
 def _orders(robot: Robot) -> list[Cause]:
     """Joints in another order, in the log of commands, of states, or both."""
     found, seen, count = [], set(), len(robot.joints)
-    for name, order in _permutations(robot):
+    for name, advice, order in _permutations(robot):
         if tuple(order) in seen or list(order) == list(range(count)):
             continue
         seen.add(tuple(order))
         for arrays, of, where in SIDES:
-            found.append(Cause(f"joint order{of}: {name}", f"{name[0].upper() + name[1:]}: correct {where}", _reordered(arrays, order)))
+            found.append(Cause(f"joint order{of}: {name}", f"{advice} in {where}", _reordered(arrays, order)))
     return found
 
 
-def _permutations(robot: Robot) -> list[tuple[str, list[int]]]:
-    """Return wrong orders with their names; element n is the place in the log at which joint n is."""
+def _permutations(robot: Robot) -> list[tuple[str, str, list[int]]]:
+    """Return wrong orders with their names and what to do; element n is the place in the log at which joint n is."""
     groups, count, found = limbs(robot), len(robot.joints), []
     identity = list(range(count))
     alike: dict[int, list[str]] = {}
@@ -84,17 +84,18 @@ def _permutations(robot: Robot) -> list[tuple[str, list[int]]]:
     for names in alike.values():
         pairs = list(itertools.combinations(names, 2))
         for one, two in pairs:
-            found.append((f"{one} and {two} are swapped", _swapped(identity, groups, [(one, two)])))
+            found.append((f"{one} and {two} are swapped", f"swap {one} and {two}", _swapped(identity, groups, [(one, two)])))
         for first, second in itertools.combinations(pairs, 2):
             if not {*first} & {*second}:
                 words = " and ".join(f"{a} with {b}" for a, b in (first, second))
-                found.append((f"{words} are swapped", _swapped(identity, groups, [first, second])))
-    found.append(("all joints are in the reverse order", identity[::-1]))
+                found.append((f"{words} are swapped", f"swap {words}", _swapped(identity, groups, [first, second])))
+    found.append(("all joints are in the reverse order", "reverse the order", identity[::-1]))
     within = list(identity)
     for group in groups.values():
         for a, b in zip(group, reversed(group), strict=True):
             within[a] = b
-    found.append(("the joints of each limb are in the reverse order", within))
+    words = "the joints of each limb are in the reverse order"
+    found.append((words, "reverse the order within each limb", within))
     size = max(alike, key=lambda length: len(alike[length]))
     if len(alike[size]) > 1 and size > 1 and len(alike[size]) * size == count:
         table = np.array([groups[name] for name in alike[size]])
@@ -102,8 +103,10 @@ def _permutations(robot: Robot) -> list[tuple[str, list[int]]]:
         by_kind[table.T.ravel()] = np.arange(count)
         by_limb = np.empty(count, int)
         by_limb[np.arange(count)] = table.T.ravel()
-        found.append(("joints are ordered by kind (all hips first), not by limb", by_kind.tolist()))
-        found.append(("the conversion from the order by limb to that by kind goes the wrong way", by_limb.tolist()))
+        words = "joints are ordered by kind, not by limb"
+        found.append((words, f"use the order {', '.join(robot.joint_names[:size])}, ...", by_kind.tolist()))
+        words = "the conversion between orders by limb and by kind goes the wrong way"
+        found.append((words, "invert the conversion", by_limb.tolist()))
     return found
 
 

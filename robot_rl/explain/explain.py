@@ -181,7 +181,11 @@ def explain(
         motors = fit_motors(model, _fit_windows(right[0].log, model.base))
         named += [_motor(part, against is not None) for part in motors.parts if part.unusual]
     theta = nominal if motors is None else motors.theta
-    parting = part_of(model, log, cause.cause if cause else None, theta, bool(named))
+    differs = len(named) > sum(row.breaks for row in findings)
+    parting = part_of(model, log, cause.cause if cause else None, theta, differs)
+    since = [row.first_s for row in findings if row.breaks and row.first_s is not None]
+    if since and parting.first_s is None:
+        parting = replace(parting, first_s=min(since))
     return Explanation(
         robot=robot,
         log=log,
