@@ -2,10 +2,11 @@
 
     python benchmarks/explain.py out=benchmarks/explain.json
 
-The shipped go2_flat policy walks for 4 s, or until it falls, in a plant that is stepped at 1 ms and whose motors differ in
-every joint, by a third of the differences in benchmarks/identify.py; the explanation simulates at 2 ms. "wiring": swapped
-legs, an IMU upside down or turned by 90 degrees, swapped gyro axes, a conjugated quaternion, a frozen encoder. "none":
-nothing else, so nothing may be named. "motors": a delay of 10 ms, kp x 0.8, 0.5 N m of friction, 3 kg on the base.
+The shipped go2_flat policy walks for 4 s, or until it falls, in a plant that is stepped at 1 ms and whose motors differ
+in every joint, by a third of the differences in benchmarks/identify.py; the explanation simulates at 2 ms. "wiring":
+swapped legs, an IMU upside down or turned by 90 degrees, swapped gyro axes, a conjugated quaternion, a frozen encoder.
+"none": nothing else, so nothing may be named. "motors": a delay of 10 ms, kp x 0.8, 0.5 N m of friction, 3 kg on the
+base.
 A part that is not measured keeps its figures in the file.
 """
 

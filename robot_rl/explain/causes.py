@@ -11,10 +11,16 @@ from numpy.typing import NDArray
 from robot_rl_assets.robot import Robot
 
 from robot_rl.identify.robot_log import RobotLog
+from robot_rl.identify.start_values import limbs
+from robot_rl.identify.walking import unit
 
 Array = NDArray[np.float64]
 BOTH, SENT, READ = ("joint_pos", "joint_vel", "target", "kp", "kd"), ("target", "kp", "kd"), ("joint_pos", "joint_vel")
-SIDES = ((BOTH, "", "the joint map"), (SENT, " of commands", "the map of commands"), (READ, " of states", "the map of states"))
+SIDES = (
+    (BOTH, "", "the joint map"),
+    (SENT, " of commands", "the map of commands"),
+    (READ, " of states", "the map of states"),
+)
 """Arrays of a log, how they are called, and the map that orders them."""
 
 
@@ -40,28 +46,6 @@ def causes(robot: Robot) -> list[Cause]:
     return [*_orders(robot), *_signs(robot), *_quaternions(), *_mountings(), *_gyros()]
 
 
-def limbs(robot: Robot) -> dict[str, tuple[int, ...]]:
-    """Return the joints of each limb by its name, from the base outwards."""
-    import mujoco
-
-    model = mujoco.MjModel.from_xml_path(str(robot.model))
-    found: dict[int, list[tuple[int, int]]] = {}
-    base = 0 if robot.base_body is None else model.body(robot.base_body).id
-    for n, name in enumerate(robot.joint_names):
-        body, depth = int(model.joint(name).bodyid[0]), 0
-        while model.body_parentid[body] not in (0, base):
-            body, depth = int(model.body_parentid[body]), depth + 1
-        found.setdefault(body, []).append((depth, n))
-    groups = [tuple(n for _, n in sorted(members)) for members in found.values()]
-    return {_common([robot.joint_names[n] for n in group]): group for group in groups}
-
-
-def _common(names: Sequence[str]) -> str:
-    """Return the part that names begin with alike, else the first name."""
-    start = names[0] if len(names) == 1 else "".join(c[0] for c in itertools.takewhile(lambda c: len(set(c)) == 1, zip(*names)))
-    return start.strip("_") or names[0]
-
-
 def _orders(robot: Robot) -> list[Cause]:
     """Joints in another order, in the log of commands, of states, or both."""
     found, seen, count = [], set(), len(robot.joints)
@@ -84,7 +68,9 @@ def _permutations(robot: Robot) -> list[tuple[str, str, list[int]]]:
     for names in alike.values():
         pairs = list(itertools.combinations(names, 2))
         for one, two in pairs:
-            found.append((f"{one} and {two} are swapped", f"swap {one} and {two}", _swapped(identity, groups, [(one, two)])))
+            found.append(
+                (f"{one} and {two} are swapped", f"swap {one} and {two}", _swapped(identity, groups, [(one, two)]))
+            )
         for first, second in itertools.combinations(pairs, 2):
             if not {*first} & {*second}:
                 words = " and ".join(f"{a} with {b}" for a, b in (first, second))
@@ -162,7 +148,7 @@ def _quaternions() -> list[Cause]:
     conjugate = np.array([1.0, -1.0, -1.0, -1.0])
 
     def changed(change: Callable[[Array], Array]) -> Callable[[RobotLog], RobotLog]:
-        return lambda log: replace(log, quat=change(log.quat))
+        return lambda log: replace(log, quat=change(unit(log)[0]))
 
     return [
         Cause(
@@ -217,8 +203,8 @@ def _turned(turn: Array) -> Callable[[RobotLog], RobotLog]:
         return product(product(turn, np.concatenate([np.zeros((len(rows), 1)), rows], 1)), inverse)[:, 1:]
 
     def repair(log: RobotLog) -> RobotLog:
-        accel = None if log.accel is None else vector(log.accel)
-        return replace(log, quat=product(log.quat, inverse), gyro=vector(log.gyro), accel=accel)
+        accel, (quat, gyro) = None if log.accel is None else vector(log.accel), unit(log)
+        return replace(log, quat=product(quat, inverse), gyro=vector(gyro), accel=accel)
 
     return repair
 
@@ -230,14 +216,20 @@ def _gyros() -> list[Cause]:
         if order != (0, 1, 2):
             words = ", ".join(names[n] for n in order)
             swapped = [names[n] for n in range(3) if order[n] != n]
-            name = f"gyro axes {' and '.join(swapped)} swapped" if len(swapped) == 2 else f"gyro axes in the order {words}"
-            found.append(Cause(name, f"reorder the gyro's axes: take ({words}) for (x, y, z)", _gyro(order, (1, 1, 1)), True))
+            name = (
+                f"gyro axes {' and '.join(swapped)} swapped" if len(swapped) == 2 else f"gyro axes in the order {words}"
+            )
+            found.append(
+                Cause(name, f"reorder the gyro's axes: take ({words}) for (x, y, z)", _gyro(order, (1, 1, 1)), True)
+            )
     for signs in itertools.product((1, -1), repeat=3):
         if signs != (1, 1, 1):
             axes = " and ".join(names[n] for n in range(3) if signs[n] < 0) if min(signs) < max(signs) else "all axes"
-            found.append(Cause(f"gyro sign of {axes}", f"turn the sign of the gyro's {axes}", _gyro((0, 1, 2), signs), True))
+            found.append(
+                Cause(f"gyro sign of {axes}", f"turn the sign of the gyro's {axes}", _gyro((0, 1, 2), signs), True)
+            )
     return found
 
 
 def _gyro(order: Sequence[int], signs: Sequence[int]) -> Callable[[RobotLog], RobotLog]:
-    return lambda log: replace(log, gyro=log.gyro[:, list(order)] * np.array(signs, float))
+    return lambda log: replace(log, gyro=unit(log)[1][:, list(order)] * np.array(signs, float))

@@ -135,7 +135,10 @@ def _accelerometer(arrays: dict[str, Array], _: Robot) -> tuple[list[Finding], d
     rest = {key: value for key, value in arrays.items() if key != "accel"}
     if abs(size - 1.0) < 0.15:
         words = Finding(
-            cause="the accelerometer is in g", size=f"its norm is {size:.2f}", advice="multiply it by 9.81", breaks=False
+            cause="the accelerometer is in g",
+            size=f"its norm is {size:.2f}",
+            advice="multiply it by 9.81",
+            breaks=False,
         )
         return [words], rest | {"accel": arrays["accel"] * GRAVITY}
     cause = "the accelerometer is without gravity" if size < 4.0 else "the accelerometer has another unit"
@@ -221,7 +224,10 @@ def _rows(arrays: dict[str, Array], _: Robot) -> tuple[list[Finding], dict[str, 
             Finding(cause="the log has a gap", size=f"{1e3 * gap:.0f} ms", advice=advice, first_s=at, breaks=False)
         )
     if period > 1.0 / SLOW_HZ:
-        size, advice = f"{1.0 / period:.0f} rows a second", "log each state; a simulation needs 100 rows a second or more"
+        size, advice = (
+            f"{1.0 / period:.0f} rows a second",
+            "log each state; a simulation needs 100 rows a second or more",
+        )
         found.append(Finding(cause="the log is slow", size=size, advice=advice, breaks=False))
     return found, arrays
 
@@ -235,7 +241,11 @@ def _frozen(arrays: dict[str, Array], robot: Robot) -> tuple[list[Finding], dict
         first, last = _longest(arrays["q"][:, n])
         others = np.delete(arrays["q"][first : last + 1], n, axis=1)
         target = arrays["target"][first : last + 1, n]
-        moved = len(target) > 1 and np.ptp(target) > MOVES and (others.shape[1] == 0 or np.ptp(others, axis=0).max() > MOVES)
+        moved = (
+            len(target) > 1
+            and np.ptp(target) > MOVES
+            and (others.shape[1] == 0 or np.ptp(others, axis=0).max() > MOVES)
+        )
         if time[last] - time[first] > least and moved:
             at = float(time[first] - time[0])
             cause = f"the encoder of {joint.name} is frozen"

@@ -218,8 +218,6 @@ def _model(robot: Robot, timestep: float, base: str, threads: int, log: RobotLog
     sees = log.quat is not None and log.gyro is not None
     if base == "free" and not sees:
         raise UserError(f"{log.name}: base=free needs the arrays quat and gyro")
-    if base == "free" and robot.base_body is None:
-        raise UserError("base", base, f"{robot.name} is bolted to the ground")
     if base == "fixed" or robot.base_body is None or not robot.feet or not sees:
         return PlantModel(robot, timestep, threads=threads)
     model = PlantModel(robot, timestep, base="free", threads=threads)
@@ -236,7 +234,7 @@ def _fit_windows(log: RobotLog, base: str) -> list[Window]:
 
 
 def _discrete(ranked: Sequence[Scored]) -> tuple[Scored | None, list[str]]:
-    """Return the discrete cause that beats the log as it is by the margin, and those that are not told apart from it."""
+    """Return the discrete cause that beats the log as it is by the margin, and those not told apart from it."""
     plain = next(row.score for row in ranked if row.cause is None)
     first = ranked[0]
     if first.cause is None or plain - first.score < MARGIN:

@@ -13,19 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.explain.causes import limbs
 from robot_rl.explain.rank import make_problem, residuals, score
 from robot_rl.identify.fit import fit
 from robot_rl.identify.parameters import BODY, DELAY, FIELDS
 from robot_rl.identify.plant_model import PlantModel
+from robot_rl.identify.start_values import alike_start
 from robot_rl.identify.windows import Problem, Window
 
 Array = NDArray[np.float64]
 MOTORS = ("gain", "friction", "damping", "armature", DELAY)
-DELAYS = (0.0, 0.005, 0.01, 0.02)
-"""Start values [s]."""
-TIED_ROUNDS, ROUNDS = (3,), (2, 2)
-"""Iterations with motors that are alike in all limbs, and with each joint's own."""
+ROUNDS = (2, 2)
+"""Iterations of the fit with each joint's own motor."""
 USUAL = 0.5
 """A difference is usual up to so many standard deviations of its prior."""
 ODD_JOINT = 1.0
@@ -111,26 +109,8 @@ def fit_motors(model: PlantModel, windows: Sequence[Window]) -> Motors:
     return Motors(theta=theta, before=before, after=after, parts=tuple(ordered))
 
 
-def _fit(train: Problem, names: Sequence[str]) -> Array:
+def _fit(train: Problem, names: tuple[str, ...]) -> Array:
     """Return the fitted vector: first with motors that are alike in all limbs, then with each joint's own."""
-    model, parameters = train.model, train.model.parameters
-    groups = [group for group in limbs(model.robot).values() if len(group) > 1]
-    tied = list(range(len(parameters.joints)))
-    for group in groups:
-        for n, leader in zip(group, next(other for other in groups if len(other) == len(group)), strict=True):
-            tied[n] = leader
-    passive = {n for n, joint in enumerate(model.robot.joints) if joint.passive}
-
-    def free(joints: set[int]) -> NDArray[np.int64]:
-        found = []
-        for name in names:
-            at = parameters.indices(name)
-            found += [index for n, index in enumerate(at) if name not in FIELDS or n in joints]
-        return np.array(found)
-
-    starts = [parameters.nominal.copy() for _ in DELAYS]
-    for start, delay in zip(starts, DELAYS, strict=True):
-        start[parameters.delay] += delay
-    alike = make_problem(model, train.windows, tied=tied, adapt=True)
-    theta = alike.expand(fit(alike, starts, free(set(tied) - passive), rounds=TIED_ROUNDS).theta)
-    return fit(train, [theta], free(set(range(len(tied))) - passive), rounds=ROUNDS).theta
+    robot = train.model.robot
+    free = train.model.parameters.free(names, tuple(joint.name for joint in robot.joints if joint.passive))
+    return fit(train, [alike_start(train, free)], free, rounds=ROUNDS).theta

@@ -28,7 +28,11 @@ def render_page(found: Explanation) -> str:
         ("Checks", "Without a simulation.", _checks(found)),
         ("Where they part", _parting_words(found), curves),
         ("Scores", "Of the log with each cause removed: the logarithm of the residuals' size.", _scores(found)),
-        ("Motors, delay and mass", "Fitted together; differences in standard deviations of the priors.", _motors(found)),
+        (
+            "Motors, delay and mass",
+            "Fitted together; differences in standard deviations of the priors.",
+            _motors(found),
+        ),
         ("Notes", "Of the log.", "".join(f"<p>{escape(note)}</p>" for note in found.notes)),
     ]
     about = [

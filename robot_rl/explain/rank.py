@@ -12,7 +12,7 @@ from robot_rl.errors import UserError
 from robot_rl.explain.causes import Cause
 from robot_rl.identify.plant_model import PlantModel
 from robot_rl.identify.robot_log import RobotLog
-from robot_rl.identify.walking import WalkingProblem
+from robot_rl.identify.walking import WalkingProblem, walking_windows
 from robot_rl.identify.windows import Problem, Window, cut_windows
 
 Array = NDArray[np.float64]
@@ -39,18 +39,13 @@ def windows_of(log: RobotLog, base: str, seconds: float = 0.0, most: int = MOST_
     """Return windows all over a log, about `most`, of a length [s], by default that of `WINDOW_S`."""
     seconds = seconds or WINDOW_S[base]
     every = max(0.4 * seconds, (log.seconds - seconds) / most)
-    found = cut_windows([log], seconds, every, skip=min(0.1, 0.1 * log.seconds))
-    if base == "free":  # Gains that change, as of a robot that gets up, are for the rollouts of a fixed base only.
-        found = [w for w in found if _constant(w)]
+    cut = walking_windows if base == "free" else cut_windows
+    found = cut([log], seconds, every, skip=min(0.1, 0.1 * log.seconds))
     if len(found) < 4:
-        raise UserError(f"{log.name}: has {len(found)} stretches of {seconds:g} s under constant gains; needs 4 or more")
+        raise UserError(
+            f"{log.name}: has {len(found)} stretches of {seconds:g} s under constant gains; needs 4 or more"
+        )
     return found
-
-
-def _constant(window: Window) -> bool:
-    rows = slice(window.first, int(window.rows[-1]) + 1)
-    gains = np.concatenate([window.log.kp[rows], window.log.kd[rows]], 1)
-    return bool((gains == gains[0]).all())
 
 
 def make_problem(
@@ -81,11 +76,6 @@ def score(problem: Problem, off: Array, part: NDArray[np.bool_]) -> float:
     return float(np.mean(np.log(np.array(kinds) + FLOOR)))
 
 
-def odd(problem: Problem) -> NDArray[np.bool_]:
-    """Return which windows score; free values are chosen on the others."""
-    return np.arange(len(problem.windows)) % 2 == 1
-
-
 def repaired(windows: Sequence[Window], cause: Cause | None) -> list[Window]:
     """Return the windows of the log without a cause."""
     if cause is None:
@@ -107,6 +97,6 @@ def rank(model: PlantModel, windows: Sequence[Window], known: Sequence[Cause], t
     return sorted(found, key=lambda row: row.score)
 
 
-def _score(model: PlantModel, windows: Sequence[Window], cause: Cause | None, theta: Array, part: Array) -> float:
+def _score(model: PlantModel, windows: Sequence[Window], cause: Cause | None, theta: Array, part: NDArray[np.bool_]) -> float:
     problem = make_problem(model, repaired(windows, cause))
     return score(problem, residuals(problem, [theta])[0], part)

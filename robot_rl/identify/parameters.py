@@ -27,6 +27,8 @@ DELAY = "delay"
 BODY = {"mass": "kg", "com_x": "m", "com_y": "m", "com_z": "m", "floor": ""}
 """After the delay, of a robot on its feet: mass added to its base, shift of the base's center of mass, friction."""
 TAIL = (DELAY, *BODY)
+WALKING_FIT = ("gain", "armature", "damping", "friction", DELAY, "mass")
+"""Of a robot on its feet: offsets, the center of mass and the floor's friction take up the error of its base."""
 DEFAULT_FIT = ("gain", "armature", "damping", "friction", "offset", DELAY)
 
 
@@ -65,16 +67,16 @@ class Parameters:
             UserError: An unknown parameter or joint.
         """
         for name in fit:
-            if name not in FIELDS and int(self.indices(name)[0] if name in TAIL else -1) not in range(len(self.nominal)):
+            if name not in FIELDS and int(self.indices(name)[0] if name in TAIL else -1) not in range(
+                len(self.nominal)
+            ):
                 raise UserError("fit", name, one_of(name, (*FIELDS, *TAIL[: len(self.nominal) - self.delay])))
         for name in omit:
             if name not in self.joints:
                 raise UserError("omit", name, one_of(name, self.joints))
         kept = np.array([n for n, name in enumerate(self.joints) if name not in omit], dtype=np.int64)
         parts = [
-            self.indices(name) if name in TAIL else self.indices(name)[kept]
-            for name in (*FIELDS, *TAIL)
-            if name in fit
+            self.indices(name) if name in TAIL else self.indices(name)[kept] for name in (*FIELDS, *TAIL) if name in fit
         ]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 

@@ -249,6 +249,8 @@ def _compile(robot: Robot, timestep: float, base: str) -> Any:
         raise UserError("robot", robot.name, "its model is a whole scene, with its own actuators", "name a robot")
     if base not in BASES:
         raise UserError("base", base, f"must be one of {', '.join(BASES)}")
+    if base == "free" and robot.base_body is None:
+        raise UserError("base", base, f"{robot.name} is bolted to the ground", "use base=fixed")
     spec = mujoco.MjSpec.from_file(str(robot.model))
     for geom in [geom for geom in spec.geoms if geom.group == 2]:  # It only looks: every body has its inertia.
         spec.delete(geom)

@@ -38,7 +38,9 @@ class Walk:
 
         joints = plant.robot.joints
         self.plant, self.theta, self.rng = plant, theta, np.random.default_rng(seed)
-        self.kp, self.kd, self.default = (np.array([getattr(joint, key) for joint in joints]) for key in ("kp", "kd", "default_pos"))
+        self.kp, self.kd, self.default = (
+            np.array([getattr(joint, key) for joint in joints]) for key in ("kp", "kd", "default_pos")
+        )
         self.model = plant.with_parameters(theta, self.kp, self.kd)
         self.data = mujoco.MjData(self.model)
         self.policy = BundlePolicy(policy, joint_names=plant.robot.joint_names)
@@ -53,10 +55,17 @@ class Walk:
         """Return what the sensors read, as rows of a log."""
         import mujoco
 
-        data, model, noise = self.data, self.model, {key: width * self.rng.standard_normal() for key, width in NOISE.items()}
-        noise = {key: NOISE[key] * self.rng.standard_normal(size) for key, size in (("q", len(self.kp)), ("dq", len(self.kp)), ("gyro", 3), ("accel", 3), ("quat", 4))}
+        data, model = self.data, self.model
+        noise = {
+            key: NOISE[key] * self.rng.standard_normal(size)
+            for key, size in (("q", len(self.kp)), ("dq", len(self.kp)), ("gyro", 3), ("accel", 3), ("quat", 4))
+        }
         turn, spin = data.xmat[model.body(self.plant.robot.base_body).id].reshape(3, 3), data.qvel[3:6]
-        force = turn.T @ (data.qacc[:3] - model.opt.gravity) + np.cross(data.qacc[3:6], self.imu) + np.cross(spin, np.cross(spin, self.imu))
+        force = (
+            turn.T @ (data.qacc[:3] - model.opt.gravity)
+            + np.cross(data.qacc[3:6], self.imu)
+            + np.cross(spin, np.cross(spin, self.imu))
+        )
         touch = {int(geom) for geom in data.contact.geom.ravel()} if data.ncon else set()
         quat = data.qpos[3:7] + noise["quat"]
         mujoco.mju_normalize4(quat)
@@ -99,10 +108,18 @@ def walking_log(
     for n in range(round(seconds / period)):
         row = sense(walk.measure())
         if n % round(COMMAND_S / period) == 0:
-            low, high = (np.array([getattr(part, end) for part in walk.policy.contract.command]) for end in ("lower", "upper"))
+            low, high = (
+                np.array([getattr(part, end) for part in walk.policy.contract.command]) for end in ("lower", "upper")
+            )
             command = walk.rng.uniform(0.6 * low, 0.6 * high)
         if n % wait == 0:
-            signals = {"joint_pos": row["q"], "joint_vel": row["dq"], "imu_gyro": row["gyro"], "imu_quat_wxyz": row["quat"], "command": command}
+            signals = {
+                "joint_pos": row["q"],
+                "joint_vel": row["dq"],
+                "imu_gyro": row["gyro"],
+                "imu_quat_wxyz": row["quat"],
+                "command": command,
+            }
             target = walk.policy.act({key: value[None] for key, value in signals.items()})[0][0].astype(float)
         for key, value in (row | {"target": target}).items():
             rows.setdefault(key, []).append(np.array(value))
@@ -118,4 +135,10 @@ def walking_log(
         if walk.fallen():
             break
     arrays = {key: np.array(values) for key, values in rows.items()}
-    return {"time": np.arange(len(sent)) * period, "kp": walk.kp, "kd": walk.kd, **arrays, "joints": np.array(walk.plant.robot.joint_names)}
+    return {
+        "time": np.arange(len(sent)) * period,
+        "kp": walk.kp,
+        "kd": walk.kd,
+        **arrays,
+        "joints": np.array(walk.plant.robot.joint_names),
+    }

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.errors import UserError
 from robot_rl.identify.parameters import FIELDS
 from robot_rl.identify.plant_model import Drive, PlantModel
 from robot_rl.identify.robot_log import RobotLog
-from robot_rl.identify.windows import Problem, Window
+from robot_rl.identify.windows import Problem, Window, cut_windows
 
 Array = NDArray[np.float64]
 REACH_S, SHORT_REACH_S = 0.2, 0.03
@@ -54,6 +55,17 @@ def rotation(quat_wxyz: Array) -> Array:
         [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
     ]
     return np.moveaxis(np.array(rows), (0, 1), (-2, -1))
+
+
+def unit(log: RobotLog) -> tuple[Array, Array]:
+    """Return orientation (N, 4) and gyro (N, 3) of a log.
+
+    Raises:
+        UserError: The log is without.
+    """
+    if log.quat is None or log.gyro is None:
+        raise UserError(f"{log.name}: is without {'quat' if log.quat is None else 'gyro'}, so its base is unknown")
+    return log.quat, log.gyro
 
 
 def gravity(quat_wxyz: Array) -> Array:
@@ -106,11 +118,11 @@ class Odometry:
         import mujoco
 
         model, data, count = self._model.model, self._data, len(self._geoms)
-        assert log.quat is not None and log.gyro is not None
-        down, at = gravity(log.quat[rows]), self._model.dq_index - model.nq
+        quat, gyro = unit(log)
+        down, at = gravity(quat[rows]), self._model.dq_index - model.nq
         torque, speed = np.zeros((len(rows), model.nv)), np.zeros((len(rows), model.nv))
         torque[:, at] = log.kp[rows] * (log.target[rows] - log.joint_pos[rows]) - log.kd[rows] * log.joint_vel[rows]
-        speed[:, 3:6], speed[:, at] = log.gyro[rows], log.joint_vel[rows]
+        speed[:, 3:6], speed[:, at] = gyro[rows], log.joint_vel[rows]
         point, jacobian = np.zeros((len(rows), count, 3)), np.zeros((len(rows), count, 3, model.nv))
         data.qpos[:7] = [0, 0, 0, 1, 0, 0, 0]
         for n, row in enumerate(rows):
@@ -138,7 +150,7 @@ class Odometry:
             low, high = np.searchsorted(log.time, log.time[first] + np.array([-reach, reach]))
             groups.append(np.arange(-(-low // every) * every, high, every))
         rows, place = np.unique(np.concatenate(groups), return_inverse=True)
-        feet, turn = self.feet(log, rows), rotation(log.quat[rows])
+        feet, turn = self.feet(log, rows), rotation(unit(log)[0][rows])
         height = -np.einsum("nij,nkj->nki", turn, feet.point)[..., 2]
         velocity = -np.einsum("nij,nkj->nki", turn, feet.velocity)
         carries = self._carries(log, rows, feet, height)
@@ -167,12 +179,13 @@ class Odometry:
         """Return the change of the base's velocity (N, 3) and height (N,) since the first row by the IMU, 0 without."""
         if log.accel is None:
             return np.zeros((len(log.time), 3)), np.zeros(len(log.time))
-        turn, step = rotation(log.quat), np.diff(log.time)[:, None]
+        quat, gyro = unit(log)
+        turn, step = rotation(quat), np.diff(log.time)[:, None]
         force = np.einsum("nij,nj->ni", turn, log.accel) + self._model.model.opt.gravity
         if np.linalg.norm(force.mean(0)) > LEAST_AGREEMENT:  # It is turned against the orientation.
             return np.zeros((len(log.time), 3)), np.zeros(len(log.time))
         change = np.concatenate([np.zeros((1, 3)), np.cumsum(0.5 * (force[1:] + force[:-1]) * step, axis=0)])
-        change -= np.einsum("nij,nj->ni", turn, np.cross(log.gyro, self._imu))
+        change -= np.einsum("nij,nj->ni", turn, np.cross(gyro, self._imu))
         rise = np.concatenate([[0.0], np.cumsum(0.5 * (change[1:, 2] + change[:-1, 2]) * step[:, 0])])
         return change, rise
 
@@ -203,8 +216,8 @@ class WalkingProblem(Problem):
             self._adapt()
 
     def _read(self, log: RobotLog, rows: NDArray[np.int64]) -> Array:
-        assert log.quat is not None and log.gyro is not None
-        return np.concatenate([super()._read(log, rows), log.gyro[rows], gravity(log.quat[rows])], 1)
+        quat, gyro = unit(log)
+        return np.concatenate([super()._read(log, rows), gyro[rows], gravity(quat[rows])], 1)
 
     def _starts(self) -> Array:
         """Return MuJoCo's state at the windows' starts, (W, nq + nv)."""
@@ -215,7 +228,7 @@ class WalkingProblem(Problem):
             firsts = [self.windows[n].first for n in at]
             base, v = odometry.starts(log, firsts), model.model.nq
             found[at, 2], found[at, v : v + 3] = base[:, 0] - SINK, base[:, 1:]
-            found[at, 3:7] = log.quat[firsts]
+            found[at, 3:7] = unit(log)[0][firsts]
             found[at, v + 3 : v + 6] = [_smooth(log, first) for first in firsts]
         found[:, model.q_index], found[:, model.dq_index] = self._q, self._dq
         return found
@@ -265,12 +278,24 @@ class WalkingProblem(Problem):
         return found * sigma
 
 
+def walking_windows(logs: Sequence[RobotLog], seconds: float, every: float, skip: float = 0.1) -> list[Window]:
+    """Return windows as `cut_windows`, without those in which gains change, as of a robot that gets up."""
+    return [window for window in cut_windows(logs, seconds, every, skip=skip) if _constant(window)]
+
+
+def _constant(window: Window) -> bool:
+    rows = slice(window.first, int(window.rows[-1]) + 1)
+    gains = np.concatenate([window.log.kp[rows], window.log.kd[rows]], 1)
+    return bool((gains == gains[0]).all())
+
+
 def _smooth(log: RobotLog, row: int) -> Array:
     """Return the gyro around a row."""
     low, high = np.searchsorted(log.time, log.time[row] + np.array([-GYRO_S, GYRO_S]))
     rows = np.arange(low, max(high, low + 1))
+    gyro = unit(log)[1]
     slope = np.stack([np.ones(len(rows)), log.time[rows] - log.time[row]], 1)
-    return np.linalg.lstsq(slope, log.gyro[rows], rcond=None)[0][0] if len(rows) > 2 else log.gyro[row]
+    return np.linalg.lstsq(slope, gyro[rows], rcond=None)[0][0] if len(rows) > 2 else gyro[row]
 
 
 def _mean(values: Array, weight: Array) -> Array:

@@ -78,7 +78,12 @@ class Problem:
     """
 
     def __init__(
-        self, model: PlantModel, windows: Sequence[Window], *, rated_voltage: float = 0.0, tied: Sequence[int] | None = None
+        self,
+        model: PlantModel,
+        windows: Sequence[Window],
+        *,
+        rated_voltage: float = 0.0,
+        tied: Sequence[int] | None = None,
     ) -> None:
         self.model, self.windows, self.rated_voltage, self.tied = model, tuple(windows), rated_voltage, tied
         logs = [w.log for w in windows]
@@ -166,9 +171,9 @@ class Problem:
             found[at] = np.maximum(parameters.nominal[at] + change * parameters.prior[at], parameters.lower[at])
         return found
 
-    def part(self, windows: Sequence[Window]) -> Problem:
+    def part(self, windows: Sequence[Window], tied: Sequence[int] | None = None) -> Problem:
         """Return the same problem of other windows."""
-        return type(self)(self.model, windows, rated_voltage=self.rated_voltage, tied=self.tied)
+        return type(self)(self.model, windows, rated_voltage=self.rated_voltage, tied=tied or self.tied)
 
     def errors(self, theta: Array) -> dict[str, float]:
         """Return the median over windows of the RMS error by channel: "q" [rad], "dq" [rad/s]."""
