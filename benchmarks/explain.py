@@ -28,7 +28,7 @@ from robot_rl_assets.registry import get_robot
 from robot_rl.cli.options import option
 from robot_rl.errors import UserError
 from robot_rl.explain.causes import product
-from robot_rl.explain.explain import explain
+from robot_rl.explain.explain import ExplainCfg, explain
 from robot_rl.explain.result import headline
 from robot_rl.identify.plant_model import PlantModel
 from robot_rl.identify.simulated_walk import Walk, walking_log
@@ -131,7 +131,9 @@ def measure_part(faults: dict[str, str], seeds: int, *, with_motors: bool) -> di
         firsts, seconds, lengths = [], [], []
         for seed in range(seeds):
             arrays, begin = walk(seed, fault), time.process_time()
-            found = explain(fault, f"{fault}{seed}", arrays, get_robot("unitree_go2"), with_motors=with_motors)
+            found = explain(
+                (fault, f"{fault}{seed}", arrays), get_robot("unitree_go2"), ExplainCfg(with_motors=with_motors)
+            )
             seconds.append(time.process_time() - begin)
             lengths.append(float(arrays["time"][-1]))
             named = found.named[0].cause if found.named else ""

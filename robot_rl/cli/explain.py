@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl_assets.registry import get_robot
     from robot_rl_envs.engines.mujoco_warnings import ignore, take_warnings
 
-    from robot_rl.explain.explain import explain
+    from robot_rl.explain.explain import ExplainCfg, explain
     from robot_rl.explain.page import render_page
     from robot_rl.explain.result import lines, write
     from robot_rl.files import write_atomic
@@ -53,18 +53,10 @@ def run(arguments: Sequence[str]) -> int:
     with as_user_error():
         robot = get_robot(options.robot or robot_of(names[0]))
     against = Identified.read(options.against) if options.against else None
+    cfg = ExplainCfg(against=against, base=options.base, threads=options.threads)
     digest, arrays = read_arrays(names[0], robot)
     with take_warnings(ignore):  # Of a wrong hypothesis rollouts may diverge.
-        found = explain(
-            names[0],
-            digest,
-            arrays,
-            robot,
-            against=against,
-            base=options.base,
-            threads=options.threads,
-            say=lambda line: print(line, flush=True),
-        )
+        found = explain((names[0], digest, arrays), robot, cfg, lambda line: print(line, flush=True))
     print("\n".join(lines(found)))
     write(found, path)
     write_atomic(page, render_page(found))

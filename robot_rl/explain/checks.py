@@ -160,9 +160,9 @@ def _speeds(arrays: dict[str, Array], robot: Robot) -> tuple[list[Finding], dict
         centered = [rows - rows.mean(0) for rows in (slope, mean)]
         together = centered[0].T @ centered[1] / len(slope)
         alike = np.nan_to_num(together / np.outer(slope.std(0), mean.std(0)))
-    own, names, found = np.diag(alike), robot.joint_names, []
-    flipped = [n for n in np.flatnonzero(moves) if own[n] < -AGREES]
-    other = [n for n in np.flatnonzero(moves) if abs(own[n]) < AGREES and np.abs(alike[n]).max() > 0.8]
+    own, best, names, found = np.diag(alike), np.abs(alike).max(1), robot.joint_names, []
+    other = [n for n in np.flatnonzero(moves) if best[n] > max(0.8, abs(own[n]) + 0.2)]
+    flipped = [n for n in np.flatnonzero(moves) if own[n] < -AGREES and n not in other]
     if flipped:
         words = ", ".join(names[n] for n in flipped)
         found.append(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ MOST_TIMESTEP = 0.0025
 FIT_WINDOW_S, FIT_WINDOWS = 0.06, 48
 MOST_DRAWN = 200
 """Windows that are compared over time."""
-LEAST_S = 0.3
+LEAST_S, LEAST_ROWS = 0.3, 20
 """A shorter log cannot be simulated [s]."""
 PARTED = 4.0
 """Log and simulation part if the residuals are so many times as large as they usually are without the cause."""
@@ -86,103 +86,102 @@ class Explanation:
     Attributes:
         robot: The robot.
         log: The log, until an encoder freezes.
-        base: "fixed" or "free".
         findings: What the checks found.
-        ranked: The discrete causes by their scores; one without a cause is the log as it is.
         named: The named causes, the most important first; none: nothing was found.
+        base: "fixed" or "free"; "": the log is too short for a simulation, as all that follows.
+        ranked: The discrete causes by their scores; one without a cause is the log as it is.
         alike: Discrete causes that are not told apart from the first.
-        motors: The joint fit, None: the log is too short.
-        parting: Log and simulation over time, None: the log is too short.
+        motors: The joint fit.
+        parting: Log and simulation over time.
         notes: Lines for the user.
     """
 
     robot: Robot
     log: RobotLog
-    base: str
     findings: Sequence[Finding]
-    ranked: Sequence[Scored]
     named: Sequence[Named]
-    alike: Sequence[str]
-    motors: Motors | None
-    parting: Parting | None
-    notes: Sequence[str] = field(default=())
+    base: str = ""
+    ranked: Sequence[Scored] = ()
+    alike: Sequence[str] = ()
+    motors: Motors | None = None
+    parting: Parting | None = None
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExplainCfg:
+    """Settings of an explanation.
+
+    Attributes:
+        against: Identified parameters, from which the simulation starts; None: the model's.
+        base: "fixed", "free" or "auto".
+        threads: Of the rollouts; the result has the same bits with any number.
+        with_motors: Whether motors, delay and mass are fitted.
+    """
+
+    against: Identified | None = None
+    base: str = "auto"
+    threads: int = 1
+    with_motors: bool = True
 
 
 def explain(
-    name: str,
-    sha256: str,
-    arrays: Mapping[str, Any],
+    log: tuple[str, str, Mapping[str, Any]],
     robot: Robot,
-    *,
-    against: Identified | None = None,
-    base: str = "auto",
-    threads: int = 1,
-    with_motors: bool = True,
+    cfg: ExplainCfg | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Explanation:
     """Explain why a log differs from its simulation.
 
     Args:
-        name: Of the log.
-        sha256: Of it.
-        arrays: Those of `robot_rl.identify.robot_log.NAMES`; an orientation, gyro and accelerometer if it walks.
+        log: Its name, sha256 and arrays: those of `robot_rl.identify.robot_log.NAMES`; orientation, gyro and
+            accelerometer if it walks.
         robot: The robot.
-        against: Identified parameters, from which the simulation starts; None: the model's.
-        base: "fixed", "free" or "auto".
-        threads: Of the rollouts.
-        with_motors: Whether motors, delay and mass are fitted.
+        cfg: The settings.
         say: Called with lines of progress.
 
     Raises:
         UserError: The log cannot be used.
     """
-    if base not in BASES:
-        raise UserError("base", base, f"must be one of {', '.join(BASES)}")
-    if against is not None and against.robot != robot.name:
-        raise UserError(f"against: is of {against.robot}, the log is of {robot.name}")
-    findings, good = check(_finite(check_arrays(name, arrays, robot)), robot)
-    notes: list[str] = []
-    named = [Named(cause=row.cause, size=row.size, advice=row.advice) for row in findings if row.breaks]
-    if len(good["time"]) < 20 or good["time"][-1] - good["time"][0] < LEAST_S:
-        log = make_log(name, sha256, check_arrays(name, arrays, robot), robot, strict=False)
-        notes.append("too little is left of the log for a simulation")
-        found = Explanation(
-            robot=robot,
-            log=log,
-            base=base,
-            findings=findings,
-            ranked=(),
-            named=named,
-            alike=(),
-            motors=None,
-            parting=None,
-            notes=notes,
-        )
-        return found
-    log = make_log(name, sha256, good, robot, strict=False)
-    notes += log.notes
-    step = log.period / np.ceil(log.period / MOST_TIMESTEP - 0.01)
-    model = _model(robot, float(step), base, threads, log)
-    if against is not None:
-        model.parameters = replace(model.parameters, nominal=against.vector(model.parameters))
+    cfg = cfg or ExplainCfg()
+    if cfg.base not in BASES:
+        raise UserError("base", cfg.base, f"must be one of {', '.join(BASES)}")
+    if cfg.against is not None and cfg.against.robot != robot.name:
+        raise UserError(f"against: is of {cfg.against.robot}, the log is of {robot.name}")
+    name, sha256, arrays = log
+    whole = _finite(check_arrays(name, arrays, robot))
+    findings, good = check(whole, robot)
+    if len(good["time"]) < LEAST_ROWS or good["time"][-1] - good["time"][0] < LEAST_S:
+        found = make_log(name, sha256, whole, robot, strict=False)
+        notes = ["too little is left of the log for a simulation"]
+        return Explanation(robot=robot, log=found, findings=findings, named=_checked(findings), notes=notes)
+    return _simulate(make_log(name, sha256, good, robot, strict=False), robot, cfg, findings, say)
+
+
+def _simulate(
+    log: RobotLog,
+    robot: Robot,
+    cfg: ExplainCfg,
+    findings: Sequence[Finding],
+    say: Callable[[str], None],
+) -> Explanation:
+    """Rank the discrete causes, fit motors, delay and mass without the best of them, and find where they part."""
+    model, named = _model(robot, cfg, log), _checked(findings)
     windows, nominal = windows_of(log, model.base), model.parameters.nominal
     known = [cause for cause in causes(robot) if model.base == "free" or not cause.imu]
     say(f"{len(windows)} stretches of {WINDOW_S[model.base]:g} s, {len(known)} hypotheses")
     ranked = rank(model, windows, known, nominal)
     cause, alike = _discrete(ranked)
-    if cause is not None and cause.cause is not None:
-        plain = next(row.score for row in ranked if row.cause is None)
-        size = f"the residuals are {np.exp(plain - cause.score):.1f} times as large with it"
-        named.append(Named(cause=cause.cause.name, size=size, advice=cause.cause.advice, score=cause.score))
-    right = repaired(windows, cause.cause if cause else None)
+    if cause is not None:
+        named.append(cause)
+    which = None if cause is None else ranked[0].cause
     motors = None
-    if with_motors:
+    if cfg.with_motors:
         say("motors, delay and mass are fitted together")
-        motors = fit_motors(model, _fit_windows(right[0].log, model.base))
-        named += [_motor(part, against is not None) for part in motors.parts if part.unusual]
+        motors = fit_motors(model, _fit_windows(repaired(windows, which)[0].log, model.base))
+        named += [_motor(part, cfg.against is not None) for part in motors.parts if part.unusual]
     theta = nominal if motors is None else motors.theta
-    differs = len(named) > sum(row.breaks for row in findings)
-    parting = part_of(model, log, cause.cause if cause else None, theta, differs)
+    parting = part_of(model, log, which, theta, len(named) > sum(row.breaks for row in findings))
     since = [row.first_s for row in findings if row.breaks and row.first_s is not None]
     if since and parting.first_s is None:
         parting = replace(parting, first_s=min(since))
@@ -196,8 +195,13 @@ def explain(
         alike=alike,
         motors=motors,
         parting=parting,
-        notes=notes,
+        notes=log.notes,
     )
+
+
+def _checked(findings: Sequence[Finding]) -> list[Named]:
+    """Return the findings that explain a failure."""
+    return [Named(cause=row.cause, size=row.size, advice=row.advice) for row in findings if row.breaks]
 
 
 def _finite(arrays: dict[str, Array]) -> dict[str, Array]:
@@ -213,17 +217,23 @@ def _finite(arrays: dict[str, Array]) -> dict[str, Array]:
     return {key: values[whole] for key, values in use.items()}
 
 
-def _model(robot: Robot, timestep: float, base: str, threads: int, log: RobotLog) -> PlantModel:
-    """Return the model of a robot that hangs or stands."""
+def _model(robot: Robot, cfg: ExplainCfg, log: RobotLog) -> PlantModel:
+    """Return the model of a robot that hangs or stands, with the identified parameters."""
     sees = log.quat is not None and log.gyro is not None
-    if base == "free" and not sees:
+    if cfg.base == "free" and not sees:
         raise UserError(f"{log.name}: base=free needs the arrays quat and gyro")
-    if base == "fixed" or robot.base_body is None or not robot.feet or not sees:
-        return PlantModel(robot, timestep, threads=threads)
-    model = PlantModel(robot, timestep, base="free", threads=threads)
-    rows = np.unique(np.linspace(0, len(log.time) - 1, 200).astype(int))
-    carried = np.abs(Odometry(model).feet(log, rows).force).sum(1)
-    return model if base == "free" or np.median(carried) > STANDS else PlantModel(robot, timestep, threads=threads)
+    timestep = float(log.period / np.ceil(log.period / MOST_TIMESTEP - 0.01))
+    model = None
+    if cfg.base != "fixed" and sees and (cfg.base == "free" or (robot.base_body is not None and robot.feet)):
+        model = PlantModel(robot, timestep, base="free", threads=cfg.threads)
+    if model is not None and cfg.base == "auto":
+        rows = np.unique(np.linspace(0, len(log.time) - 1, 200).astype(int))
+        carried = np.abs(Odometry(model).feet(log, rows).force).sum(1)
+        model = model if np.median(carried) > STANDS else None
+    model = model or PlantModel(robot, timestep, threads=cfg.threads)
+    if cfg.against is not None:
+        model.parameters = replace(model.parameters, nominal=cfg.against.vector(model.parameters))
+    return model
 
 
 def _fit_windows(log: RobotLog, base: str) -> list[Window]:
@@ -233,13 +243,14 @@ def _fit_windows(log: RobotLog, base: str) -> list[Window]:
     return windows_of(log, base, FIT_WINDOW_S, FIT_WINDOWS)
 
 
-def _discrete(ranked: Sequence[Scored]) -> tuple[Scored | None, list[str]]:
+def _discrete(ranked: Sequence[Scored]) -> tuple[Named | None, list[str]]:
     """Return the discrete cause that beats the log as it is by the margin, and those not told apart from it."""
-    plain = next(row.score for row in ranked if row.cause is None)
-    first = ranked[0]
+    plain, first = next(row.score for row in ranked if row.cause is None), ranked[0]
     if first.cause is None or plain - first.score < MARGIN:
         return None, []
-    return first, [row.cause.name for row in ranked[1:] if row.cause and row.score - first.score < MARGIN]
+    size = f"the residuals are {np.exp(plain - first.score):.1f} times as large with it"
+    alike = [row.cause.name for row in ranked[1:] if row.cause and row.score - first.score < MARGIN]
+    return Named(cause=first.cause.name, size=size, advice=first.cause.advice, score=first.score), alike
 
 
 def _motor(part: Part, identified: bool) -> Named:

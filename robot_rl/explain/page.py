@@ -38,7 +38,7 @@ def render_page(found: Explanation) -> str:
     about = [
         ("Log", Path(found.log.name).name),
         ("Robot", found.robot.name),
-        ("Base", {"free": "on its feet", "fixed": "hangs or is bolted"}[found.base]),
+        ("Base", {"free": "on its feet", "fixed": "hangs or is bolted", "": "unknown"}[found.base]),
         ("Seconds", f"{found.log.seconds:.1f}"),
     ]
     title = escape(found.named[0].cause if found.named else NOTHING)

@@ -97,6 +97,8 @@ def rank(model: PlantModel, windows: Sequence[Window], known: Sequence[Cause], t
     return sorted(found, key=lambda row: row.score)
 
 
-def _score(model: PlantModel, windows: Sequence[Window], cause: Cause | None, theta: Array, part: NDArray[np.bool_]) -> float:
+def _score(
+    model: PlantModel, windows: Sequence[Window], cause: Cause | None, theta: Array, part: NDArray[np.bool_]
+) -> float:
     problem = make_problem(model, repaired(windows, cause))
     return score(problem, residuals(problem, [theta])[0], part)

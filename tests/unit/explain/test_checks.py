@@ -12,14 +12,15 @@ DEGREES = 180.0 / np.pi
 def arrays(go2):
     """3 s of a Go2 whose joints follow slow waves, its base turning about all axes."""
     time = np.arange(1500) * 0.002
-    phase = 2.0 * np.pi * 0.7 * time[:, None] + np.arange(12)
+    rate = 2.0 * np.pi * (0.7 + 0.15 * np.arange(12))
+    phase = rate * time[:, None] + np.arange(12)
     target = np.array(go2.default_pos()) + 0.2 * np.sin(phase)
     half = 0.15 * np.sin(2.0 * np.pi * time[:, None] + np.arange(3))
     quat = np.concatenate([np.sqrt(1.0 - (half**2).sum(1, keepdims=True)), half], 1)
     return {
         "time": time,
         "q": target,
-        "dq": 0.2 * 2.0 * np.pi * 0.7 * np.cos(phase),
+        "dq": 0.2 * rate * np.cos(phase),
         "target": target,
         "kp": np.full((1500, 12), 40.0),
         "kd": np.ones((1500, 12)),
