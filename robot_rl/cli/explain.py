@@ -7,7 +7,7 @@ usage: robot-rl explain LOG [key=value ...]
 LOG is an *.mcap of robot-rl-infer --log, or an *.npz as for robot-rl identify, of a robot that walks (with quat, gyro
 and if possible accel) or hangs; a policy that fell after 0.6 s is enough. Stretches of the log are predicted from their
 first states by a simulation, for each hypothesis of a wrong wiring; then motors, delay and mass are fitted together.
-Scores, the named cause and what to do are printed. LOG.explained.json has the same, and a page of the same name shows
+Scores, the named cause and advice are printed. LOG.explained.json has the same, and a page of the same name shows
 where log and simulation part.
 """
 

@@ -1,4 +1,4 @@
-"""Discrete causes: each says how a log would look if the wiring were right, and what to do about it."""
+"""Discrete causes: each repairs the log that it is the cause of, and has its advice."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _orders(robot: Robot) -> list[Cause]:
 
 
 def _permutations(robot: Robot) -> list[tuple[str, str, list[int]]]:
-    """Return wrong orders with their names and what to do; element n is the place in the log at which joint n is."""
+    """Return wrong orders with their names and advice; element n is the place in the log at which joint n is."""
     groups, count, found = limbs(robot), len(robot.joints), []
     identity = list(range(count))
     alike: dict[int, list[str]] = {}
@@ -188,7 +188,7 @@ def _mountings() -> list[Cause]:
         if all(abs(abs(both @ other)) < 0.99 for other in turns.values()) and abs(both[0]) < 0.99:
             turns[f"{one}, then {two}"] = both
     for words, turn in turns.items():
-        # The unit reads R^T v of what is v in the base's frame, if R turns its axes into the base's.
+        # A vector v in the base's frame is read as R^T v, if R turns the unit's axes into the base's.
         upside = " (upside down)" if words.startswith("+180 degrees about x") and "," not in words else ""
         advice = f"measured in another frame: turn the IMU's readings by {words}"
         found.append(Cause(f"IMU mounted turned by {words}{upside}", advice, _turned(turn), True))

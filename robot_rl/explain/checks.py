@@ -52,7 +52,7 @@ class Finding:
 
 
 def check(arrays: Mapping[str, Array], robot: Robot) -> tuple[list[Finding], dict[str, Array]]:
-    """Return what is found, and the arrays in the right units, until an encoder freezes.
+    """Return findings, and the arrays in the right units, until an encoder freezes.
 
     Args:
         arrays: As `robot_rl.identify.robot_log.check_arrays` returns them.

@@ -165,7 +165,7 @@ def _simulate(
     findings: Sequence[Finding],
     say: Callable[[str], None],
 ) -> Explanation:
-    """Rank the discrete causes, fit motors, delay and mass without the best of them, and find where they part."""
+    """Rank the discrete causes, fit motors, delay and mass without the best of them, and compare over time."""
     model, named = _model(robot, cfg, log), _checked(findings)
     windows, nominal = windows_of(log, model.base), model.parameters.nominal
     known = [cause for cause in causes(robot) if model.base == "free" or not cause.imu]
@@ -205,7 +205,7 @@ def _checked(findings: Sequence[Finding]) -> list[Named]:
 
 
 def _finite(arrays: dict[str, Array]) -> dict[str, Array]:
-    """Return the rows without NaN in what the checks compare; a signal that is mostly NaN is omitted."""
+    """Return the rows that are without NaN; a signal that is mostly NaN is omitted."""
     optional = ("quat", "gyro", "accel", "feet", "torque", "voltage")
     rows = len(arrays["time"])
     use = {

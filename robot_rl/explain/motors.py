@@ -1,4 +1,4 @@
-"""Motors, delay and mass, fitted together, and what each of them explains: the score when it is taken back.
+"""Motors, delay and mass, fitted together, and the part that each explains: the score when it is taken back.
 
 Singly, one of these causes takes over the others'. Every joint has its own motor in the fit, since motors that differ
 from each other otherwise show as a mass or as damping. What is reported is the part that all joints have in common, and
@@ -27,12 +27,12 @@ ROUNDS = (2, 2)
 USUAL = 0.5
 """A difference is usual up to so many standard deviations of its prior."""
 ODD_JOINT = 1.0
-"""A joint is far from the others if it differs by more standard deviations from what they have in common."""
+"""A joint is far from the others if it differs by more standard deviations from the common value."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """A parameter of the joint fit: what it is for all joints together.
+    """A parameter of the joint fit, for all joints together.
 
     Attributes:
         name: Of the parameter.

@@ -24,7 +24,7 @@ def render_page(found: Explanation) -> str:
     drawn = [figure(chart, next(index)) for chart in charts]
     curves = f'{drawn[0]}<div class="charts small">{"".join(drawn[1:])}</div>' if drawn else ""
     sections = [
-        ("Cause", "The most important first, with what to do.", _named(found)),
+        ("Cause", "The most important first, with advice.", _named(found)),
         ("Checks", "Without a simulation.", _checks(found)),
         ("Where they part", _parting_words(found), curves),
         ("Scores", "Of the log with each cause removed: the logarithm of the residuals' size.", _scores(found)),
@@ -79,12 +79,12 @@ def _named(found: Explanation) -> str:
         return f"<p>{escape(NOTHING)}</p>"
     rows = [[escape(text) for text in (row.cause, row.size, row.advice)] for row in found.named]
     more = f"<p>Not told apart: {escape('; '.join(found.alike))}</p>" if found.alike else ""
-    return table(("cause", "size", "what to do"), rows) + more
+    return table(("cause", "size", "advice"), rows) + more
 
 
 def _checks(found: Explanation) -> str:
     rows = [[escape(text) for text in (row.cause, row.size, row.advice)] for row in found.findings]
-    return table(("found", "size", "what to do"), rows)
+    return table(("found", "size", "advice"), rows)
 
 
 def _scores(found: Explanation) -> str:

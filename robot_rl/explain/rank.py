@@ -58,7 +58,7 @@ def make_problem(
 
 
 def residuals(problem: Problem, thetas: Sequence[Array]) -> Array:
-    """Return what is measured less what is predicted, in standard deviations, (C, M, K)."""
+    """Return measurements less predictions, in standard deviations, (C, M, K)."""
     off = (problem.measured - problem.predict(thetas)) / problem.sigmas(0)
     return np.clip(np.nan_to_num(off, nan=MOST), -MOST, MOST)
 

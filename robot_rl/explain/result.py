@@ -12,7 +12,7 @@ from robot_rl.files import write_json
 from robot_rl.runs.outputs import EXPLAINED_FORMAT
 
 VERSION = 1
-NOTHING = "nothing found: the log is as the simulation, within what motors usually differ"
+NOTHING = "nothing found: the log is as the simulation, within the usual differences of motors"
 AS_IT_IS = "the log as it is"
 MOST_LINES = 8
 
@@ -26,7 +26,7 @@ def headline(found: Explanation) -> str:
 
 
 def lines(found: Explanation) -> list[str]:
-    """Return lines for a terminal: scores, motors, then what is named and what to do."""
+    """Return lines for a terminal: scores, motors, then the named causes and advice."""
     rows = [f"note: {note}" for note in found.notes]
     rows += [f"check: {row.cause} ({row.size}); {row.advice}" for row in found.findings if not row.breaks]
     if found.ranked:

@@ -33,7 +33,7 @@ class Fit:
     Attributes:
         theta: The vector of parameters.
         free: Indices of those that were fitted, P.
-        sigma: (K,) standard deviations of what is measured.
+        sigma: (K,) standard deviations of the measurements.
         columns: The derivatives of the last iteration.
         directions: Those of its derivatives.
         hessians: (W, P, P) of each window along the directions, without the prior.

@@ -36,7 +36,7 @@ FAR = 3.0
 """Standard deviations of the prior."""
 WINDOW_S = {"fixed": 0.5, "free": 0.04}
 MOST_WALKING = 80
-"""Windows of a robot on its feet that are fitted: each joint has columns of its own there."""
+"""Windows of a robot on its feet that are fitted: each joint has its own columns there."""
 STILL = 0.3
 """A base whose gyro reads more (RMS) is not bolted [rad/s]."""
 

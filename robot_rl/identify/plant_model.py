@@ -191,12 +191,12 @@ class PlantModel:
 
     @property
     def q_index(self) -> NDArray[np.int64]:
-        """Return where the joints' positions are in a state of `roll_out`, (J,)."""
+        """Return the indices of the joints' positions in a state of `roll_out`, (J,)."""
         return self._q
 
     @property
     def dq_index(self) -> NDArray[np.int64]:
-        """Return where the joints' speeds are in it, (J,)."""
+        """Return the indices of the joints' speeds in it, (J,)."""
         return self.model.nq + self._v
 
     def _step(self, thetas: Sequence[Array], q: Array, dq: Array, drives: Sequence[Drive]) -> tuple[Array, Array]:

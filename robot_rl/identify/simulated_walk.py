@@ -14,7 +14,7 @@ from robot_rl.identify.plant_model import PlantModel
 
 Array = NDArray[np.float64]
 NOISE = {"q": 2e-4, "dq": 0.05, "gyro": 0.01, "accel": 0.1, "quat": 5e-4}
-"""Standard deviations of what is measured."""
+"""Standard deviations of the sensors."""
 COMMAND_S = 1.5
 """Time between changes of the command [s]."""
 FALLEN = 0.3
@@ -52,7 +52,7 @@ class Walk:
         mujoco.mj_forward(self.model, self.data)
 
     def measure(self) -> dict[str, Array]:
-        """Return what the sensors read, as rows of a log."""
+        """Return the readings of the sensors, as rows of a log."""
         import mujoco
 
         data, model = self.data, self.model
@@ -96,8 +96,8 @@ def walking_log(
         walk: The robot.
         seconds: Length [s].
         period: Time between rows [s].
-        sense: From what the sensors read to what arrives, as a wrong wiring changes it.
-        act: From the target that is sent to the one that the joints follow.
+        sense: Changes the readings of the sensors as a wrong wiring does.
+        act: Changes a target that is sent into the one that the joints follow.
     """
     import mujoco
 

@@ -103,7 +103,7 @@ class Problem:
         self._drives: dict[float, Drive] = {}
 
     def _read(self, log: RobotLog, rows: NDArray[np.int64]) -> Array:
-        """Return what rows of a log measure, (N, K)."""
+        """Return the measurements in rows of a log, (N, K)."""
         return np.concatenate([log.joint_pos[rows], log.joint_vel[rows]], 1)
 
     def _simulate(self, thetas: Sequence[Array], drives: Sequence[Drive]) -> tuple[Array, ...]:
