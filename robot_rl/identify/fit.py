@@ -67,7 +67,7 @@ def fit(
     starts: Sequence[Array],
     free: NDArray[np.int64],
     say: Callable[[str], None] = lambda _: None,
-    rounds: Sequence[int] = ROUNDS,
+    rounds: Sequence[int] = (),
 ) -> Fit:
     """Fit the free parameters to the windows.
 
@@ -76,17 +76,20 @@ def fit(
         starts: Start values; the best of them is used.
         free: Indices of the parameters to fit.
         say: Called with a line of progress after each iteration.
-        rounds: Iterations between estimates of the standard deviations.
+        rounds: Iterations between estimates of the standard deviations, if only the parameters are wanted: the
+            derivatives at the end, for intervals, are omitted. (): `ROUNDS`, with derivatives.
     """
     state = Fit(theta=starts[0], free=free, sigma=problem.sigmas(0), dependence=np.ones(len(free)))
     predictions = problem.predict(starts)
     best = int(np.argmin([cost(problem, state, *pair) for pair in zip(starts, predictions, strict=True)]))
     state.theta, prediction = starts[best].copy(), predictions[best]
-    for number, iterations in enumerate(rounds):
+    for number, iterations in enumerate(rounds or ROUNDS):
         if number:
             state.sigma = _estimate_sigma(problem, prediction)
             state.dependence = _estimate_dependence(problem, state, prediction)
         prediction = _descend(problem, state, prediction, iterations, say)
+    if rounds:
+        return state
     if not state.converged:  # Else the last columns are as good: the last step was tiny.
         _differentiate(problem, state, prediction)
     state.column_errors = _check_columns(problem, state)

@@ -7,7 +7,7 @@ from robot_rl.errors import UserError
 from robot_rl.explain.causes import causes
 from robot_rl.explain.explain import ExplainCfg, explain
 from robot_rl.explain.motors import fit_motors
-from robot_rl.explain.result import NOTHING, lines
+from robot_rl.explain.result import NOTHING, lines, to_json
 from robot_rl.identify.plant_model import PlantModel
 from robot_rl.identify.robot_log import make_log
 from robot_rl.identify.walking import walking_windows
@@ -47,7 +47,10 @@ def test_a_mass_is_told_from_motors(go2, walk):
 
 
 def test_a_delay_of_a_hanging_arm_is_named(arm, swing):
-    found = explain(("swing.npz", "", swing(delay=0.012)), arm)
+    found, again = (
+        explain(("swing.npz", "", swing(delay=0.012)), arm, ExplainCfg(threads=threads)) for threads in (1, 2)
+    )
+    assert to_json(again) == to_json(found)
     assert found.base == "fixed"
     assert found.named[0].cause.startswith("delay")
     assert found.named[0].size.startswith("12")
