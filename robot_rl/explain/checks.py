@@ -133,6 +133,9 @@ def _accelerometer(arrays: dict[str, Array], _: Robot) -> tuple[list[Finding], d
     if abs(size - GRAVITY) < 3.0:
         return [], arrays
     rest = {key: value for key, value in arrays.items() if key != "accel"}
+    if size == 0.0:
+        advice = "log it: with it the motion of the base is known better"
+        return [Finding(cause="the accelerometer reads 0", size="in most rows", advice=advice, breaks=False)], rest
     if abs(size - 1.0) < 0.15:
         words = Finding(
             cause="the accelerometer is in g",

@@ -26,6 +26,8 @@ ROUNDS = (2, 2)
 """Iterations of the fit with each joint's own motor."""
 USUAL = 0.5
 """A difference is usual up to so many standard deviations of its prior."""
+LEAST_EXPLAINS = 0.04
+"""A difference that explains less of the score than this is not shown by the log."""
 ODD_JOINT = 1.0
 """A joint is far from the others if it differs by more standard deviations from the common value."""
 
@@ -55,7 +57,7 @@ class Part:
     @property
     def unusual(self) -> bool:
         """Return whether motors are seldom as far from a model as this."""
-        return abs(self.size) > USUAL
+        return abs(self.size) > USUAL and self.explains > LEAST_EXPLAINS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
