@@ -158,6 +158,9 @@ def split(logs: Sequence[RobotLog], held: RobotLog | None) -> tuple[list[RobotLo
 
 def check_logs(logs: Sequence[RobotLog], held: RobotLog, robot: Robot, cfg: IdentifyCfg) -> None:
     """Raise UserError if the logs cannot be fitted with these settings."""
+    if cfg.base == "free" and ("load_friction" in cfg.fit or cfg.rated_voltage):
+        key, value = ("fit", "load_friction") if "load_friction" in cfg.fit else ("voltage", f"{cfg.rated_voltage:g}")
+        raise UserError(key, value, "is for a robot that hangs or is bolted", "omit it with base=free")
     for log in (*logs, held):
         if cfg.base == "free" and (robot.base_body is None or log.quat is None or log.gyro is None):
             line = f"{log.name} is without quat and gyro" if robot.base_body else f"{robot.name} is bolted"

@@ -77,6 +77,8 @@ def alike_start(problem: Problem, free: NDArray[np.int64]) -> Array:
         start[parameters.delay] += delay if parameters.delay in free else 0.0
     leaders = set(tied)
     led = [i for i in free if i >= parameters.delay or int(i) % len(tied) in leaders]
+    if not led:
+        return parameters.nominal.copy()
     theta = alike.expand(fit(alike, starts, np.array(led), rounds=ROUNDS).theta)
     found = parameters.nominal.copy()
     found[free] = theta[free]

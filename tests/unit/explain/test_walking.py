@@ -68,3 +68,5 @@ def test_a_walking_log_needs_orientation_and_gyro(go2, walked):
     log = replace(walked[0], quat=None)
     with pytest.raises(UserError, match="base=free"):
         identify([log], None, go2, IdentifyCfg(base="free"))
+    with pytest.raises(UserError, match="fit=load_friction"):
+        identify([walked[0]], None, go2, IdentifyCfg(base="free", fit=("load_friction",)))
