@@ -6,9 +6,10 @@ usage: robot-rl identify LOG [LOG ...] [key=value ...]
 {Options}
 
 LOG is an *.mcap of robot-rl-infer --log, or an *.npz with the arrays time [s], q, dq, target [rad, rad/s, rad], kp, kd
-and joints (names). The robot hangs or is bolted, its feet in the air. A log is held out, and the fit is compared with
-the model on it: that of held=, else the last one, of a single log its last third. The result is LOG.identified.json,
-and a page of the same name with measured, nominal and fitted curves of the held-out log.
+and joints (names). The robot hangs or is bolted, its feet in the air, or it walks (base=free, with quat and gyro). A
+log is held out, and the fit is compared with the model on it: that of held=, else the last one, of a single log its
+last third. The result is LOG.identified.json, and a page of the same name with measured, nominal and fitted curves of
+the held-out log.
 
 options of excite:
 {Excite}
@@ -34,11 +35,19 @@ class Options:
 
     robot: str = option("", "the robot; of an *.mcap by default the log's")
     held: str = option("", "a log that is only predicted, to compare with the model")
-    fit: str = option("", "gain,armature,damping,friction,offset,delay by default; load_friction grows with the load")
+    fit: str = option(
+        "",
+        "gain,armature,damping,friction,offset,delay by default, of a robot that walks mass instead of offset; "
+        "load_friction grows with the load; com_x, com_y, com_z, floor of one that walks",
+    )
     omit: str = option("", "joints that keep their nominal values, such as FL_hip_joint,FR_hip_joint")
-    base: str = option("fixed", "fixed: the robot hangs or is bolted")
+    base: str = option("fixed", "fixed: the robot hangs or is bolted; free: it walks, with quat and gyro in its log")
+    prior: str = option("", "a *.identified.json of the robot, such as of its hanging log, around which the fit stays")
     window: float = option(
-        0.5, "length of the stretches that are predicted from a measured state [s]", least=0.05, most=5.0
+        0.0,
+        "length of the stretches that are predicted from a measured state [s]; 0: 0.5, of a robot that walks 0.04",
+        least=0.0,
+        most=5.0,
     )
     timestep: float = option(0.0, "of the simulation [s]; 0: of the log, at most 0.0025", least=0.0, most=0.02)
     voltage: float = option(
@@ -81,16 +90,16 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.files import write_atomic
     from robot_rl.identify.identify import IdentifyCfg, identify
     from robot_rl.identify.page import render_page
-    from robot_rl.identify.parameters import DEFAULT_FIT
-    from robot_rl.identify.result import error_lines, table
+    from robot_rl.identify.result import Identified, error_lines, table
     from robot_rl.identify.robot_log import read_log, robot_of
 
     with as_user_error():
         robot = get_robot(options.robot or robot_of(names[0]))
     cfg = IdentifyCfg(
-        fit=_words(options.fit) or DEFAULT_FIT,
+        fit=_words(options.fit),
         omit=_words(options.omit),
         base=options.base,
+        prior=Identified.read(options.prior) if options.prior else None,
         window_s=options.window,
         timestep=options.timestep,
         rated_voltage=options.voltage,

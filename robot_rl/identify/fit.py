@@ -20,9 +20,6 @@ from robot_rl.identify.windows import Columns, Directions, Problem, differentiat
 Array = NDArray[np.float64]
 HUBER = 3.0
 """Residuals beyond so many standard deviations count linearly."""
-FIRST_SIGMA = (0.003, 0.1)
-LEAST_SIGMA = (2e-5, 2e-3)
-"""Standard deviations of positions [rad] and speeds [rad/s]: before they are estimated, and the least."""
 ROUNDS = (3, 3, 6)
 """Iterations between estimates of the standard deviations."""
 ENOUGH = 1e-4
@@ -36,12 +33,12 @@ class Fit:
     Attributes:
         theta: The vector of parameters.
         free: Indices of those that were fitted, P.
-        sigma: (2 J,) standard deviations of positions [rad] and speeds [rad/s].
+        sigma: (K,) standard deviations of the measurements.
         columns: The derivatives of the last iteration.
         directions: Those of its derivatives.
         hessians: (W, P, P) of each window along the directions, without the prior.
         scores: (W, P) gradients of each window along them.
-        residual: (M, 2 J) in standard deviations.
+        residual: (M, K) in standard deviations.
         dependence: (P,) by how much windows' gradients vary more than independent residuals would make them; the prior
             counts as much more, since so many fewer residuals are independent.
         iterations: How many.
@@ -66,7 +63,11 @@ class Fit:
 
 
 def fit(
-    problem: Problem, starts: Sequence[Array], free: NDArray[np.int64], say: Callable[[str], None] = lambda _: None
+    problem: Problem,
+    starts: Sequence[Array],
+    free: NDArray[np.int64],
+    say: Callable[[str], None] = lambda _: None,
+    rounds: Sequence[int] = (),
 ) -> Fit:
     """Fit the free parameters to the windows.
 
@@ -75,17 +76,20 @@ def fit(
         starts: Start values; the best of them is used.
         free: Indices of the parameters to fit.
         say: Called with a line of progress after each iteration.
+        rounds: Iterations between estimates of the standard deviations, if only the parameters are wanted: the
+            derivatives at the end, for intervals, are omitted. (): `ROUNDS`, with derivatives.
     """
-    joints = problem.measured.shape[1] // 2
-    state = Fit(theta=starts[0], free=free, sigma=np.repeat(FIRST_SIGMA, joints), dependence=np.ones(len(free)))
+    state = Fit(theta=starts[0], free=free, sigma=problem.sigmas(0), dependence=np.ones(len(free)))
     predictions = problem.predict(starts)
     best = int(np.argmin([cost(problem, state, *pair) for pair in zip(starts, predictions, strict=True)]))
     state.theta, prediction = starts[best].copy(), predictions[best]
-    for number, iterations in enumerate(ROUNDS):
+    for number, iterations in enumerate(rounds or ROUNDS):
         if number:
-            state.sigma = _estimate_sigma(problem.measured - prediction, joints)
+            state.sigma = _estimate_sigma(problem, prediction)
             state.dependence = _estimate_dependence(problem, state, prediction)
         prediction = _descend(problem, state, prediction, iterations, say)
+    if rounds:
+        return state
     if not state.converged:  # Else the last columns are as good: the last step was tiny.
         _differentiate(problem, state, prediction)
     state.column_errors = _check_columns(problem, state)
@@ -186,9 +190,10 @@ def scale_basis(problem: Problem, theta: Array, free: NDArray[np.int64]) -> Arra
     return basis
 
 
-def _estimate_sigma(off: Array, joints: int) -> Array:
+def _estimate_sigma(problem: Problem, prediction: Array) -> Array:
     """Return the standard deviation of each channel by its median."""
-    return np.maximum(1.4826 * np.median(np.abs(off), axis=0), np.repeat(LEAST_SIGMA, joints))
+    off = np.abs(problem.measured - prediction)
+    return np.maximum(1.4826 * np.median(off, axis=0), problem.sigmas(1))
 
 
 def _estimate_dependence(problem: Problem, state: Fit, prediction: Array) -> Array:
@@ -204,7 +209,7 @@ def _check_columns(problem: Problem, state: Fit) -> Array:
 
     Rollouts that are rough at the scale of a step show here, and only here: a fit with wrong derivatives predicts well.
     """
-    few = Problem(problem.model, problem.windows[:2], rated_voltage=problem.rated_voltage)
+    few = problem.part(problem.windows[:2])
     base = few.predict([state.theta])[0]
     usual, finer = (differentiate(few, state.theta, state.directions, base, share) for share in (1.0, 0.1))
     # A column that is small against the prior matters little, with any error.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,18 @@ from robot_rl_assets.robot import Robot
 
 from robot_rl.errors import UserError
 from robot_rl.identify.fit import Fit, fit
-from robot_rl.identify.parameters import DEFAULT_FIT, FIELDS, Parameters
+from robot_rl.identify.parameters import BODY, DEFAULT_FIT, DELAY, FIELDS, WALKING_FIT, Parameters
 from robot_rl.identify.plant_model import PlantModel
 from robot_rl.identify.result import UNITS, Estimate, Identified, Refit
 from robot_rl.identify.robot_log import RobotLog, check_excitation
-from robot_rl.identify.spread import Spread, spread
-from robot_rl.identify.start_values import start_values
-from robot_rl.identify.windows import Problem, cut_windows
+from robot_rl.identify.spread import NORMAL, Spread, spread
+from robot_rl.identify.start_values import alike_start, start_values
+from robot_rl.identify.walking import WalkingProblem, walking_windows
+from robot_rl.identify.windows import Problem, Window, cut_windows
 
+Array = NDArray[np.float64]
+LEAST_PRIOR = 0.05
+"""A prior by another log is at least this share of the usual one: a walking robot's motors are warm."""
 MOST_TIMESTEP = 0.0025
 """A log's rows are this far apart at most in the simulation [s]; more steps lie between those of a slower log."""
 HELD_SHARE = 1.0 / 3.0
@@ -36,6 +40,9 @@ UNEXPLAINED = (
 """Said if more than this share of the model's error is left, and more than this much [rad]."""
 FAR = 3.0
 """Standard deviations of the prior."""
+WINDOW_S = {"fixed": 0.5, "free": 0.04}
+MOST_WALKING = 80
+"""Windows of a robot on its feet that are fitted: each joint has its own columns there."""
 STILL = 0.3
 """A base whose gyro reads more (RMS) is not bolted [rad/s]."""
 
@@ -45,10 +52,11 @@ class IdentifyCfg:
     """Settings of an identification.
 
     Attributes:
-        fit: The parameters to fit, of `robot_rl.identify.parameters.FIELDS` and the delay.
+        fit: The parameters to fit, of `robot_rl.identify.parameters.FIELDS`, the delay and `BODY`; (): the usual ones.
         omit: Joints that keep their nominal values.
-        base: "fixed": the robot is bolted or hangs, without contacts.
-        window_s: Length of the windows that are predicted from their first state [s].
+        base: "fixed": the robot is bolted or hangs, without contacts; "free": it walks.
+        prior: Values and intervals by another log, such as of the hanging robot, around which the fit stays.
+        window_s: Length of the windows that are predicted from their first state [s]; 0: that of `WINDOW_S`.
         every_s: Distance of their starts [s]; 0: their length.
         timestep: Of the simulation [s]; 0: the logs' rows, divided until it is at most 2.5 ms.
         task_timesteps: At which the values are also fitted, since parameters absorb the integrator's error [s].
@@ -56,10 +64,11 @@ class IdentifyCfg:
         threads: Of the rollouts; the result has the same bits with any number.
     """
 
-    fit: tuple[str, ...] = DEFAULT_FIT
+    fit: tuple[str, ...] = ()
     omit: tuple[str, ...] = ()
     base: str = "fixed"
-    window_s: float = 0.5
+    prior: Identified | None = None
+    window_s: float = 0.0
     every_s: float = 0.0
     timestep: float = 0.0
     task_timesteps: tuple[float, ...] = ()
@@ -111,14 +120,15 @@ def identify(
     check_logs(logs, held, robot, cfg)
     timestep = cfg.timestep or logs[0].period / np.ceil(logs[0].period / MOST_TIMESTEP - 0.01)
     model, finer = (PlantModel(robot, step, base=cfg.base, threads=cfg.threads) for step in (timestep, timestep / 2))
-    windows = cut_windows(logs, cfg.window_s, cfg.every_s)
-    problem = Problem(model, windows, rated_voltage=cfg.rated_voltage)
-    test = Problem(model, cut_windows([held], cfg.window_s), rated_voltage=cfg.rated_voltage)
-    free = _free(model, robot, cfg)
-    say(f"{len(windows)} windows of {cfg.window_s:g} s, {len(free)} parameters")
-    found = _fit(problem, logs, free, say)
-    wide = spread(problem, found, Problem(finer, windows, rated_voltage=cfg.rated_voltage))
-    nominal = model.parameters.nominal
+    parameters, free = model.parameters, _free(model, robot, cfg)
+    model.parameters = finer.parameters = _with_prior(parameters, cfg.prior)
+    windows, tested = _windows(logs, cfg), _windows([held], cfg)
+    problem, test = _problem(model, windows, cfg), _problem(model, tested, cfg, adapt=False)
+    seconds = cfg.window_s or WINDOW_S[cfg.base]
+    say(f"{len(windows)} windows of {seconds:g} s, {len(free)} parameters")
+    found = fit(problem, _starts(problem, logs, free), free, say)
+    wide = spread(problem, found, _problem(finer, windows, cfg))
+    model.parameters, nominal = parameters, parameters.nominal
     parts = (("fit", problem), ("held", test))
     errors = {key: {"before": one.errors(nominal), "after": one.errors(found.theta)} for key, one in parts}
     before, after = errors["held"]["before"]["q"], errors["held"]["after"]["q"]
@@ -129,31 +139,27 @@ def identify(
         robot=robot.name,
         base=cfg.base,
         timestep=float(timestep),
-        window_s=cfg.window_s,
+        window_s=seconds,
         logs=[_describe(log, "fit") for log in logs] + [_describe(held, "held")],
-        model=_model(model.parameters, problem.mean_kd),
-        joints=_joints(model.parameters, found, wide),
-        delay=next(
-            (_estimate(model.parameters, found, wide, n) for n, i in enumerate(free) if i == len(nominal) - 1), None
-        ),
+        model=_model(parameters, problem.mean_kd),
+        joints=_joints(parameters, found, wide),
+        delay=_tail(parameters, found, wide).pop(DELAY, None),
+        body={name: row for name, row in _tail(parameters, found, wide).items() if name in BODY},
         errors=errors,
-        refits=[
-            _refit(PlantModel(robot, step, base=cfg.base, threads=cfg.threads), problem, test, found, say)
-            for step in dict.fromkeys(cfg.task_timesteps)
-            if abs(step / timestep - 1.0) > 0.01
-        ],
-        notes=_notes(logs, found, wide, model.parameters) + [UNEXPLAINED] * (after > max(LITTLE * before, LARGE)),
+        refits=_refits(problem, test, cfg, found, say),
+        notes=_notes(logs, found, wide, parameters) + [UNEXPLAINED] * (after > max(LITTLE * before, LARGE)),
         figures=_figures(found),
     )
     return Identification(result=result, fit=found, spread=wide, model=model, problem=problem, held=test)
 
 
-def _fit(problem: Problem, logs: Sequence[RobotLog], free: NDArray[np.int64], say: Callable[[str], None]) -> Fit:
-    """Fit from the regression's values, or from the model's with its delay."""
-    start = start_values(problem.model, logs, free)
-    plain = problem.model.parameters.nominal.copy()
-    plain[-1] = start[-1]
-    return fit(problem, [start, plain], free, say)
+def _refits(problem: Problem, test: Problem, cfg: IdentifyCfg, found: Fit, say: Callable[[str], None]) -> list[Refit]:
+    """Return fits of the same windows at the timesteps of tasks, if the base is fixed."""
+    used = problem.model
+    steps = [step for step in dict.fromkeys(cfg.task_timesteps) if abs(step / used.timestep - 1.0) > 0.01]
+    if cfg.base != "fixed":
+        return []
+    return [_refit(PlantModel(used.robot, step, threads=cfg.threads), problem, test, found, say) for step in steps]
 
 
 def _refit(model: PlantModel, problem: Problem, test: Problem, found: Fit, say: Callable[[str], None]) -> Refit:
@@ -170,7 +176,7 @@ def _refit(model: PlantModel, problem: Problem, test: Problem, found: Fit, say: 
     return Refit(
         timestep=model.timestep,
         values=values,
-        delay=float(theta[-1]) if parameters.delay in found.free else None,
+        delay=float(theta[parameters.delay]) if parameters.delay in found.free else None,
         errors={"before": held.errors(parameters.nominal), "after": held.errors(theta)},
     )
 
@@ -178,9 +184,10 @@ def _refit(model: PlantModel, problem: Problem, test: Problem, found: Fit, say: 
 def _model(parameters: Parameters, kd: NDArray[np.float64]) -> dict[str, dict[str, float]]:
     """Return the commanded kd and the nominal values of each joint."""
     found = {name: {"kd": float(value)} for name, value in zip(parameters.joints, kd, strict=True)}
-    for index, value in enumerate(parameters.nominal[:-1]):
+    for index, value in enumerate(parameters.nominal):
         joint, name = parameters.name(index)
-        found[joint][name] = float(value)
+        if joint:
+            found[joint][name] = float(value)
     return found
 
 
@@ -199,16 +206,19 @@ def split(logs: Sequence[RobotLog], held: RobotLog | None) -> tuple[list[RobotLo
 
 def check_logs(logs: Sequence[RobotLog], held: RobotLog, robot: Robot, cfg: IdentifyCfg) -> None:
     """Raise UserError if the logs cannot be fitted with these settings."""
-    if cfg.base == "free":
-        raise UserError(
-            "base", "free", "a robot that stands on its feet cannot be fitted", "hang it, and use base=fixed"
-        )
+    if cfg.base == "free" and ("load_friction" in cfg.fit or cfg.rated_voltage):
+        key, value = ("fit", "load_friction") if "load_friction" in cfg.fit else ("voltage", f"{cfg.rated_voltage:g}")
+        raise UserError(key, value, "is for a robot that hangs or is bolted", "omit it with base=free")
     for log in (*logs, held):
-        if log.gyro is not None and robot.base_body is not None:
+        if cfg.base == "free" and (robot.base_body is None or log.quat is None or log.gyro is None):
+            line = f"{log.name} is without quat and gyro" if robot.base_body else f"{robot.name} is bolted"
+            raise UserError("base", "free", line, "use base=fixed")
+        if cfg.base == "fixed" and log.gyro is not None and robot.base_body is not None:
             turn = float(np.sqrt(np.mean((log.gyro - log.gyro.mean(0)) ** 2)))
             if turn > STILL:
                 raise UserError(
-                    f"{log.name}: its base turns ({turn:.2f} rad/s), so it is not bolted; hang it without slack"
+                    f"{log.name}: its base turns ({turn:.2f} rad/s), so it is not bolted; hang it without slack, "
+                    "or use base=free if it walks"
                 )
     check_excitation(logs, robot, cfg.omit)
 
@@ -216,12 +226,61 @@ def check_logs(logs: Sequence[RobotLog], held: RobotLog, robot: Robot, cfg: Iden
 def _free(model: PlantModel, robot: Robot, cfg: IdentifyCfg) -> NDArray[np.int64]:
     """Return the indices to fit: joints without a motor have neither gain nor offset."""
     passive = tuple(joint.name for joint in robot.joints if joint.passive)
-    free = model.parameters.free(cfg.fit, cfg.omit)
+    free = model.parameters.free(cfg.fit or (WALKING_FIT if cfg.base == "free" else DEFAULT_FIT), cfg.omit)
     if not len(free):
         raise UserError("fit", ",".join(cfg.fit), "nothing is left to fit", f"some of {', '.join(DEFAULT_FIT)}")
     by_motor = {"gain", "offset", "load_friction"}
     keep = [model.parameters.name(i)[0] not in passive or model.parameters.name(i)[1] not in by_motor for i in free]
     return free[np.array(keep)]
+
+
+def _with_prior(parameters: Parameters, prior: Identified | None) -> Parameters:
+    """Return the parameters with values and standard deviations of an earlier result as their prior."""
+    if prior is None:
+        return parameters
+    if set(prior.joints) - set(parameters.joints):
+        raise UserError(f"prior: is of {prior.robot}, whose joints are others")
+    spread = parameters.prior.copy()
+    for joint, rows in prior.joints.items():
+        for name, row in rows.items():
+            if name in FIELDS and row.seen:
+                at = parameters.indices(name)[parameters.joints.index(joint)]
+                spread[at] = min(max(0.5 * (row.hi - row.lo) / NORMAL, LEAST_PRIOR * spread[at]), spread[at])
+    return replace(parameters, nominal=prior.vector(parameters), prior=spread)
+
+
+def _windows(logs: Sequence[RobotLog], cfg: IdentifyCfg) -> list[Window]:
+    seconds = cfg.window_s or WINDOW_S[cfg.base]
+    if cfg.base == "fixed":
+        return cut_windows(logs, seconds, cfg.every_s)
+    total = sum(log.seconds for log in logs)
+    found = walking_windows(logs, seconds, cfg.every_s or max(seconds, total / MOST_WALKING))
+    if not found:
+        raise UserError(f"{logs[0].name}: its gains change in each stretch of {seconds:g} s")
+    return found
+
+
+def _problem(model: PlantModel, windows: Sequence[Window], cfg: IdentifyCfg, *, adapt: bool = True) -> Problem:
+    """Return the windows; with `adapt`, the base's error at their starts counts less, and rows are not as measured."""
+    if cfg.base == "free":
+        return WalkingProblem(model, windows, rated_voltage=cfg.rated_voltage, adapt=adapt)
+    return Problem(model, windows, rated_voltage=cfg.rated_voltage)
+
+
+def _starts(problem: Problem, logs: Sequence[RobotLog], free: NDArray[np.int64]) -> list[Array]:
+    """Return start values."""
+    model = problem.model
+    if model.base == "free":
+        return [alike_start(problem, free)]
+    start, plain = start_values(model, logs, free), model.parameters.nominal.copy()
+    plain[model.parameters.delay] = start[model.parameters.delay]
+    return [start, plain]
+
+
+def _tail(parameters: Parameters, found: Fit, wide: Spread) -> dict[str, Estimate]:
+    """Return the estimates of delay and base."""
+    rows = [(parameters.name(int(i))[1], n) for n, i in enumerate(found.free) if i >= parameters.delay]
+    return {name: _estimate(parameters, found, wide, n) for name, n in rows}
 
 
 def _estimate(parameters: Parameters, found: Fit, wide: Spread, n: int) -> Estimate:

@@ -94,6 +94,7 @@ def _parameters(result: Identified) -> str:
     rows = [(joint, name, row) for joint, names in result.joints.items() for name, row in names.items()]
     if result.delay is not None:
         rows.append(("", "delay", result.delay))
+    rows += [("", name, row) for name, row in result.body.items()]
     cells = [[escape(joint), name.replace("_", " "), *_cells(row)] for joint, name, row in rows]
     return table(("joint", "parameter", "nominal", "value", "95 % interval", "unit", ""), cells)
 

@@ -24,12 +24,17 @@ FIELDS = {
 position plus ``offset``.
 """
 DELAY = "delay"
+BODY = {"mass": "kg", "com_x": "m", "com_y": "m", "com_z": "m", "floor": ""}
+"""After the delay, of a robot on its feet: mass added to its base, shift of the base's center of mass, friction."""
+TAIL = (DELAY, *BODY)
+WALKING_FIT = ("gain", "armature", "damping", "friction", DELAY, "mass")
+"""Of a robot on its feet: offsets, the center of mass and the floor's friction take up the error of its base."""
 DEFAULT_FIT = ("gain", "armature", "damping", "friction", "offset", DELAY)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parameters:
-    """The vector of parameters of a robot with J joints, (6 J + 1,).
+    """The vector of parameters of a robot with J joints, (6 J + 1,), with a free base (6 J + 6,).
 
     Attributes:
         joints: Names of the joints.
@@ -51,8 +56,8 @@ class Parameters:
     def indices(self, field: str) -> NDArray[np.int64]:
         """Return the indices of one parameter of all joints."""
         count = len(self.joints)
-        if field == DELAY:
-            return np.array([self.delay])
+        if field in TAIL:
+            return np.array([self.delay + TAIL.index(field)])
         return list(FIELDS).index(field) * count + np.arange(count)
 
     def free(self, fit: tuple[str, ...], omit: tuple[str, ...] = ()) -> NDArray[np.int64]:
@@ -62,22 +67,22 @@ class Parameters:
             UserError: An unknown parameter or joint.
         """
         for name in fit:
-            if name != DELAY and name not in FIELDS:
-                raise UserError("fit", name, one_of(name, (*FIELDS, DELAY)))
+            if name not in FIELDS and int(self.indices(name)[0] if name in TAIL else -1) not in range(
+                len(self.nominal)
+            ):
+                raise UserError("fit", name, one_of(name, (*FIELDS, *TAIL[: len(self.nominal) - self.delay])))
         for name in omit:
             if name not in self.joints:
                 raise UserError("omit", name, one_of(name, self.joints))
         kept = np.array([n for n, name in enumerate(self.joints) if name not in omit], dtype=np.int64)
         parts = [
-            self.indices(name) if name == DELAY else self.indices(name)[kept]
-            for name in (*FIELDS, DELAY)
-            if name in fit
+            self.indices(name) if name in TAIL else self.indices(name)[kept] for name in (*FIELDS, *TAIL) if name in fit
         ]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def name(self, index: int) -> tuple[str, str]:
-        """Return the joint ("" for the delay) and the parameter of an index."""
-        if index == self.delay:
-            return "", DELAY
+        """Return the joint ("" for the delay and the base) and the parameter of an index."""
+        if index >= self.delay:
+            return "", TAIL[int(index) - self.delay]
         field, joint = divmod(int(index), len(self.joints))
         return self.joints[joint], list(FIELDS)[field]

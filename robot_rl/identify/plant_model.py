@@ -1,4 +1,4 @@
-"""An exact model of a robot that hangs or is bolted: rollouts whose differences are derivatives.
+"""An exact model of a robot that hangs, is bolted or stands: rollouts whose differences are derivatives.
 
 A solver that stops early makes rollouts rough on the scale of a derivative's step; the options here are therefore far
 finer than a task's. Without contacts the trees of a fixed base, such as the legs, do not act on one another.
@@ -80,7 +80,8 @@ class PlantModel:
         self.tree = self.model.dof_treeid[self._v].copy()
         self.effort_limit = np.array([joint.effort_limit for joint in robot.joints])
         self.link_inertia = np.maximum(self.model.dof_M0[self._v] - self.model.dof_armature[self._v], 0.0)
-        self.parameters = _parameters(robot, self.model, self._v)
+        self.parameters = _parameters(robot, self.model, self._v, base)
+        self._feet = [self.model.geom(name).id for name in robot.feet]
         self._data = [mujoco.MjData(self.model) for _ in range(threads)]
         self._pool = rollout.Rollout(nthread=threads if threads > 1 else 0)
 
@@ -89,8 +90,7 @@ class PlantModel:
         import mujoco
 
         model = self.model.__copy__()
-        table = theta[:-1].reshape(len(FIELDS), -1)
-        gain, armature, damping, friction, offset, _ = table
+        gain, armature, damping, friction, offset, _ = self.by_joint(theta)
         # A negative damping makes stiff joints unstable in MuJoCo; the servo can take it off its own.
         model.dof_armature[self._v], model.dof_damping[self._v] = armature, np.maximum(damping, 0.0)
         kd = kd + np.minimum(damping, 0.0)
@@ -98,8 +98,24 @@ class PlantModel:
         strength = (gain * kp)[self._driven]
         model.actuator_gainprm[:, 0], model.actuator_biasprm[:, 1] = strength, -strength
         model.actuator_biasprm[:, 0], model.actuator_biasprm[:, 2] = -strength * offset[self._driven], -kd[self._driven]
+        if self.base == "free":
+            self._load_base(model, theta)
         mujoco.mj_setConst(model, self._data[0])
         return model
+
+    def by_joint(self, theta: Array) -> Array:
+        """Return the parameters of joints in a vector, (6, J)."""
+        return theta[: self.parameters.delay].reshape(len(FIELDS), -1)
+
+    def _load_base(self, model: Any, theta: Array) -> None:
+        """Write mass and center of the base, and the friction of feet and floor, into a model."""
+        mass, *shift, friction = theta[self.parameters.delay + 1 :]
+        body = model.body(self.robot.base_body).id
+        factor = 1.0 + mass / model.body_mass[body]
+        model.body_mass[body] *= factor
+        model.body_inertia[body] *= factor
+        model.body_ipos[body] += shift
+        model.geom_friction[[*self._feet, model.geom("floor").id], 0] = friction
 
     def link_torques(self, q: Array, dq: Array, ddq: Array) -> Array:
         """Return the torques (N, J) that move the links alone, without rotors, damping and friction [N m]."""
@@ -140,8 +156,25 @@ class PlantModel:
         return found_q, found_dq
 
     def _roll_out(self, thetas: Sequence[Array], q: Array, dq: Array, drives: Sequence[Drive]) -> tuple[Array, Array]:
-        """Roll out all rows of all vectors in one batch; gains and limits are constant in each row."""
-        rows, models, controls = len(dq), [], []
+        """Roll out a robot with a fixed base; see `roll_out`."""
+        start = np.zeros((len(thetas), len(dq), self.model.nq + self.model.nv))
+        start[..., : self.model.nq] = self.model.qpos0
+        start[..., self.q_index], start[..., self.dq_index] = q, dq
+        states = self.roll_out(thetas, start, drives)
+        return states[..., self.q_index], states[..., self.dq_index]
+
+    def roll_out(self, thetas: Sequence[Array], start: Array, drives: Sequence[Drive]) -> Array:
+        """Roll out all rows of all vectors in one batch; gains and limits are constant in each row.
+
+        Args:
+            thetas: C vectors of parameters.
+            start: MuJoCo's qpos and qvel at the start, (C, W, nq + nv).
+            drives: The commands, one for each vector.
+
+        Returns:
+            The states after each step, (C, W, T, nq + nv).
+        """
+        rows, models, controls = start.shape[1], [], []
         for theta, drive in zip(thetas, drives, strict=True):
             kinds: dict[bytes, Any] = {}
             for n in range(rows):
@@ -151,13 +184,20 @@ class PlantModel:
                     kinds[key] = self.with_parameters(theta, kp, kd)
                 models.append(kinds[key])
             controls.append(drive.target[..., self._driven])
-        start = np.zeros((len(thetas), rows, 1 + self.model.nq + self.model.nv))
-        start[..., 1 : 1 + self.model.nq] = self.model.qpos0
-        start[..., 1 + self._q], start[..., 1 + self.model.nq + self._v] = q, dq
-        control = np.concatenate(controls)
-        states, _ = self._pool.rollout(models, self._data, start.reshape(len(models), -1), control)
+        control, timed = np.concatenate(controls), np.concatenate([np.zeros((*start.shape[:2], 1)), start], -1)
+        states, _ = self._pool.rollout(models, self._data, timed.reshape(len(models), -1), control)
         states = np.asarray(states, np.float64).reshape(len(thetas), rows, control.shape[1], -1)
-        return states[..., 1 + self._q], states[..., 1 + self.model.nq + self._v]
+        return states[..., 1:]
+
+    @property
+    def q_index(self) -> NDArray[np.int64]:
+        """Return the indices of the joints' positions in a state of `roll_out`, (J,)."""
+        return self._q
+
+    @property
+    def dq_index(self) -> NDArray[np.int64]:
+        """Return the indices of the joints' speeds in it, (J,)."""
+        return self.model.nq + self._v
 
     def _step(self, thetas: Sequence[Array], q: Array, dq: Array, drives: Sequence[Drive]) -> tuple[Array, Array]:
         """Roll out row by row, step by step: friction that grows with the load, gains that change, a motor's limit.
@@ -172,7 +212,7 @@ class PlantModel:
         none = np.zeros(len(v))
         for c, (theta, drive) in enumerate(zip(thetas, drives, strict=True)):
             model = self.with_parameters(theta, none, none)
-            gain, _, damping, dry, offset, load = theta[:-1].reshape(len(FIELDS), -1)
+            gain, _, damping, dry, offset, load = self.by_joint(theta)
             aim, kp, limit = drive.target - offset, drive.kp * gain, drive.limit * gain
             for w in range(shape[1]):
                 mujoco.mj_resetData(model, data)
@@ -207,6 +247,8 @@ def _compile(robot: Robot, timestep: float, base: str) -> Any:
         raise UserError("robot", robot.name, "its model is a whole scene, with its own actuators", "name a robot")
     if base not in BASES:
         raise UserError("base", base, f"must be one of {', '.join(BASES)}")
+    if base == "free" and robot.base_body is None:
+        raise UserError("base", base, f"{robot.name} is bolted to the ground", "use base=fixed")
     spec = robot.load_model()
     for geom in [geom for geom in spec.geoms if geom.group == 2]:  # It only looks: every body has its inertia.
         spec.delete(geom)
@@ -231,7 +273,7 @@ def _compile(robot: Robot, timestep: float, base: str) -> Any:
     return spec.compile()
 
 
-def _parameters(robot: Robot, model: Any, dofs: NDArray[np.int64]) -> Parameters:
+def _parameters(robot: Robot, model: Any, dofs: NDArray[np.int64], base: str) -> Parameters:
     """Return nominal values, priors and bounds: widths follow the robot's own gains and limits."""
     count, kd = len(dofs), np.array([joint.kd for joint in robot.joints])
     effort = np.array([joint.effort_limit for joint in robot.joints])
@@ -241,9 +283,10 @@ def _parameters(robot: Robot, model: Any, dofs: NDArray[np.int64]) -> Parameters
     )
     rotor = np.where(armature > 0, armature, 0.2 * model.dof_M0[dofs])
     viscous = np.maximum(np.maximum(0.3 * kd, damping), 1e-3 * effort + 1e-6)
+    body = _body_parameters(robot, model) if base == "free" else np.zeros((3, 0))
     return Parameters(
         joints=robot.joint_names,
-        nominal=np.concatenate([one, armature, damping, friction, none, none, [0.0]]),
+        nominal=np.concatenate([one, armature, damping, friction, none, none, [0.0], body[0]]),
         prior=np.concatenate(
             [
                 0.25 * one,
@@ -253,7 +296,26 @@ def _parameters(robot: Robot, model: Any, dofs: NDArray[np.int64]) -> Parameters
                 0.03 * one,
                 0.2 * one,
                 [0.01],
+                body[1],
             ]
         ),
-        lower=np.concatenate([0.2 * one, 0.05 * rotor, -0.5 * kd, none, -0.3 * one, none, [0.0]]),
+        lower=np.concatenate([0.2 * one, 0.05 * rotor, -0.5 * kd, none, -0.3 * one, none, [0.0], body[2]]),
+    )
+
+
+def _body_parameters(robot: Robot, model: Any) -> Array:
+    """Return nominal values, priors and bounds (3, 5) of `BODY`: a fifth of the weight, a tenth of the height."""
+    weight, height = float(model.body_mass.sum()), robot.base_height or 1.0
+    feet, floor = [model.geom(name) for name in robot.feet], model.geom("floor")
+    # The geom with the higher priority decides about the friction, else the larger value.
+    first = max(feet, key=lambda geom: int(geom.priority[0]), default=floor)
+    first = first if first.priority[0] > floor.priority[0] or first.friction[0] > floor.friction[0] else floor
+    friction = float(first.friction[0])
+    least = -0.9 * float(model.body(robot.base_body).mass[0])
+    return np.array(
+        [
+            [0.0, 0.0, 0.0, 0.0, friction],
+            [0.2 * weight, *[0.1 * height] * 3, 0.5 * friction],
+            [least, *[-height] * 3, 0.1 * friction],
+        ]
     )

@@ -7,9 +7,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from robot_rl.errors import UserError
 from robot_rl.files import read_json, write_json
-from robot_rl.identify.parameters import DELAY, FIELDS
+from robot_rl.identify.parameters import BODY, DELAY, FIELDS, Parameters
 from robot_rl.runs.outputs import IDENTIFIED_FORMAT
 
 VERSION = 1
@@ -77,7 +80,7 @@ class Identified:
 
     Attributes:
         robot: The robot's name.
-        base: "fixed".
+        base: "fixed" or "free".
         timestep: At which the values hold, since parameters absorb the integrator's error [s].
         window_s: Length of the windows that were fitted [s].
         logs: Of each log name, sha256, seconds, rows, notes, and whether it was "fit" or "held".
@@ -85,6 +88,7 @@ class Identified:
         joints: By joint and parameter; "scale" is the factor that gain, damping (with kd), friction and armature have
             in common: it rests on the inertia of the links.
         delay: From a command to the torque [s].
+        body: Of a robot on its feet by parameter: mass, com_x, com_y, com_z, floor.
         errors: By "fit" and "held", "before" and "after": median over windows of the RMS error, q [rad] and dq [rad/s].
         refits: The values at the timesteps of the robot's tasks.
         notes: Lines for the user.
@@ -103,6 +107,7 @@ class Identified:
     refits: list[Refit] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
+    body: dict[str, Estimate] = field(default_factory=dict)
 
     def ranges(self) -> dict[str, dict[str, float]]:
         """Return ranges for a task's events: factors on the model's values that contain all joints' intervals.
@@ -161,6 +166,18 @@ class Identified:
         half = max((self.delay.hi - self.delay.lo) / 2.0, LEAST_DELAY)
         return [max(delay - half, 0.0), max(delay, 0.0) + half]
 
+    def vector(self, parameters: Parameters) -> NDArray[np.float64]:
+        """Return these values as a vector; those that were not fitted are the model's."""
+        found = parameters.nominal.copy()
+        for joint, rows in self.joints.items():
+            for name, row in rows.items():
+                if name in FIELDS and joint in parameters.joints:
+                    found[parameters.indices(name)[parameters.joints.index(joint)]] = row.value
+        for name, row in {**({DELAY: self.delay} if self.delay else {}), **self.body}.items():
+            if row.seen and int(parameters.indices(name)[0]) < len(found):
+                found[parameters.indices(name)] = row.value
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """Return the content of the file."""
         derived = {"ranges": self.ranges(), "training": self.training()}
@@ -193,7 +210,9 @@ class Identified:
                 for joint, rows in given.pop("joints").items()
             }
             delay, refits = given.pop(DELAY), [Refit(**fit) for fit in given.pop("refits")]
-            return cls(joints=joints, refits=refits, delay=None if delay is None else Estimate(**delay), **given)
+            body = {key: Estimate(**row) for key, row in given.pop("body", {}).items()}
+            delay = None if delay is None else Estimate(**delay)
+            return cls(joints=joints, refits=refits, delay=delay, body=body, **given)
         except (KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path}: is damaged ({error}); make it again with robot-rl identify") from None
 
@@ -203,6 +222,7 @@ def table(found: Identified) -> list[str]:
     rows = [(joint, name, row) for joint, names in found.joints.items() for name, row in names.items()]
     if found.delay is not None:
         rows.append(("", DELAY, found.delay))
+    rows += [("", name, row) for name, row in found.body.items()]
     width = max((len(joint) for joint, _, _ in rows), default=5)
     lines = [f"{'joint':<{width}}  {'parameter':<13} {'nominal':>9} {'value':>9}   {'95 % interval':<21} {'':<12}"]
     for joint, name, row in rows:
@@ -224,4 +244,4 @@ def error_lines(errors: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Sequ
     ]
 
 
-UNITS = {**FIELDS, DELAY: "s", "scale": ""}
+UNITS = {**FIELDS, DELAY: "s", "scale": "", **BODY}

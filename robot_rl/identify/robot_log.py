@@ -101,6 +101,11 @@ def read_log(path: str | Path, robot: Robot) -> RobotLog:
     Raises:
         UserError: The file cannot be read, or its content cannot be used; the line names the array or joint.
     """
+    return make_log(str(path), *read_arrays(path, robot), robot)
+
+
+def read_arrays(path: str | Path, robot: Robot) -> tuple[str, dict[str, Any]]:
+    """Return the sha256 and the arrays of a log, joints in the robot's order; see `read_log`."""
     path = Path(path)
     if not path.is_file():
         raise UserError(f"{path}: no such file; name a log, *.mcap or *.npz")
@@ -111,21 +116,16 @@ def read_log(path: str | Path, robot: Robot) -> RobotLog:
     arrays = _read_mcap(path, robot) if path.suffix == ".mcap" else _read_npz(path, robot)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return make_log(str(path), digest, arrays, robot)
+    return digest, arrays
 
 
-def make_log(name: str, sha256: str, arrays: Mapping[str, Any], robot: Robot) -> RobotLog:
-    """Return a checked log of arrays with the names of an .npz; see `read_log`."""
-    found: dict[str, Array] = {}
-    for key in (*NAMES, *OPTIONAL):
-        try:
-            found |= {key: np.asarray(arrays[key], np.float64)} if key in arrays else {}
-        except (TypeError, ValueError):
-            raise UserError(f"{name}: {key} must be an array of numbers") from None
-    _check_shapes(name, found, robot)
+def make_log(name: str, sha256: str, arrays: Mapping[str, Any], robot: Robot, *, strict: bool = True) -> RobotLog:
+    """Return a checked log of arrays with the names of an .npz; see `read_log`.
+
+    Not strict, positions outside the limits and many repeated rows are accepted.
+    """
+    found = check_arrays(name, arrays, robot)
     count = len(found["time"])
-    for key in ("kp", "kd"):
-        found[key] = np.broadcast_to(found[key], found["q"].shape).copy()
     whole = np.isfinite(np.concatenate([found[key].reshape(count, -1) for key in NAMES], 1)).all(1)
     notes = []
     if dropped := int(count - whole.sum()):
@@ -134,8 +134,9 @@ def make_log(name: str, sha256: str, arrays: Mapping[str, Any], robot: Robot) ->
     if len(found["time"]) < 20:
         raise UserError(f"{name}: has {len(found['time'])} rows; too few")
     _check_time(name, found["time"])
-    _check_units(name, found, robot)
-    repeated, note = _find_repeated(name, found)
+    if strict:
+        _check_units(name, found, robot)
+    repeated, note = _find_repeated(name, found, MOST_REPEATED if strict else 1.0)
     notes += note
     if lag := speed_lag(found["time"], found["q"], found["dq"]):
         notes.append(f"speeds are {1e3 * lag:.1f} ms later than positions and are shifted by it")
@@ -149,6 +150,20 @@ def make_log(name: str, sha256: str, arrays: Mapping[str, Any], robot: Robot) ->
         notes=tuple(notes),
         **{renamed.get(key, key): value for key, value in found.items()},
     )
+
+
+def check_arrays(name: str, arrays: Mapping[str, Any], robot: Robot) -> dict[str, Array]:
+    """Return the arrays of a log as numbers of the right shapes, gains in each row; or raise UserError."""
+    found: dict[str, Array] = {}
+    for key in (*NAMES, *OPTIONAL):
+        try:
+            found |= {key: np.asarray(arrays[key], np.float64)} if key in arrays else {}
+        except (TypeError, ValueError):
+            raise UserError(f"{name}: {key} must be an array of numbers") from None
+    _check_shapes(name, found, robot)
+    for key in ("kp", "kd"):
+        found[key] = np.broadcast_to(found[key], found["q"].shape).copy()
+    return found
 
 
 def speed_lag(time: Array, q: Array, dq: Array) -> float:
@@ -341,7 +356,7 @@ def _check_units(name: str, found: Mapping[str, Array], robot: Robot) -> None:
         raise UserError(f"{name}: {line}{degrees or '; is it a log of another robot?'}")
 
 
-def _find_repeated(name: str, found: Mapping[str, Array]) -> tuple[NDArray[np.bool_], list[str]]:
+def _find_repeated(name: str, found: Mapping[str, Array], most: float) -> tuple[NDArray[np.bool_], list[str]]:
     """Return the rows that repeat a state while the robot moves, and notes; refuse a log with too many."""
     q, dq, time = found["q"], found["dq"], found["time"]
     same = np.zeros(len(time), bool)
@@ -352,7 +367,7 @@ def _find_repeated(name: str, found: Mapping[str, Array]) -> tuple[NDArray[np.bo
     moving[1:] = (np.abs(dq[1:]) * np.diff(time)[:, None] > 2.0 * finest).any(1)
     repeated = same & moving
     share = repeated.sum() / max(int(moving.sum()), 1)
-    if share > MOST_REPEATED:
+    if share > most:
         raise UserError(f"{name}: {100 * share:.0f} % of the rows repeat the one before; log each state once")
     if not repeated.any():
         return repeated, []

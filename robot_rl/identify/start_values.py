@@ -1,4 +1,6 @@
-"""Start values by linear regression on inverse dynamics, without a rollout.
+"""Start values: by linear regression on inverse dynamics, or by a fit in which limbs are alike.
+
+The regression needs no rollout, and a base that does not move:
 
     kp g (target(t - delay) - q + offset) - kd dq = tau + armature ddq + damping dq + friction sign(dq)
 
@@ -8,13 +10,17 @@ Filters and the differences of the integrator bias the result, so a fit only beg
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from robot_rl_assets.robot import Robot
 
+from robot_rl.identify.fit import fit
 from robot_rl.identify.plant_model import PlantModel
 from robot_rl.identify.robot_log import RobotLog
+from robot_rl.identify.windows import Problem
 
 Array = NDArray[np.float64]
 FILTER_S = 0.03
@@ -23,6 +29,8 @@ DELAYS = np.arange(0.0, 0.0305, 0.0015)
 SLOW = 0.05
 """Speed at which friction's sign is smoothed [rad/s]."""
 MOST_ROWS = 5000
+FIRST_DELAYS, ROUNDS = (0.0, 0.005, 0.01, 0.02), (3,)
+"""Of the fit in which limbs are alike: delays that it starts from [s], and its iterations."""
 
 
 def start_values(model: PlantModel, logs: Sequence[RobotLog], free: NDArray[np.int64]) -> Array:
@@ -39,7 +47,7 @@ def start_values(model: PlantModel, logs: Sequence[RobotLog], free: NDArray[np.i
     delays = DELAYS if parameters.delay in free else DELAYS[:1]
     for delay in delays:
         total, theta = 0.0, parameters.nominal.copy()
-        theta[-1] = delay
+        theta[parameters.delay] = delay
         for joint in range(len(parameters.joints)):
             rows = [_rows(log, table, joint, float(delay)) for log, table in zip(logs, tables, strict=True)]
             x, y = np.concatenate([row[0] for row in rows]), np.concatenate([row[1] for row in rows])
@@ -48,6 +56,55 @@ def start_values(model: PlantModel, logs: Sequence[RobotLog], free: NDArray[np.i
         if total < best:
             best, found = total, theta
     return found
+
+
+def alike_start(problem: Problem, free: NDArray[np.int64]) -> Array:
+    """Return a vector of parameters by a short fit in which the joints of limbs with as many joints are alike.
+
+    Args:
+        problem: The windows.
+        free: Indices of the free parameters.
+    """
+    parameters = problem.model.parameters
+    groups = list(limbs(problem.model.robot).values())
+    tied = list(range(len(parameters.joints)))
+    for group in groups:
+        for n, leader in zip(group, next(other for other in groups if len(other) == len(group)), strict=True):
+            tied[n] = leader
+    alike = problem.part(problem.windows, tied=tied)
+    starts = [parameters.nominal.copy() for _ in FIRST_DELAYS]
+    for start, delay in zip(starts, FIRST_DELAYS, strict=True):
+        start[parameters.delay] += delay if parameters.delay in free else 0.0
+    leaders = set(tied)
+    led = [i for i in free if i >= parameters.delay or int(i) % len(tied) in leaders]
+    if not led:
+        return parameters.nominal.copy()
+    theta = alike.expand(fit(alike, starts, np.array(led), rounds=ROUNDS).theta)
+    found = parameters.nominal.copy()
+    found[free] = theta[free]
+    return found
+
+
+def limbs(robot: Robot) -> dict[str, tuple[int, ...]]:
+    """Return the joints of each limb by its name, from the base outwards."""
+    model = robot.load_model().compile()
+    found: dict[int, list[tuple[int, int]]] = {}
+    base = 0 if robot.base_body is None else model.body(robot.base_body).id
+    for n, name in enumerate(robot.joint_names):
+        body, depth = int(model.joint(name).bodyid[0]), 0
+        while model.body_parentid[body] not in (0, base):
+            body, depth = int(model.body_parentid[body]), depth + 1
+        found.setdefault(body, []).append((depth, n))
+    groups = [tuple(n for _, n in sorted(members)) for members in found.values()]
+    return {_common([robot.joint_names[n] for n in group]): group for group in groups}
+
+
+def _common(names: Sequence[str]) -> str:
+    """Return the part that names begin with alike, else the first name."""
+    if len(names) == 1:
+        return names[0]
+    columns = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    return "".join(letters[0] for letters in columns).strip("_") or names[0]
 
 
 def _prepare(model: PlantModel, log: RobotLog) -> dict[str, Array]:

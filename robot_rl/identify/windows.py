@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.errors import UserError
+from robot_rl.identify.parameters import FIELDS
 from robot_rl.identify.plant_model import Drive, PlantModel
 from robot_rl.identify.robot_log import RobotLog
 
@@ -22,6 +23,8 @@ NOISE = (0.002, 0.05)
 STEP = 0.005
 """Step of a derivative, as a share of the prior's standard deviation."""
 EPS = 1e-9
+SIGMAS = {"q": (0.003, 2e-5), "dq": (0.1, 2e-3), "gyro": (0.1, 2e-3), "gravity": (0.004, 1e-4)}
+"""Standard deviations of positions [rad], speeds [rad/s], gyro [rad/s] and direction of gravity: first and least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +69,27 @@ class Problem:
     Attributes:
         model: The model.
         windows: The windows.
-        measured: (M, 2 J) positions [rad] and speeds [rad/s] of all compared rows, window after window.
+        measured: (M, K) positions [rad] and speeds [rad/s] of all compared rows, window after window.
+        channels: The columns of each kind of measurement.
         first: (W,) where each window's rows begin in them.
         rated_voltage: Supply at which kp and the effort limit hold [V]; 0: a log's voltage is not used.
+        tied: For each joint the one that it follows: its difference from the nominal values is the other's, in standard
+            deviations of the priors. None: each joint has its own parameters.
     """
 
-    def __init__(self, model: PlantModel, windows: Sequence[Window], *, rated_voltage: float = 0.0) -> None:
-        self.model, self.windows, self.rated_voltage = model, tuple(windows), rated_voltage
+    def __init__(
+        self,
+        model: PlantModel,
+        windows: Sequence[Window],
+        *,
+        rated_voltage: float = 0.0,
+        tied: Sequence[int] | None = None,
+    ) -> None:
+        self.model, self.windows, self.rated_voltage, self.tied = model, tuple(windows), rated_voltage, tied
         logs = [w.log for w in windows]
-        self.measured = np.concatenate(
-            [np.concatenate([w.log.joint_pos[w.rows], w.log.joint_vel[w.rows]], 1) for w in windows]
-        )
+        joints = len(model.robot.joints)
+        self.channels = {"q": slice(0, joints), "dq": slice(joints, 2 * joints)}
+        self.measured = np.concatenate([self._read(w.log, w.rows) for w in windows])
         counts = [len(w.rows) for w in windows]
         self.first = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
         self._window = np.repeat(np.arange(len(windows)), counts)
@@ -88,6 +101,19 @@ class Problem:
         self._q, self._dq = (np.array([start[k] for start in starts]) for k in (0, 1))
         self._sums = {id(log): _cumulative(log) for log in logs}
         self._drives: dict[float, Drive] = {}
+
+    def _read(self, log: RobotLog, rows: NDArray[np.int64]) -> Array:
+        """Return the measurements in rows of a log, (N, K)."""
+        return np.concatenate([log.joint_pos[rows], log.joint_vel[rows]], 1)
+
+    def _simulate(self, thetas: Sequence[Array], drives: Sequence[Drive]) -> tuple[Array, ...]:
+        """Return the same of rollouts: parts of (C, W, T + 1, ...)."""
+        return self.model.simulate(thetas, self._q, self._dq, drives)
+
+    def sigmas(self, which: int) -> Array:
+        """Return standard deviations of `SIGMAS`, (K,): the first ones (0) or the least (1)."""
+        sizes = [(name, part.stop - part.start) for name, part in self.channels.items()]
+        return np.concatenate([np.full(size, SIGMAS[name][which]) for name, size in sizes])
 
     @property
     def mean_kd(self) -> Array:
@@ -122,9 +148,10 @@ class Problem:
         return Drive(target=target, kp=kp, kd=kd, limit=limit, constant=constant and not self.rated_voltage)
 
     def predict(self, thetas: Sequence[Array]) -> Array:
-        """Return the predictions of vectors of parameters at the compared rows, (C, M, 2 J)."""
-        drives = [self.drive(float(theta[-1])) for theta in thetas]
-        states = self.model.simulate(thetas, self._q, self._dq, drives)
+        """Return the predictions of vectors of parameters at the compared rows, (C, M, K)."""
+        thetas = [self.expand(theta) for theta in thetas]
+        drives = [self.drive(float(theta[self.model.parameters.delay])) for theta in thetas]
+        states = self._simulate(thetas, drives)
         upper = np.minimum(self._low + 1, self.steps)
         parts = []
         for values in states:
@@ -132,14 +159,29 @@ class Problem:
             parts.append(low + self._share * (high - low))
         return np.concatenate(parts, -1)
 
+    def expand(self, theta: Array) -> Array:
+        """Return the vector of all joints that a vector means."""
+        if self.tied is None:
+            return theta
+        parameters, found = self.model.parameters, theta.copy()
+        for name in FIELDS:
+            at = parameters.indices(name)
+            led = at[list(self.tied)]
+            change = (theta[led] - parameters.nominal[led]) / parameters.prior[led]
+            found[at] = np.maximum(parameters.nominal[at] + change * parameters.prior[at], parameters.lower[at])
+        return found
+
+    def part(self, windows: Sequence[Window], tied: Sequence[int] | None = None) -> Problem:
+        """Return the same problem of other windows."""
+        return type(self)(self.model, windows, rated_voltage=self.rated_voltage, tied=tied or self.tied)
+
     def errors(self, theta: Array) -> dict[str, float]:
-        """Return the median over windows of the RMS error: "q" [rad], "dq" [rad/s]."""
+        """Return the median over windows of the RMS error by channel: "q" [rad], "dq" [rad/s]."""
         off = (self.measured - self.predict([theta])[0]) ** 2
         counts = np.diff(np.append(self.first, len(off)))
-        half = off.shape[1] // 2
         found = {}
-        for key, part in (("q", off[:, :half]), ("dq", off[:, half:])):
-            means = np.add.reduceat(part.mean(1), self.first) / counts
+        for key, part in self.channels.items():
+            means = np.add.reduceat(off[:, part].mean(1), self.first) / counts
             found[key] = float(np.median(np.sqrt(means)))
         return found
 
@@ -181,15 +223,16 @@ def differentiate(
         problem: The windows.
         theta: The vector of parameters.
         directions: To differentiate along.
-        base: The prediction at `theta`, (M, 2 J).
+        base: The prediction at `theta`, (M, K).
         share: Of the usual step; another one shows how exact the columns are.
     """
-    parameters, tree, free = problem.model.parameters, problem.model.tree, directions.free
+    parameters, free = problem.model.parameters, directions.free
+    tree = np.zeros_like(problem.model.tree) if problem.tied is not None else problem.model.tree
     count, step = len(tree), STEP * share * parameters.prior[free]
     rank = np.array([np.sum(tree[:n] == tree[n]) for n in range(count)])
     groups: dict[tuple[int, int], list[int]] = {}
     for n, index in enumerate(free):
-        key = (-1, 0) if index == parameters.delay else (int(index) // count, int(rank[index % count]))
+        key = (-1, int(index)) if index >= parameters.delay else (int(index) // count, int(rank[index % count]))
         groups.setdefault(key, []).append(n)
     cases = []
     for members in groups.values():
@@ -200,11 +243,11 @@ def differentiate(
     found = []
     for number in sorted(set(tree)):
         joints = np.flatnonzero(tree == number)
-        channels = np.concatenate([joints, joints + count])
+        channels = np.arange(base.shape[1]) if len(joints) == count else np.concatenate([joints, joints + count])
         index, values = [], []
         for members, change in zip(groups.values(), changes, strict=True):
             for member in members:
-                if free[member] == parameters.delay or tree[free[member] % count] == number:
+                if free[member] >= parameters.delay or tree[free[member] % count] == number:
                     index.append(member)
                     values.append(change[:, channels] / step[member])
         if index:

@@ -165,6 +165,13 @@ IDENTIFIED = Kind(
     is_ours=lambda path: _object(read_plain(path, MAX_JSON)).get("format") == IDENTIFIED_FORMAT,
     endings=(".json",),
 )
+EXPLAINED_FORMAT = "robot_rl.explained"
+"""The format of a file of robot-rl explain."""
+EXPLAINED = Kind(
+    what="a file of robot-rl explain",
+    is_ours=lambda path: _object(read_plain(path, MAX_JSON)).get("format") == EXPLAINED_FORMAT,
+    endings=(".json",),
+)
 EXCITATION = Kind(what="an excitation of robot-rl identify", is_ours=_is_excitation, endings=(".npz",), streams=False)
 LATENCY = Kind(what="a file of robot-rl latency", is_ours=_is_latency, endings=(".json",))
 PROFILE = Kind(

@@ -104,6 +104,7 @@ COMMANDS = {
     "cross": ("cross", "latest", "out=x.json"),
     "cross's image": ("cross", "latest", "out=y.json"),
     "identify": ("identify", "log.npz", "robot=unitree_go2", "out=x.json"),
+    "explain": ("explain", "log.npz", "robot=unitree_go2", "out=x.json"),
     "latency": ("latency", "log.mcap", "out=x.json"),
     "latency's image": ("latency", "log.mcap", "out=y.json"),
     "bench": ("bench", "env", "out=x.json"),

@@ -1,0 +1,1 @@
+"""Why a robot's log differs from its simulation: wrong wiring, frames, motors, delay, mass."""
