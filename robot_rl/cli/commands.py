@@ -8,7 +8,10 @@ COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
         *("list", "runs", "watch", "board", "play", "video", "report", "sync", "terrain", "motion", "record"),
         *("inspect", "cross"),
     ),
-    "Robot": ("export", "sign", "deploy", "sim2sim", "adapt", "replay", "latency", "identify", "usd", "import-mjlab"),
+    "Robot": (
+        *("export", "certify", "sign", "deploy", "sim2sim", "adapt", "replay", "latency", "identify", "usd"),
+        *("import-mjlab",),
+    ),
     "Cluster": ("preflight", "manifest", "flow", "serve-metrics", "worker"),
     "Extend": ("new", "check", "completion"),
 }

@@ -14,6 +14,7 @@ const AXES = {
   env_steps: { unit: "steps", text: (v) => `${short(v)} steps` },
   time_ms: { unit: "ms", text: (v) => `${short(v)} ms` },
   time_s: { unit: "h:min:s", text: (v) => clock(v) },
+  own: { unit: "", text: (v) => short(v) },
 };
 
 // Numbers, scales and paths of the diagrams on the project's pages, which have this file before their own script.
