@@ -15,15 +15,15 @@ FASTEST_PUSH = 3.0
 """Largest step of the base's velocity [m/s]."""
 COM_M = 0.15
 """Largest shift of the base's center of mass [m]."""
-FACTORS = {"motor_strength": (0.25, 2.5), "armature": (0.2, 8.0), "damping": (0.1, 10.0), "dry_friction": (0.1, 10.0)}
+FACTORS = {"motor_strength": (0.25, 2.5), "armature": (0.2, 8.0), "damping": (0.3, 5.0), "dry_friction": (0.1, 10.0)}
 """Ends of the factors of a robot's joints."""
 OBJECT_FACTORS = (0.2, 5.0)
 FRICTIONS = (0.05, 2.0)
 DRAWN = ("model", "velocity", "wrench")
 """Kinds of changes by events that a certificate makes itself, world by world."""
-JOINTS = {"armature": "dof_armature", "damping": "dof_damping", "dry_friction": "dof_frictionloss"}
+JOINTS = {"armature": "dof_armature", "dry_friction": "dof_frictionloss"}
 JOINT_EVENTS = {"joint_armature": "armature", "joint_damping": "damping", "joint_friction": "dry_friction"}
-WORDS = {"armature": "armature", "damping": "viscous damping", "dry_friction": "dry friction"}
+WORDS = {"armature": "armature", "dry_friction": "dry friction"}
 CONSTANTS = ("body_mass", "body_inertia", "body_ipos", "dof_armature")
 """Fields of which MuJoCo's other constants are functions."""
 
@@ -102,7 +102,8 @@ def find_axes(task: Any, scene: Any) -> list[Axis]:
         task: The task with its own randomization, of one robot.
         scene: The scene that was built of it.
     """
-    found = [*_motors(task, scene), *_joints(task, scene), _delay(task, scene), *_base(task, scene)]
+    found = [*_motors(task, scene), *_joints(task, scene), *_damping(task, scene), _delay(task, scene)]
+    found += _base(task, scene)
     return [*found, *_ground(task, scene), *_objects(task, scene)]
 
 
@@ -175,7 +176,7 @@ def _scale_strength(to: Fields, values: Tensor) -> None:
 
 
 def _joints(task: Any, scene: Any) -> list[Axis]:
-    """Return the axes of joints, of which the model has some armature, damping or dry friction."""
+    """Return the axes of joints of which the model has some armature or dry friction."""
     axes = []
     for name, model_field in JOINTS.items():
         if not getattr(scene.model, model_field)[scene.joint_dof].any():
@@ -192,6 +193,32 @@ def _joints(task: Any, scene: Any) -> list[Axis]:
         box = _range(task, (event,))
         axes.append(Axis(name=name, meaning=text, write=write, fields=(model_field,), box=box, **options))
     return axes
+
+
+def _damping(task: Any, scene: Any) -> list[Axis]:
+    """Return the axis of the joints' whole damping: the model's and kd, which no log of a robot can tell apart."""
+    dofs = [int(dof) for dof in scene.joint_dof]
+    whole = whole_damping(scene.robot, [float(scene.model.dof_damping[dof]) for dof in dofs])
+    if not any(whole):
+        return []
+
+    def write(to: Fields, values: Tensor) -> None:
+        extra = (values[:, None] - 1.0) * values.new_tensor(whole)
+        to.live["dof_damping"][:, dofs, 0] += extra
+
+    low, high = FACTORS["damping"]
+    options = {"unit": "1", "nominal": 1.0, "low": low, "high": high, "by_factor": True}
+    text = "factor of the damping of all joints, of the model's and kd together"
+    box = _range(task, ("joint_damping",))
+    if box is not None:  # The event multiplies only the model's.
+        shares = [float(scene.model.dof_damping[dof]) / all_ for dof, all_ in zip(dofs, whole, strict=True) if all_]
+        box = (1.0 + max(shares) * (box[0] - 1.0), 1.0 + max(shares) * (box[1] - 1.0))
+    return [Axis(name="damping", meaning=text, write=write, fields=("dof_damping",), box=box, **options)]
+
+
+def whole_damping(robot: Any, damping: Iterable[float]) -> list[float]:
+    """Return kd and the model's damping of each joint together [N m s/rad or N s/m]."""
+    return [joint.kd + own for joint, own in zip(robot.joints, damping, strict=True)]
 
 
 def _delay(task: Any, scene: Any) -> Axis:

@@ -131,21 +131,28 @@ def _peak(row: Mapping[str, Any]) -> str:
     return text + (f", in {row['share']:.0%} of episodes" if row.get("share") else "")
 
 
-def compare(content: Mapping[str, Any], found: Identified) -> dict[str, Any]:
+def compare(content: Mapping[str, Any], found: Identified, robot: Any) -> dict[str, Any]:
     """Return which identified parameters are inside the margins of a certificate: "rows", "lines" and "holds".
+
+    Args:
+        content: The certificate.
+        found: The identified parameters.
+        robot: The robot's facts: its kd belong to the damping.
 
     Raises:
         UserError: The file is of another robot.
     """
-    if found.robot != content["robot"]:
-        raise UserError(f"identified: is of the robot {found.robot}, the policy is for {content['robot']}")
+    if found.robot != robot.name:
+        raise UserError(f"identified: is of the robot {found.robot}, the policy is for {robot.name}")
+    gains = {joint.name: joint.kd for joint in robot.joints}
     rows: list[dict[str, Any]] = []
     for joint, names in found.joints.items():
         for name, estimate in names.items():
             prop = content["parameters"].get(IDENTIFIED.get(name, ""))
-            if prop is None or not estimate.seen or estimate.nominal <= 0:
+            own = gains.get(joint, 0.0) if name == "damping" else 0.0
+            if prop is None or not estimate.seen or estimate.nominal + own <= 0:
                 continue
-            rows.append(_place(prop, IDENTIFIED[name], joint, estimate.value / estimate.nominal))
+            rows.append(_place(prop, IDENTIFIED[name], joint, (estimate.value + own) / (estimate.nominal + own)))
     delay = found.delay
     if delay is not None and delay.seen and "delay" in content["parameters"]:
         rows.append(_place(content["parameters"]["delay"], "delay", "", delay.value))
@@ -159,17 +166,16 @@ def _place(prop: Mapping[str, Any], name: str, joint: str, value: float) -> dict
 
 
 def _told(rows: list[dict[str, Any]], content: Mapping[str, Any]) -> list[str]:
-    """Return a line for each property whose values are all inside, and for each value that is outside."""
+    """Return a line for each property, of the values outside if there are any."""
     told = []
     for name in dict.fromkeys(row["name"] for row in rows):
         own = [row for row in rows if row["name"] == name]
         outside = [row for row in own if not row["inside"]]
-        values, unit = [row["value"] for row in own], shown_unit(content["parameters"][name]["unit"])
-        unit = f" {unit}" if unit else ""
-        if not outside:
-            span = f"{min(values):.3g}" if len(values) == 1 else f"{min(values):.3g} to {max(values):.3g}"
-            told.append(f"identified {name} of {span}{unit} is inside")
-        for row in outside:
-            of = f" of {row['joint']}" if row["joint"] else ""
-            told.append(f"FAILED identified {name}{of} of {row['value']:.3g}{unit} is outside")
+        values, unit = [row["value"] for row in outside or own], shown_unit(content["parameters"][name]["unit"])
+        span = f"{min(values):.3g}" if len(values) == 1 else f"{min(values):.3g} to {max(values):.3g}"
+        span += f" {unit}" if unit else ""
+        joints = [row["joint"] for row in outside if row["joint"]]
+        of = f" of {', '.join(joints[:3])}" if joints else ""
+        of += f" and {len(joints) - 3} other joints" if len(joints) > 3 else ""
+        told.append(_line(not outside, f"identified {name}{of}: {span} is {'outside' if outside else 'inside'}"))
     return told

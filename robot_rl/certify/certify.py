@@ -46,13 +46,15 @@ class CertifyCfg:
 
     Attributes:
         budget: Episodes, about.
+        limit_s: Time instead, in which as many episodes are run as the first ones suggest [s]; 0: by the budget.
         worlds: Worlds that step at once; 0: by the budget.
         seconds: Length of an episode at most [s].
         success: Least share of episodes without failure.
         seed: Of all random streams.
     """
 
-    budget: int = 5000
+    budget: int = 4000
+    limit_s: float = 0.0
     worlds: int = 0
     seconds: float = 5.0
     success: float = 0.9
@@ -70,10 +72,16 @@ class Certifying:
         """Take worlds of the policy, settings, and a function for lines of progress."""
         self._worlds, self._cfg, self._say, self._began = worlds, cfg, say, time.monotonic()
         self._goal: Goal | None = worlds.goal
+        self._budget = cfg.budget
         self._margins: dict[tuple[str, str], Margin] = {}
         self._curves: dict[tuple[str, str], list[Point]] = {}
         self._nominal = Point(0.0, 0.0, 0, 1, np.empty(0))
         self.figures: dict[str, Any] = {}
+
+    @property
+    def budget(self) -> int:
+        """The episodes that it was to run, about."""
+        return self._budget
 
     def run(self) -> dict[str, Any]:
         """Run all episodes and return the figures."""
@@ -84,7 +92,7 @@ class Certifying:
         return self.figures
 
     def _count(self, part: str, cells: int) -> int:
-        return max(LEAST, round(PARTS[part] * self._cfg.budget / max(cells, 1)))
+        return max(LEAST, round(PARTS[part] * self._budget / max(cells, 1)))
 
     def _tell(self, text: str) -> None:
         self._say(f"{time.monotonic() - self._began:5.0f} s, {self._worlds.episodes} episodes: {text}")
@@ -96,6 +104,11 @@ class Certifying:
         holds = self._nominal.slack(self._cfg.success, self._goal) >= 0
         self.figures["nominal"] = self._row(self._nominal) | {"holds": holds}
         self._tell(f"nominal: success {self._nominal.success:.3f}")
+        if self._cfg.limit_s:
+            spent = time.monotonic() - self._began
+            left = max(self._cfg.limit_s - spent, 0.0)
+            self._budget = round(left / spent * self._worlds.slots)
+            self._tell(f"{self._cfg.limit_s:g} s are budget={self._budget}")
         return peaks
 
     def _run_axes(self) -> None:
@@ -254,10 +267,12 @@ def certify(policy: Any, cfg: CertifyCfg, say: Say) -> dict[str, Any]:
     worlds = Worlds(policy, count, cfg.seconds, cfg.seed)
     try:
         say(f"{len(worlds.axes)} properties, {count} worlds, episodes of {worlds.seconds:g} s")
-        figures = Certifying(worlds, cfg, say).run()
+        made = Certifying(worlds, cfg, say)
+        figures = made.run()
         goal = worlds.goal
         about = None if goal is None else {key: getattr(goal, key) for key in ("name", "unit", "better", "bound")}
-        return {"goal": about, "episodes": worlds.episodes, "seconds": worlds.seconds, "worlds": count} | figures
+        run = {"budget": made.budget, "episodes": worlds.episodes, "seconds": worlds.seconds, "worlds": count}
+        return {"goal": about, **run, **figures}
     finally:
         worlds.close()
 

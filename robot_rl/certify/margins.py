@@ -105,9 +105,7 @@ def find_margin(points: list[Point], bound: float, goal: Goal | None, seed: int 
     for draw in range(DRAWS):
         chance = rng.beta(wins + 0.5, counts - wins + 0.5)
         worth = np.where(np.isfinite(metric), metric, 1.0) + spread * rng.standard_normal(len(points))
-        drawn[draw] = min(
-            crossing(shares, _pooled(chance, counts) - bound), crossing(shares, _pooled(worth, counts))
-        )
+        drawn[draw] = min(crossing(shares, _pooled(chance, counts) - bound), crossing(shares, _pooled(worth, counts)))
     lo, hi = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Margin(share, min(float(lo), share), max(float(hi), share), not limit, limit)
 

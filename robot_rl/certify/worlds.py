@@ -92,6 +92,7 @@ class Worlds:
         count: Worlds that step at once.
         seconds: Length of an episode [s].
         episodes: Episodes that have been run.
+        slots: The same with those of worlds that were not needed.
     """
 
     def __init__(self, policy: Any, count: int, seconds: float, seed: int) -> None:
@@ -101,7 +102,7 @@ class Worlds:
         self._made = contextlib.ExitStack()
         options = replace(cfg.worlds(num_envs=count, seed=seed), num_threads=1)
         env = self._made.enter_context(contextlib.closing(cfg.source.make_env(task, options)))
-        self.env, self.count, self.episodes = env, count, 0
+        self.env, self.count, self.episodes, self.slots = env, count, 0, 0
         self.seconds = min(seconds, env.max_episode_length * env.step_dt)
         self.axes: dict[str, Axis] = {axis.name: axis for axis in find_axes(own, env.scene)}
         self.goal = find_goal(own, env)
@@ -123,6 +124,7 @@ class Worlds:
             part = plants[first : first + self.count]
             padded = [*part, *({} for _ in range(self.count - len(part)))]
             parts.append(self._run([dict(plant) for plant in padded])[: len(part)])
+            self.slots += self.count
         self.episodes += len(plants)
         return Episodes.join(parts)
 

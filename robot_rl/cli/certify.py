@@ -19,13 +19,16 @@ that comes with the project, the file is written to the working folder. The same
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from robot_rl.cli.options import MAX_SEED, PolicyOptions, option, read
+from robot_rl.cli.options import MAX_COUNT, MAX_SEED, PolicyOptions, option, read
 from robot_rl.errors import UserError
 
 if TYPE_CHECKING:
     from robot_rl.runs.policies import PolicySource
+
+
+LEAST_EPISODES, LEAST_S = 100, 10
 
 
 @dataclass(kw_only=True, slots=True)
@@ -33,7 +36,7 @@ class Options(PolicyOptions):
     """Options of robot-rl certify."""
 
     task: str = option("", "the task that the policy has to be for")
-    budget: int = option(5000, "episodes in all, about", least=100, most=10_000_000)
+    budget: str = option("4000", "about so many episodes in all; or seconds, such as 120s, of which the figures depend")
     worlds: int = option(0, "worlds that step at once; 0: by the budget", least=0, most=100_000)
     seconds: float = option(5.0, "length of an episode [s], at most the task's own", least=0.1, most=3600.0)
     success: float = option(0.9, "least share of episodes that do not fail", least=0.01, most=1.0)
@@ -62,13 +65,14 @@ def run(arguments: Sequence[str]) -> int:
     policy = options.find_policy(changes | ({"engine": options.engine} if options.engine else {}))
     check_task(policy, options.task, models)
     found = Identified.read(options.identified) if options.identified else None
+    robot = policy.cfg.task.robot
     if found is not None:
-        compare({"robot": policy.cfg.task.robot.name, "parameters": {}}, found)
+        compare({"parameters": {}}, found, robot)
     bundle = policy.find_bundle()
     out, page = _places(policy, bundle, options.out, is_changed=bool(changes))
     seed = EVALUATION_SEED if options.seed is None else options.seed
-    settings = {name: getattr(options, name) for name in ("budget", "worlds", "seconds", "success")}
-    cfg = CertifyCfg(seed=seed, **settings)
+    settings = {name: getattr(options, name) for name in ("worlds", "seconds", "success")}
+    cfg = CertifyCfg(seed=seed, **_budget(options.budget), **settings)
 
     def say(line: str) -> None:
         print(line, flush=True)
@@ -76,7 +80,7 @@ def run(arguments: Sequence[str]) -> int:
     figures = certify(policy, cfg, say) | run_suite(policy, cfg, engines, models, say)
     content = describe(policy, bundle, cfg, figures)
     if found is not None:
-        content = describe(policy, bundle, cfg, figures | {"identified": compare(content, found)})
+        content = describe(policy, bundle, cfg, figures | {"identified": compare(content, found, robot)})
     text = to_text(content)
     if out is None:
         from robot_rl_deploy.bundle import SIGNATURE, add_certificate
@@ -108,6 +112,15 @@ def _places(policy: "PolicySource", bundle: Path, out: str, *, is_changed: bool)
         return path, check_output("out", str(path.with_suffix(".html")), PAGE)
     place = bundle.parent / ("certificate.html" if policy.is_run else f"{bundle.name}.certificate.html")
     return None, check_output("out", str(place), PAGE)
+
+
+def _budget(text: str) -> dict[str, Any]:
+    """Return the episodes or the time [s] of a budget as a setting of `CertifyCfg`."""
+    number, is_time = text.removesuffix("s"), text.endswith("s")
+    least = LEAST_S if is_time else LEAST_EPISODES
+    if not number.isdigit() or not least <= int(number) <= MAX_COUNT:
+        raise UserError("budget", text, f"must be episodes, {LEAST_EPISODES} or more, or seconds such as 120s")
+    return {"limit_s": float(number)} if is_time else {"budget": int(number)}
 
 
 def _words(text: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Figures of a few runs: the interquartile mean and its bootstrap interval (Agarwal et al. 2021, arXiv 2108.13264).
 
-As in their library rliable a quarter of the values, rounded down, is cut off at either end. `wilson` is the interval of a
-share.
+As in their library rliable a quarter of the values, rounded down, is cut off at either end.
+`wilson` is the interval of a share.
 """
 
 from __future__ import annotations
