@@ -220,10 +220,8 @@ class Certifying:
 
             def judge(plants: Sequence[Plant]) -> list[float]:
                 found = self._worlds.run([plant for plant in plants for _ in range(count)])
-                return [
-                    Point.of(0.0, 0.0, found[n * count : (n + 1) * count]).slack(self._cfg.success, self._goal)
-                    for n in range(len(plants))
-                ]
+                parts = [found[n * count : (n + 1) * count] for n in range(len(plants))]
+                return [Point.of(0.0, 0.0, part).worth(self._goal) for part in parts]
 
             plant = search_corner(boxed, judge, tries=TRIES, candidates=CANDIDATES, seed=self._cfg.seed % 2**31)
             found = self._worlds.run([plant] * CONFIRMED)
@@ -251,20 +249,20 @@ def check_task(policy: Any, task: str, models: Sequence[Path]) -> None:
             with_model(own, path, Path(folder))
 
 
-def certify(policy: Any, cfg: CertifyCfg, say: Say) -> dict[str, Any]:
+def certify(train: Any, acting: Any, cfg: CertifyCfg, say: Say) -> dict[str, Any]:
     """Return the figures of a policy's certificate: "nominal", "parameters", "pairs", "corner", "peaks", "goal".
 
     Args:
-        policy: A `robot_rl.runs.policies.PolicySource`; the bundle acts, as on the robot.
+        train: The `robot_rl.runs.settings.TrainCfg` with the task and its engine.
+        acting: The policy as `robot_rl.evaluation.policies.load_policy` takes it; the bundle acts as on the robot.
         cfg: The settings.
         say: Gets lines of progress.
 
     Raises:
-        UserError: The task is not one of a single robot that we simulate.
         ContractError: The bundle is damaged or does not fit the task.
     """
     count = cfg.worlds or min(MOST_WORLDS, max(32, cfg.budget // 10))
-    worlds = Worlds(policy, count, cfg.seconds, cfg.seed)
+    worlds = Worlds(train, acting, count, cfg.seconds, cfg.seed)
     try:
         say(f"{len(worlds.axes)} properties, {count} worlds, episodes of {worlds.seconds:g} s")
         made = Certifying(worlds, cfg, say)

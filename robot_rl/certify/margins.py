@@ -56,6 +56,11 @@ class Point:
         """The mean of the metric; NaN if no episode has it."""
         return float(self.metric.mean()) if len(self.metric) else math.nan
 
+    def worth(self, goal: Goal | None) -> float:
+        """Return a number that is less at worse points, also among those at which all episodes succeed."""
+        slack = _slack(goal, self.mean)
+        return self.success + (slack if math.isfinite(slack) else 0.0)
+
     def slack(self, bound: float, goal: Goal | None) -> float:
         """Return how far success and metric are within their bounds, the lesser one."""
         return min(self.success - bound, _slack(goal, self.mean))

@@ -70,11 +70,11 @@ def _strip(mujoco: Any, spec: Any) -> None:
     for geom in list(spec.geoms):
         if geom.type == mujoco.mjtGeom.mjGEOM_MESH or geom.meshname or geom.parent.name == "world":
             spec.delete(geom)
-    for kind in ("meshes", "textures", "materials"):
+    for material in spec.materials:
+        material.textures = [""] * len(material.textures)
+    for kind in ("meshes", "textures"):
         for each in list(getattr(spec, kind)):
             spec.delete(each)
-    for geom in spec.geoms:
-        geom.material = ""
 
 
 def _name_base(mujoco: Any, spec: Any, robot: Any, path: Path) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robot_rl.certify.axes import CONSTANTS, Axis, Fields, find_axes, kept_events, with_delay
+from robot_rl.evaluation.policies import Loadable, load_policy
 from robot_rl.evaluation.rollout import evaluation_task, measure
 from robot_rl.metrics.description import judged
 
@@ -95,9 +96,9 @@ class Worlds:
         slots: The same with those of worlds that were not needed.
     """
 
-    def __init__(self, policy: Any, count: int, seconds: float, seed: int) -> None:
-        """Build the worlds of a `robot_rl.runs.policies.PolicySource` and load its bundle."""
-        own, cfg = policy.cfg.task, policy.cfg
+    def __init__(self, cfg: Any, acting: Loadable, count: int, seconds: float, seed: int) -> None:
+        """Build the worlds of a `robot_rl.runs.settings.TrainCfg` and load a policy for them."""
+        own = cfg.task
         task = with_delay(replace(evaluation_task(own), events=kept_events(own)))
         self._made = contextlib.ExitStack()
         options = replace(cfg.worlds(num_envs=count, seed=seed), num_threads=1)
@@ -106,7 +107,7 @@ class Worlds:
         self.seconds = min(seconds, env.max_episode_length * env.step_dt)
         self.axes: dict[str, Axis] = {axis.name: axis for axis in find_axes(own, env.scene)}
         self.goal = find_goal(own, env)
-        self.policy = policy.load(env) if policy.bundle else _loaded(policy, env)
+        self.policy = load_policy(acting, env)
         names = sorted({name for axis in self.axes.values() for name in axis.fields})
         self._fields = Fields(env, {name: wp.to_torch(env.engine.expand(name)) for name in names})
         self._nominal = {name: live.clone() for name, live in self._fields.live.items()}
@@ -226,9 +227,3 @@ def find_goal(task: Any, env: Any) -> Goal | None:
         name, bound = str(task.solved[0]).removeprefix("tracking/"), float(task.solved[1])
     name = name or next(iter(judged(known)), "")
     return Goal(name=name, unit=known[name]["unit"], better=known[name]["better"], bound=bound) if name else None
-
-
-def _loaded(policy: Any, env: Any) -> Any:
-    from robot_rl.evaluation.policies import load_policy
-
-    return load_policy(policy.find_bundle(), env)

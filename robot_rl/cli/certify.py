@@ -77,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
     def say(line: str) -> None:
         print(line, flush=True)
 
-    figures = certify(policy, cfg, say) | run_suite(policy, cfg, engines, models, say)
+    figures = certify(policy.cfg, bundle, cfg, say) | run_suite(policy, cfg, engines, models, say)
     content = describe(policy, bundle, cfg, figures)
     if found is not None:
         content = describe(policy, bundle, cfg, figures | {"identified": compare(content, found, robot)})
