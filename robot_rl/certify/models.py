@@ -9,7 +9,7 @@ from typing import Any
 
 from robot_rl.errors import UserError
 
-CONTROL = ("actuators", "sensors", "keys", "equalities", "tendons", "cameras", "lights")
+CONTROL = ("actuators", "sensors", "keys", "cameras", "lights")
 """Elements that our scene adds itself, or that a file for looking at a robot has."""
 STEP_S = 0.002
 """Physics step, about [s]."""
@@ -20,8 +20,8 @@ def with_model(task: Any, path: Path, folder: Path) -> Any:
 
     Meshes are omitted: they are for looks, or the file is one of many without them. Gains, effort limits, default pose
     and action scale remain the robot's own. A floating base and feet without the robot's names get them: the base is
-    the body with a free joint, a foot the lowest geom of the foot's body. The physics take shorter steps and iterate
-    until they converge, as the file's own simulator does.
+    the body with a free joint, a foot the lowest geom of the foot's body. Sites that only our model has are added. The
+    physics take shorter steps and iterate until they converge, as the file's own simulator does.
 
     Args:
         task: The task.
@@ -45,9 +45,9 @@ def with_model(task: Any, path: Path, folder: Path) -> Any:
         raise UserError("model", path, f"is without the joint {lacking[0]} ({len(lacking)} are missing)", right)
     _strip(mujoco, spec)
     _name_base(mujoco, spec, robot, path)
-    _name_feet(mujoco, spec, robot)
-    if robot.imu_site is not None and spec.site(robot.imu_site) is None:
-        spec.body(robot.base_body).add_site(name=robot.imu_site)
+    ours = mujoco.MjSpec.from_file(str(robot.model))
+    _name_feet(spec, ours, robot)
+    _add_sites(spec, ours)
     try:
         spec.compile()
     except ValueError as error:
@@ -87,17 +87,29 @@ def _name_base(mujoco: Any, spec: Any, robot: Any, path: Path) -> None:
         free[0].name = robot.base_body
 
 
-def _name_feet(mujoco: Any, spec: Any, robot: Any) -> None:
-    """Give each foot a geom and a site of its name: the lowest geom of the body that has the foot in our model."""
-    ours = mujoco.MjSpec.from_file(str(robot.model))
+def _name_feet(spec: Any, ours: Any, robot: Any) -> None:
+    """Give each foot a geom of its name: the lowest one of the body that has the foot in our model."""
     for foot in robot.feet:
-        geom = spec.geom(foot)
-        if geom is None:
-            joint = ours.geom(foot).parent.joints[-1].name
-            geoms = [each for each in spec.joint(joint).parent.geoms if each.contype or each.conaffinity]
-            if not geoms:
-                raise UserError("model", robot.name, f"the body of {joint} touches nothing: its feet are meshes")
-            geom = min(geoms, key=lambda each: (float(each.pos[2]), float(each.pos[0])))
-            geom.name = foot
-        if spec.site(f"{foot}_foot") is None:
-            geom.parent.add_site(name=f"{foot}_foot", pos=geom.pos)
+        if spec.geom(foot) is not None:
+            continue
+        body = _counterpart(spec, ours.geom(foot).parent)
+        geoms = [geom for geom in body.geoms if geom.contype or geom.conaffinity] if body is not None else []
+        if not geoms:
+            raise UserError("model", robot.name, f"nothing of its foot {foot} touches the ground", "add a geom to it")
+        min(geoms, key=lambda geom: (float(geom.pos[2]), float(geom.pos[0]))).name = foot
+
+
+def _add_sites(spec: Any, ours: Any) -> None:
+    for site in ours.sites:
+        body = _counterpart(spec, site.parent)
+        if spec.site(site.name) is None and body is not None:
+            body.add_site(name=site.name, pos=site.pos, quat=site.quat)
+
+
+def _counterpart(spec: Any, body: Any) -> Any:
+    """Return the body of the same name or with the same joint; None if there is none."""
+    found = spec.body(body.name)
+    if found is None and len(body.joints):
+        joint = spec.joint(body.joints[-1].name)
+        found = None if joint is None else joint.parent
+    return found
