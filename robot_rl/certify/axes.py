@@ -196,29 +196,32 @@ def _joints(task: Any, scene: Any) -> list[Axis]:
 
 
 def _damping(task: Any, scene: Any) -> list[Axis]:
-    """Return the axis of the joints' whole damping: the model's and kd, which no log of a robot can tell apart."""
+    """Return the axis of the joints' damping: the model's and kd, which no log of a robot can tell apart."""
     dofs = [int(dof) for dof in scene.joint_dof]
-    whole = whole_damping(scene.robot, [float(scene.model.dof_damping[dof]) for dof in dofs])
-    if not any(whole):
+    own = [float(scene.model.dof_damping[dof]) for dof in dofs]
+    gains = [joint.kd if task.actions.kind == "position" else 0.0 for joint in scene.robot.joints]
+    if not any(own) and not any(gains):
         return []
+    actuator = task.actions.actuator
+    place = {"PositionPd": ("actuator_biasprm", 2), "DcMotor": ("actuator_gainprm", 6)}.get(type(actuator).__name__)
+    name, column = place if place is not None and any(gains) else ("", 0)
 
     def write(to: Fields, values: Tensor) -> None:
-        extra = (values[:, None] - 1.0) * values.new_tensor(whole)
-        to.live["dof_damping"][:, dofs, 0] += extra
+        to.live["dof_damping"][:, dofs] *= values[:, None, None]
+        if name:
+            to.live[name][:, :, column] *= values[:, None]
+        elif actuator.explicit and actuator.takes_gains:
+            to.env.state.kd.copy_(to.env.state.kd_nominal * values[:, None])
 
     low, high = FACTORS["damping"]
     options = {"unit": "1", "nominal": 1.0, "low": low, "high": high, "by_factor": True}
-    text = "factor of the damping of all joints, of the model's and kd together"
+    text = "factor of the damping of all joints: of the model's and of kd"
     box = _range(task, ("joint_damping",))
     if box is not None:  # The event multiplies only the model's.
-        shares = [float(scene.model.dof_damping[dof]) / all_ for dof, all_ in zip(dofs, whole, strict=True) if all_]
-        box = (1.0 + max(shares) * (box[0] - 1.0), 1.0 + max(shares) * (box[1] - 1.0))
-    return [Axis(name="damping", meaning=text, write=write, fields=("dof_damping",), box=box, **options)]
-
-
-def whole_damping(robot: Any, damping: Iterable[float]) -> list[float]:
-    """Return kd and the model's damping of each joint together [N m s/rad or N s/m]."""
-    return [joint.kd + own for joint, own in zip(robot.joints, damping, strict=True)]
+        share = max(each / (each + kd) for each, kd in zip(own, gains, strict=True) if each + kd)
+        box = (1.0 + share * (box[0] - 1.0), 1.0 + share * (box[1] - 1.0))
+    fields = ("dof_damping", name) if name else ("dof_damping",)
+    return [Axis(name="damping", meaning=text, write=write, fields=fields, box=box, **options)]
 
 
 def _delay(task: Any, scene: Any) -> Axis:

@@ -1,4 +1,7 @@
-"""The worst corner of a task's own ranges, found by Optuna's sampler of Parzen estimators, many candidates at once."""
+"""The worst corner of a task's own ranges, found by Optuna's sampler of Parzen estimators, many candidates at once.
+
+A candidate that was only unlucky in its few episodes is not the worst: the worst ones are tried again.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ def search_corner(
     tries: int,
     candidates: int,
     seed: int,
-) -> dict[str, float]:
-    """Return the values in the ranges with the least worth.
+) -> list[dict[str, float]]:
+    """Return values in the ranges, those with the least worth first.
 
     Args:
         axes: Properties with a range of the task's.
@@ -39,7 +42,8 @@ def search_corner(
         worths = judge([_plant(axes, trial.params) for trial in trials])
         for trial, worth in zip(trials, worths, strict=True):
             study.tell(trial, worth)
-    return _plant(axes, study.best_params)
+    ranked = sorted(study.trials, key=lambda trial: (trial.value, trial.number))
+    return [_plant(axes, trial.params) for trial in ranked]
 
 
 def _first_corners(axes: Sequence[Axis], count: int) -> list[dict[str, float]]:

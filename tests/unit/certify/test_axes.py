@@ -55,8 +55,12 @@ def test_factors_of_joints_and_motors(go2, written):
     armature, own = written("armature", [1.0, 3.0])["dof_armature"]
     assert armature[1, dofs] == pytest.approx(3 * own[dofs])
     assert np.array_equal(armature[0], own)
-    damping, own = written("damping", [2.0])["dof_damping"]
-    assert damping[0, dofs] == pytest.approx(2 * own[dofs] + 1.0)  # kd is 1 N m s/rad.
+    found = written("damping", [2.0])
+    damping, own = found["dof_damping"]
+    assert damping[0, dofs] == pytest.approx(2 * own[dofs])
+    bias, own = found["actuator_biasprm"]
+    assert bias[0, :, 2] == pytest.approx(2 * own[:, 2])
+    assert bias[0, :, :2] == pytest.approx(own[:, :2])
     found = written("motor_strength", [0.5])
     gain, own = found["actuator_gainprm"]
     assert gain[0, :, 0] == pytest.approx(0.5 * own[:, 0])
