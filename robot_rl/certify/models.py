@@ -59,7 +59,11 @@ def with_model(task: Any, path: Path, folder: Path) -> Any:
     steps = max(1, round(task.sim.step_dt / STEP_S))
     exact = {"timestep": task.sim.step_dt / steps, "decimation": steps, "iterations": 100, "ls_iterations": 50}
     sim = dataclasses.replace(task.sim, cone=cone, **exact)
-    return dataclasses.replace(task, robot=dataclasses.replace(robot, model=out), sim=sim)
+    from robot_rl_envs.motions.files import find_motion
+
+    # The robot's library of motions is next to its own file.
+    motions = {name: str(find_motion(value, robot, f"motions.{name}")) for name, value in task.motions.items()}
+    return dataclasses.replace(task, robot=dataclasses.replace(robot, model=out), sim=sim, motions=motions)
 
 
 def _strip(mujoco: Any, spec: Any) -> None:
