@@ -1,4 +1,4 @@
-"""The file of a certificate: its content, its lines for people, and what an identified robot is compared with."""
+"""The file of a certificate: its content, its lines for people, and the comparison with an identified robot."""
 
 from __future__ import annotations
 

@@ -246,7 +246,9 @@ def check_task(policy: Any, task: str, models: Sequence[Path]) -> None:
     if own.robot.complete:
         raise UserError("task", own.name, "has a model with its own actuators", "certify is for a robot's policy")
     if not own.deployable:
-        raise UserError("task", own.name, "no robot can measure what its actor sees", "it has no bundle to certify")
+        raise UserError(
+            "task", own.name, "its actor sees values that a robot cannot measure", "name a task with a bundle"
+        )
     with tempfile.TemporaryDirectory(prefix="robot-rl-") as folder:
         for path in models:
             with_model(own, path, Path(folder))

@@ -23,7 +23,7 @@ def search_corner(
 
     Args:
         axes: Properties with a range of the task's.
-        judge: Returns the worth of each plant, where less is worse.
+        judge: Returns the worth of each plant; less is worse.
         tries: Rounds.
         candidates: Plants of a round.
         seed: Of the sampler.

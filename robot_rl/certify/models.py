@@ -34,7 +34,7 @@ def with_model(task: Any, path: Path, folder: Path) -> Any:
     mujoco: Any = importlib.import_module("mujoco")
     robot = task.robot
     if not path.is_file():
-        raise UserError("model", path, "there is no such file", "name an MJCF file of the robot")
+        raise UserError("model", path, "does not exist", "name an MJCF file of the robot")
     try:
         spec = mujoco.MjSpec.from_file(str(path))
     except ValueError as error:
@@ -67,7 +67,7 @@ def with_model(task: Any, path: Path, folder: Path) -> Any:
 
 
 def _strip(mujoco: Any, spec: Any) -> None:
-    """Remove what is not the robot's body: meshes, ground, lights, actuators and sensors."""
+    """Remove everything but the robot's body: meshes, ground, lights, actuators and sensors."""
     for kind in CONTROL:
         for each in list(getattr(spec, kind)):
             spec.delete(each)

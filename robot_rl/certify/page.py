@@ -23,7 +23,7 @@ def render_page(content: Mapping[str, Any]) -> str:
     sections = [
         ("What it bears", "Each property by itself, from the model's value outwards.", _margins(content)),
         ("Success", bound, f'<div class="charts small">{drawn}</div>'),
-        ("Pairs", "Success with two properties at shares of their own margins.", _pairs(content)),
+        ("Pairs", "Success with two properties at shares of their margins.", _pairs(content)),
         ("Worst corner", "The worst values in the task's own ranges that a search found.", _corner(content)),
         ("Peaks", "In the nominal worlds and in the worst corner.", _peaks(content["peaks"])),
         ("Other simulators", "The same policy, with the task's randomization.", _suite(content)),
@@ -73,7 +73,7 @@ def _margins(content: Mapping[str, Any]) -> str:
         text = bears({**row, "trained": None})
         cells = [short(row["nominal"]), escape(text), far(trained, row["holds"] is False), escape(row["unit"])]
         rows.append([escape(name.replace("_", " ")), *cells])
-    return table(("property", "model", "bears (95 % interval; what fails then)", "trained", "unit"), rows)
+    return table(("property", "model", "bears (95 % interval; then fails)", "trained", "unit"), rows)
 
 
 def _pairs(content: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Many worlds of a task that step at once, each with its own values of the properties, and what happens in them."""
+"""Many worlds of a task that step at once, each with its own values of the properties, and their episodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Plant = Mapping[str, float]
 
 @dataclass(kw_only=True, slots=True)
 class Episodes:
-    """What happened in some worlds.
+    """The results of episodes in some worlds.
 
     Attributes:
         success: (n,) bool, episodes that ended neither by a failure nor in quarantine.
@@ -200,7 +200,7 @@ class Peaks:
         self.speed = torch.where(each, torch.maximum(self.speed, state.joint_vel.double().abs()), self.speed)
         outside = torch.maximum(state.joint_lower - state.joint_pos, state.joint_pos - state.joint_upper).double()
         self.beyond = torch.where(each, torch.maximum(self.beyond, outside), self.beyond)
-        if step == 0:  # Without a step there is no torque yet.
+        if step == 0:  # Torques begin with the first step.
             return
         at_limit = (state.joint_torque.abs() >= AT_LIMIT * state.effort_limit) & (state.effort_limit > 0)
         self.at_limit += (at_limit & each).double()

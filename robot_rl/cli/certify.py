@@ -1,4 +1,4 @@
-"""Certify what a policy bears: how far robot, ground and delay may be from the model before it fails.
+"""Certify a policy: how far robot, ground and delay may be from the model before it fails.
 
 usage: robot-rl certify policy=<bundle or shipped name> [key=value ...]
        robot-rl certify run=<id> [key=value ...]

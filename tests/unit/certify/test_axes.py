@@ -142,7 +142,7 @@ def test_another_model_of_the_robot_keeps_its_control(tmp_path):
 
 @pytest.mark.parametrize(
     ("file", "line"),
-    [("cartpole", "is without the joint FL_hip_joint"), ("nothing", "there is no such file"), ("text", "cannot be")],
+    [("cartpole", "is without the joint FL_hip_joint"), ("nothing", "does not exist"), ("text", "cannot be")],
 )
 def test_a_model_of_another_robot_is_refused(tmp_path, file, line):
     path = tmp_path / "model.xml"

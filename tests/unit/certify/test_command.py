@@ -125,7 +125,7 @@ def test_a_run_is_certified_in_its_bundle(small_run, tmp_path, capsys):
         (["policy=go2_team"], "is for several robots"),
         (["policy=go2_flat", "engines=bullet"], "engines=bullet"),
         (["policy=go2_flat", "budget=7"], "budget=7: must be episodes"),
-        (["policy=go2_flat", "model=nothing.xml"], "there is no such file"),
+        (["policy=go2_flat", "model=nothing.xml"], "does not exist"),
         (["policy=go2_flat", "identified=nothing.json"], "nothing.json"),
         (["policy=go2_flat", "events.push.xy=1.0"], "out: is missing"),
     ],
