@@ -92,19 +92,19 @@ def lines(content: Mapping[str, Any]) -> list[str]:
 
 def bears(row: Mapping[str, Any]) -> str:
     """Return a property's margins in words."""
-    unit = shown_unit(row["unit"])
-    ends = [_end(row, side, unit) for side in ("low", "high") if side in row]
+    ends = [end(row, side) for side in ("low", "high") if side in row]
     trained = row["trained"]
     text = " and ".join(ends)
     return text if trained is None else f"{text}; trained {trained[0]:.3g} to {trained[1]:.3g}"
 
 
-def _end(row: Mapping[str, Any], side: str, unit: str) -> str:
-    end, word = row[side], "up to" if side == "high" else "down to"
-    text = f"{word} {end['value']:.3g}{f' {unit}' if unit else ''}"
-    if end["holds_to_end"]:
+def end(row: Mapping[str, Any], side: str) -> str:
+    """Return the margin of a side in words."""
+    unit, found = shown_unit(row["unit"]), row[side]
+    text = f"{'up to' if side == 'high' else 'down to'} {found['value']:.3g}{f' {unit}' if unit else ''}"
+    if found["holds_to_end"]:
         return f"{text} (nothing failed)"
-    return f"{text} ({end['lo']:.3g} to {end['hi']:.3g}; then {end['limit']})"
+    return f"{text} ({found['lo']:.3g} to {found['hi']:.3g}; then {found['limit']})"
 
 
 def _line(holds: bool | None, text: str) -> str:

@@ -7,22 +7,29 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from robot_rl.certify.certificate import bears
+from robot_rl.certify.certificate import end
 from robot_rl.metrics.description import shown_unit
 from robot_rl.view.chart import Chart, Series, block, figure, short
 from robot_rl.view.shell import facts, far, page, section, table
 
-STYLE = ".map td { text-align: center; padding: 0.35rem 0.6rem; } .map th { text-align: right; }"
+STYLE = (
+    ".map { margin-bottom: 1.5rem; } .map th { text-align: right; } "
+    ".map td { text-align: center; padding: 0.35rem 0.6rem; }"
+)
 
 
 def render_page(content: Mapping[str, Any]) -> str:
     """Return the page of the content of certificate.json."""
-    charts = [_chart(name, row, content) for name, row in content["parameters"].items()]
-    drawn = "".join(figure(chart, n) for n, chart in enumerate(charts))
+    kinds = (False, True) if content["goal"] is not None else (False,)
+    rows = content["parameters"].items()
+    groups = [[_chart(name, row, content, of_metric=kind) for name, row in rows] for kind in kinds]
+    charts = [chart for group in groups for chart in group]
+    drawn = [_drawn(group, n * len(rows)) for n, group in enumerate(groups)]
     bound = f"Success is the share of episodes that do not fail; {content['success']:.0%} are required."
     sections = [
         ("What it bears", "Each property by itself, from the model's value outwards.", _margins(content)),
-        ("Success", bound, f'<div class="charts small">{drawn}</div>'),
+        ("Success", bound, drawn[0]),
+        ("Metric", "The metric by which the task is solved, its mean over episodes.", "".join(drawn[1:])),
         ("Pairs", "Success with two properties at shares of their margins.", _pairs(content)),
         ("Worst corner", "The worst values in the task's own ranges that a search found.", _corner(content)),
         ("Peaks", "In the nominal worlds and in the worst corner.", _peaks(content["peaks"])),
@@ -33,6 +40,12 @@ def render_page(content: Mapping[str, Any]) -> str:
     body = f"<h1>{escape(title)}</h1>{facts(_facts(content))}"
     body += "".join(section(name, text, part) for name, text, part in sections)
     return page(title, body + block({}, charts), style=STYLE, draws=True)
+
+
+def _drawn(charts: Sequence[Chart], first: int) -> str:
+    """Return the figures of some charts, which have the places from `first` on in the page's block."""
+    figures = "".join(figure(chart, n) for n, chart in enumerate(charts, first))
+    return f'<div class="charts small">{figures}</div>' if figures else ""
 
 
 def _facts(content: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -46,21 +59,27 @@ def _facts(content: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _chart(name: str, row: Mapping[str, Any], content: Mapping[str, Any]) -> Chart:
-    nominal = content["nominal"]
-    points = sorted([(row["nominal"], nominal["success"]), *((point[0], point[2]) for point in row["points"])])
-    unit = shown_unit(row["unit"])
-    words = name.replace("_", " ")
+def _chart(name: str, row: Mapping[str, Any], content: Mapping[str, Any], *, of_metric: bool = False) -> Chart:
+    """Return the chart of success over a property, or that of the task's metric."""
+    nominal, goal = content["nominal"], content["goal"]
+    points = sorted(
+        [(row["nominal"], nominal["metric" if of_metric else "success"])]
+        + [(point[0], point[3 if of_metric else 2]) for point in row["points"]],
+        key=lambda point: point[0],
+    )
+    unit, words = shown_unit(row["unit"]), name.replace("_", " ")
+    kind = f"{goal['name']} [{shown_unit(goal['unit']) or '1'}]" if of_metric else "success"
+    bound = goal["bound"] if of_metric else content["success"]
     return Chart(
         title=f"{words} [{unit}]" if unit else words,
-        unit="success",
-        series=[Series(name="success", values=[point[1] for point in points])],
+        unit=kind,
+        series=[Series(name=kind, values=[point[1] for point in points])],
         x=[point[0] for point in points],
         zero=True,
-        top=1.0,
+        top=None if of_metric else 1.0,
         dots=True,
         small=True,
-        target=(content["success"], "required"),
+        target=None if bound is None else (bound, "required"),
         suspect=row["holds"] is False,
         note=row["meaning"],
     )
@@ -70,14 +89,15 @@ def _margins(content: Mapping[str, Any]) -> str:
     rows = []
     for name, row in content["parameters"].items():
         trained = "" if row["trained"] is None else f"{short(row['trained'][0])} to {short(row['trained'][1])}"
-        text = bears({**row, "trained": None})
-        cells = [short(row["nominal"]), escape(text), far(trained, row["holds"] is False), escape(row["unit"])]
+        ends = [escape(end(row, side)) if side in row else "" for side in ("low", "high")]
+        cells = [short(row["nominal"]), far(trained, row["holds"] is False), *ends]
         rows.append([escape(name.replace("_", " ")), *cells])
-    return table(("property", "model", "bears (95 % interval; then fails)", "trained", "unit"), rows)
+    return table(("property", "model", "trained", "bears (95 % interval; then fails)", ""), rows)
 
 
 def _pairs(content: Mapping[str, Any]) -> str:
-    return "".join(_map(pair) for pair in content["pairs"])
+    maps = "".join(_map(pair) for pair in content["pairs"])
+    return f"<div>{maps}</div>" if maps else ""
 
 
 def _map(pair: Mapping[str, Any]) -> str:

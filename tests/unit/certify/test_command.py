@@ -74,7 +74,7 @@ def test_lines_and_page_tell_what_failed(content):
     page = render_page(
         content | {"lines": found, "identified": compare(content, identified(), get_robot("unitree_go2"))}
     )
-    assert page.count("<figure") == 2
+    assert page.count("<figure") == 4  # Success and metric of each property.
     assert ">0.25</td>" in page
     assert "identified delay: 0.014 s is inside" in page
 
