@@ -51,7 +51,7 @@ class Axis:
         name: Its name in the certificate.
         unit: SI unit; "1" for a factor or a coefficient.
         meaning: Its meaning in words.
-        nominal: The model's value.
+        nominal: The model's value; of a friction that the task draws, the middle of its range.
         low: Lower end of the search; the nominal value if smaller ones are harmless.
         high: Upper end.
         write: Writes values (N,) to `Fields`; None of a push, which acts during an episode.
@@ -283,7 +283,8 @@ def _ground(task: Any, scene: Any) -> list[Axis]:
     feet = [int(geom) for geom in scene.foot_geoms]
     if not feet:
         return []
-    nominal = float(f"{scene.model.geom_friction[feet[0], 0]:.6g}")
+    box = _range(task, ("foot_friction",))
+    nominal = _middle(box, float(scene.model.geom_friction[feet[0], 0]))
 
     def write(to: Fields, values: Tensor) -> None:
         to.live["geom_friction"][:, feet, 0] = values[:, None].clamp(min=LEAST_FRICTION)
@@ -300,9 +301,14 @@ def _ground(task: Any, scene: Any) -> list[Axis]:
             write=write,
             fields=("geom_friction",),
             by_factor=True,
-            box=_range(task, ("foot_friction",)),
+            box=box,
         )
     ]
+
+
+def _middle(box: tuple[float, float] | None, own: float) -> float:
+    """Return the middle of the range in which a task draws a friction, which need not contain the model's own one."""
+    return float(f"{own if box is None else 0.5 * (box[0] + box[1]):.6g}")
 
 
 def _objects(task: Any, scene: Any) -> list[Axis]:
@@ -336,11 +342,10 @@ def _object_friction(model: Any, objects: list[str], params: dict[str, Any]) -> 
     def write(to: Fields, values: Tensor) -> None:
         to.live["geom_friction"][:, geoms, 0] = values[:, None].clamp(min=LEAST_FRICTION)
 
-    nominal = float(f"{model.geom_friction[geoms[0], 0]:.6g}")
-    low, high = FRICTIONS
+    box = (float(params["lo"]), float(params["hi"]))
+    nominal, (low, high) = _middle(box, float(model.geom_friction[geoms[0], 0])), FRICTIONS
     text, fields = f"sliding friction of {name}", ("geom_friction",)
     options = {"low": min(low, nominal), "high": max(high, nominal), "by_factor": True}
-    box = (float(params["lo"]), float(params["hi"]))
     axis = {"name": f"friction_{name}", "unit": "1", "meaning": text, "nominal": nominal}
     return Axis(write=write, fields=fields, box=box, **axis, **options)
 
