@@ -67,14 +67,14 @@ def _chart(name: str, row: Mapping[str, Any], content: Mapping[str, Any], *, of_
         + [(point[0], point[3 if of_metric else 2]) for point in row["points"]],
         key=lambda point: point[0],
     )
-    unit, words = shown_unit(row["unit"]), name.replace("_", " ")
     kind = f"{goal['name']} [{shown_unit(goal['unit']) or '1'}]" if of_metric else "success"
     bound = goal["bound"] if of_metric else content["success"]
     return Chart(
-        title=f"{words} [{unit}]" if unit else words,
+        title=name.replace("_", " "),
         unit=kind,
         series=[Series(name=kind, values=[point[1] for point in points])],
         x=[point[0] for point in points],
+        x_unit=shown_unit(row["unit"]),
         zero=True,
         top=None if of_metric else 1.0,
         dots=True,

@@ -76,6 +76,7 @@ class Chart:
         suspect: highlight it.
         note: a few words under the title.
         x: its own horizontal places, ascending; None: those of the page.
+        x_unit: their unit.
     """
 
     title: str
@@ -91,6 +92,7 @@ class Chart:
     suspect: bool = False
     note: str = ""
     x: list[float | None] | None = None
+    x_unit: str = ""
 
 
 def numbers(values: np.ndarray) -> list[float | None]:

@@ -79,6 +79,25 @@ def test_lines_and_page_tell_what_failed(content):
     assert "identified delay: 0.014 s is inside" in page
 
 
+@pytest.mark.long
+def test_each_curve_is_over_its_own_values(page, content, tmp_path):
+    """The delay is in seconds, the friction ends at its nominal value 1; a reading point belongs to one chart."""
+    path = tmp_path / "certificate.html"
+    path.write_text(render_page(content | {"lines": lines(content)}))
+    page.call("Page.navigate", url=path.as_uri())
+    page.wait("document.documentElement.dataset.charts === '4'")
+    texts = "[...document.querySelectorAll('.chart')[{}].querySelectorAll('svg text')].map((node) => node.textContent)"
+    delay, friction = (page.js(texts.format(k)) for k in (0, 1))
+    assert {"0.02", "s"} <= {*delay}
+    assert not {"0.02", "s"} & {*friction}
+    assert friction[-1] == "1"
+    key = "new KeyboardEvent('keydown', {key: 'ArrowLeft', bubbles: true})"
+    page.js(f"document.querySelector('.chart .plot').dispatchEvent({key})")
+    page.wait("document.querySelector('.chart .read').textContent === '1'")
+    assert page.js("document.querySelectorAll('.chart .read')[1].textContent") == "1"
+    assert page.js("document.documentElement.dataset.errors") == "0"
+
+
 def test_an_identified_robot_is_inside_or_outside(content):
     """The damping is compared with kd, 1 N m s/rad: (5 + 1) / (1 + 1); here the certificate is without it."""
     found = compare(content, identified(friction=3.9, damping=5.0), get_robot("unitree_go2"))
