@@ -29,12 +29,12 @@ def search_corner(
         seed: Of the sampler.
     """
     import optuna
-    from optuna.distributions import FloatDistribution
+    from optuna.distributions import BaseDistribution, FloatDistribution
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=2 * candidates, constant_liar=True)
     study = optuna.create_study(sampler=sampler, direction="minimize")
-    space = {axis.name: FloatDistribution(0.0, 1.0) for axis in axes}
+    space: dict[str, BaseDistribution] = {axis.name: FloatDistribution(0.0, 1.0) for axis in axes}
     for corner in _first_corners(axes, candidates):
         study.enqueue_trial(corner)
     for _ in range(tries):
