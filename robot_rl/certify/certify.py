@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,8 @@ def check_task(policy: Any, task: str, models: Sequence[Path]) -> None:
         raise UserError(
             "task", own.name, "its actor sees values that a robot cannot measure", "name a task with a bundle"
         )
+    if find_spec("optuna") is None:
+        raise UserError("certify: its search needs Optuna, which is not installed; pip install 'robot-rl[optuna]'")
     with tempfile.TemporaryDirectory(prefix="robot-rl-") as folder:
         for path in models:
             with_model(own, path, Path(folder))
