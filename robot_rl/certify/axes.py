@@ -157,7 +157,7 @@ def _motors(task: Any, scene: Any) -> list[Axis]:
     elif kind == "DcMotor":
         write, fields = _scale_resistance, ("actuator_gainprm",)
     low, high = FACTORS["motor_strength"]
-    text = "factor of all motors' gains and torques"
+    text = "factor of all motors' gains, not of their torque limits"
     options = {"unit": "1", "meaning": text, "nominal": 1.0, "low": low, "high": high, "by_factor": True}
     return [Axis(name="motor_strength", write=write, fields=fields, box=box, **options)]
 
