@@ -4,8 +4,10 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import stat
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +16,17 @@ from robot_rl_deploy import golden as golden_module
 from robot_rl_deploy.contract import Contract
 from robot_rl_deploy.golden import Golden
 from robot_rl_deploy.signing import is_signed_by, sign
-from robot_rl_deploy.strict import ContractError
+from robot_rl_deploy.strict import ContractError, is_printable
 
 CONTRACT, GOLDEN, MODEL, SUMS = "contract.json", "golden.npz", "policy.onnx", "SHA256SUMS"
 FILES = (CONTRACT, GOLDEN, MODEL)
+CERTIFICATE = "certificate.json"
 SIGNATURE = "SHA256SUMS.sig"
+OPTIONAL = (CERTIFICATE, SIGNATURE)
+"""Files that a bundle need not have. SHA256SUMS names the certificate if there is one."""
+NAMES = (*FILES, SUMS, *OPTIONAL)
 MAX_BYTES = {CONTRACT: 2**20, GOLDEN: 512 * 2**20, MODEL: 512 * 2**20, SUMS: 2**12, SIGNATURE: 2**12}
+MAX_BYTES |= {CERTIFICATE: 2**20}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +39,7 @@ class Bundle:
         model: The ONNX file.
         digest: SHA-256 of SHA256SUMS in hexadecimal: it identifies the bundle.
         contract_digest: SHA-256 of contract.json; the network's file also contains it.
+        certificate: Lines of certificate.json for people; empty without one.
     """
 
     contract: Contract
@@ -39,6 +47,7 @@ class Bundle:
     model: bytes
     digest: str
     contract_digest: str
+    certificate: tuple[str, ...] = ()
 
 
 def read_bundle(directory: Path, *, signed_by: Path | None = None) -> Bundle:
@@ -63,14 +72,16 @@ def read_bundle(directory: Path, *, signed_by: Path | None = None) -> Bundle:
         if name not in names:
             raise ContractError(f"policy bundle '{directory}': {name} is missing; export the bundle again")
     for name in names:
-        if name not in (*FILES, SUMS, SIGNATURE):
+        if name not in NAMES:
             raise ContractError(f"policy bundle '{directory}': {name!r} is not a file of a bundle; remove it")
     sums = _read(directory / SUMS)
     if signed_by is not None:
         _check_signature(directory, sums, signed_by)
     expected = _parse_sums(sums)
     content = {}
-    for name in FILES:
+    if CERTIFICATE in names and CERTIFICATE not in expected:
+        raise ContractError(f"policy bundle '{directory}': {SUMS} does not name {CERTIFICATE}; remove it")
+    for name in expected:
         content[name] = _read(directory / name)
         if hashlib.sha256(content[name]).hexdigest() != expected[name]:
             raise ContractError(f"policy bundle '{directory}': {name} does not have the hash that {SUMS} gives")
@@ -85,6 +96,7 @@ def read_bundle(directory: Path, *, signed_by: Path | None = None) -> Bundle:
         model=content[MODEL],
         digest=hashlib.sha256(sums).hexdigest(),
         contract_digest=expected[CONTRACT],
+        certificate=_certificate_lines(content[CERTIFICATE], expected[MODEL]) if CERTIFICATE in content else (),
     )
 
 
@@ -112,7 +124,7 @@ def foreign_content(directory: Path) -> str:
         return "is not a directory"
     names = sorted(path.name for path in directory.iterdir())
     for name in names:
-        if name not in (*FILES, SUMS, SIGNATURE):
+        if name not in NAMES:
             return f"holds '{name}', which is not a file of a bundle"
         if not stat.S_ISREG((directory / name).lstat().st_mode):
             return f"holds '{name}', which is not a regular file"
@@ -132,8 +144,79 @@ def _bears_our_mark(directory: Path) -> bool:
 
 def write_sums(directory: Path) -> None:
     """Write SHA256SUMS for the files of a bundle; `sha256sum -c` also reads it."""
-    lines = [f"{hashlib.sha256((directory / name).read_bytes()).hexdigest()}  {name}\n" for name in FILES]
+    names = [*FILES, *([CERTIFICATE] if (directory / CERTIFICATE).exists() else [])]
+    lines = [f"{hashlib.sha256((directory / name).read_bytes()).hexdigest()}  {name}\n" for name in names]
     (directory / SUMS).write_text("".join(lines))
+
+
+@contextlib.contextmanager
+def replacing(out: Path) -> Iterator[Path]:
+    """Yield a new directory next to `out`, which takes its place at the end, and only without an exception.
+
+    Raises:
+        ContractError: `out` is something other than a bundle; it is unchanged.
+        OSError: It cannot be written; the content of `out` is unchanged.
+    """
+    out = Path(out)
+    _check_free(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    try:
+        fresh = scratch / "new"
+        fresh.mkdir()
+        yield fresh
+        _check_free(out)
+        if out.exists():
+            out.rename(scratch / "old")
+        fresh.rename(out)
+    finally:
+        if not out.exists() and (scratch / "old").exists():
+            (scratch / "old").rename(out)
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _check_free(out: Path) -> None:
+    if found := foreign_content(out):
+        raise ContractError(f"policy bundle '{out}': {found}; name another directory, or empty this one")
+
+
+def add_certificate(directory: Path, certificate: bytes) -> Bundle:
+    """Put a certificate into a bundle and name it in SHA256SUMS; an older one is replaced, a signature removed.
+
+    Args:
+        directory: Where the bundle is.
+        certificate: Content of certificate.json.
+
+    Returns:
+        The bundle as it is now.
+
+    Raises:
+        ContractError: The bundle is damaged, or the certificate is of another network.
+        OSError: It cannot be written; the bundle is unchanged.
+    """
+    read_bundle(directory)
+    with replacing(directory) as fresh:
+        for name in FILES:
+            (fresh / name).write_bytes(_read(Path(directory) / name))
+        (fresh / CERTIFICATE).write_bytes(certificate)
+        write_sums(fresh)
+        return read_bundle(fresh)
+
+
+def _certificate_lines(data: bytes, model_digest: str) -> tuple[str, ...]:
+    """Return the lines of a certificate; raise ContractError if it is damaged or of another network."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ContractError(f"{CERTIFICATE}: is not JSON; robot-rl certify writes it") from None
+    if not isinstance(value, dict) or not isinstance(value.get("lines"), list) or "model" not in value:
+        raise ContractError(f"{CERTIFICATE}: model or lines is missing; robot-rl certify writes it")
+    if value["model"] != model_digest:
+        raise ContractError(f"{CERTIFICATE} is of another network; robot-rl certify writes one of this")
+    for line in value["lines"]:
+        if not isinstance(line, str) or not is_printable(line):
+            raise ContractError(f"{CERTIFICATE}: lines are not printable text; robot-rl certify writes it")
+    return tuple(value["lines"])
 
 
 def sign_bundle(directory: Path, key: Path) -> Path:
@@ -196,7 +279,7 @@ def _parse_sums(data: bytes) -> dict[str, str]:
     # Lines end only in "\n": readers must not disagree about the end of a line.
     for line in data.decode(errors="replace").removesuffix("\n").split("\n"):
         digest, separator, name = line.partition("  ")
-        if name not in FILES:
+        if name not in (*FILES, CERTIFICATE):
             raise ContractError(f"{SUMS} names {name!r}; it must name {', '.join(FILES)} and no path")
         if not separator or len(digest) != 64 or set(digest) - set("0123456789abcdef") or name in sums:
             raise ContractError(

@@ -2,8 +2,6 @@
 
 import hashlib
 import logging
-import shutil
-import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robot_rl_deploy import contract as contract_module
-from robot_rl_deploy.bundle import CONTRACT, GOLDEN, MODEL, foreign_content, write_sums
+from robot_rl_deploy.bundle import CONTRACT, GOLDEN, MODEL, replacing, write_sums
 from robot_rl_deploy.contract import Contract, TrainingSpec
 from robot_rl_deploy.describe import make_contract
 from robot_rl_deploy.golden import Golden
@@ -145,32 +143,12 @@ def write_bundle(out: Path, contract: bytes, golden: Golden, model: bytes) -> Bu
         ContractError: The bundle fails the check, or `out` is something other than a bundle.
         OSError: It cannot be written; the content of `out` is unchanged.
     """
-    out = Path(out)
-    _check_free(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    try:
-        fresh = scratch / "new"
-        fresh.mkdir()
+    with replacing(out) as fresh:
         (fresh / CONTRACT).write_bytes(contract)
         (fresh / GOLDEN).write_bytes(golden.dumps())
         (fresh / MODEL).write_bytes(model)
         write_sums(fresh)
-        report = verify_bundle(fresh)
-        _check_free(out)
-        if out.exists():
-            out.rename(scratch / "old")
-        fresh.rename(out)
-    finally:
-        if not out.exists() and (scratch / "old").exists():
-            (scratch / "old").rename(out)
-        shutil.rmtree(scratch, ignore_errors=True)
-    return report
-
-
-def _check_free(out: Path) -> None:
-    if found := foreign_content(out):
-        raise ContractError(f"policy bundle '{out}': {found}; name another directory, or empty this one")
+        return verify_bundle(fresh)
 
 
 def export_policy(

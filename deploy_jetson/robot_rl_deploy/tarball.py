@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from robot_rl_deploy.bundle import FILES, SIGNATURE, SUMS, read_bundle
+from robot_rl_deploy.bundle import FILES, OPTIONAL, SUMS, read_bundle
 from robot_rl_deploy.strict import ContractError
 from robot_rl_deploy.verify import BundleReport, verify_bundle
 
@@ -161,7 +161,7 @@ def find_runtime() -> Path:
 
 
 def _bundle_files(bundle: Path) -> dict[str, bytes]:
-    names = [*FILES, SUMS] + ([SIGNATURE] if (bundle / SIGNATURE).is_file() else [])
+    names = [*FILES, SUMS, *(name for name in OPTIONAL if (bundle / name).is_file())]
     return {f"bundle/{name}": (bundle / name).read_bytes() for name in names}
 
 

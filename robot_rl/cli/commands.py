@@ -9,7 +9,7 @@ COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
         *("inspect", "cross"),
     ),
     "Robot": (
-        *("export", "sign", "deploy", "sim2sim", "adapt", "replay", "latency", "identify", "explain"),
+        *("export", "certify", "sign", "deploy", "sim2sim", "adapt", "replay", "latency", "identify", "explain"),
         *("usd", "import-mjlab"),
     ),
     "Cluster": ("preflight", "manifest", "flow", "serve-metrics", "worker"),

@@ -56,6 +56,7 @@ class Options:
     jobs: int = option(1, "local: how many steps at a time", least=1, most=64)
     id: str = option("", "the flow's id, also the run's; an existing one is resumed; by default a new one")
     key: str = option("", "private key to sign the bundle with; none: it is not signed")
+    certify: int = option(0, "episodes of the bundle's certificate, such as 1000; 0: it gets none", least=0, most=10**7)
     cpus: int = option(8, "osmo: cores of the training", least=1, most=1024)
     gpus: int = option(1, "osmo: GPUs of the training", least=0, most=64)
     time: int = option(240, "osmo: longest time of the training [min]", least=1, most=100_000)
@@ -151,6 +152,7 @@ def _begin(source: str, words: Sequence[str], options: Options, parts: Parts) ->
         cpus=options.cpus,
         gpus=0 if is_local else options.gpus,
         minutes=options.time,
+        certify=options.certify,
     )
     flow = make(source, cfg).with_bounds(parts.gates)
     if writer is not None:

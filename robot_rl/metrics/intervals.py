@@ -1,6 +1,7 @@
 """Figures of a few runs: the interquartile mean and its bootstrap interval (Agarwal et al. 2021, arXiv 2108.13264).
 
 As in their library rliable a quarter of the values, rounded down, is cut off at either end.
+`wilson` is the interval of a share.
 """
 
 from __future__ import annotations
@@ -61,6 +62,15 @@ def bands(
             ends = np.quantile(_middle(drawn).reshape(len(part), samples), [(1 - level) / 2, (1 + level) / 2], axis=1)
             low[points[part]], high[points[part]] = ends
     return middle, low, high
+
+
+def wilson(count: int, total: int, z: float = 1.96) -> tuple[float, float]:
+    """Return the interval of a share of which `count` of `total` were seen (Wilson 1927, JASA 22:209)."""
+    if not total:
+        return 0.0, 1.0
+    share, extra = count / total, z * z / total
+    middle, width = share + extra / 2, z * (share * (1 - share) / total + extra / (4 * total)) ** 0.5
+    return max(0.0, (middle - width) / (1 + extra)), min(1.0, (middle + width) / (1 + extra))
 
 
 def _middle(ordered: np.ndarray) -> np.ndarray:

@@ -172,6 +172,13 @@ EXPLAINED = Kind(
     is_ours=lambda path: _object(read_plain(path, MAX_JSON)).get("format") == EXPLAINED_FORMAT,
     endings=(".json",),
 )
+CERTIFICATE_FORMAT = "robot_rl.certificate"
+"""The format of a file of robot-rl certify."""
+CERTIFICATE = Kind(
+    what="a file of robot-rl certify",
+    is_ours=lambda path: _object(read_plain(path, MAX_JSON)).get("format") == CERTIFICATE_FORMAT,
+    endings=(".json",),
+)
 EXCITATION = Kind(what="an excitation of robot-rl identify", is_ours=_is_excitation, endings=(".npz",), streams=False)
 LATENCY = Kind(what="a file of robot-rl latency", is_ours=_is_latency, endings=(".json",))
 PROFILE = Kind(

@@ -21,6 +21,7 @@ NEEDS_OUR_TASK = {
     "video": "cannot be filmed here; robot-rl eval reports figures",
     "record": "has no observation group of terms to record, an environment of ours has",
     "sim2sim": "is not simulated by us, so that no binary could command its robot here",
+    "certify": "is not simulated by us, so that no robot's properties can be varied",
     "export": "names no robot's joints and sensors, so there is no contract to write; eval needs none",
     "bench env": "is no environment of ours; benchmarks/gymnasium_v5.py compares with others",
     "cross": "has physics of its own; cross compares our tasks",

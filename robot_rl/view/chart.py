@@ -75,6 +75,8 @@ class Chart:
         dots: mark each value.
         suspect: highlight it.
         note: a few words under the title.
+        x: its own horizontal places, ascending; None: those of the page.
+        x_unit: their unit.
     """
 
     title: str
@@ -89,6 +91,8 @@ class Chart:
     dots: bool = False
     suspect: bool = False
     note: str = ""
+    x: list[float | None] | None = None
+    x_unit: str = ""
 
 
 def numbers(values: np.ndarray) -> list[float | None]:

@@ -22,11 +22,11 @@ namespace {
 using Bytes = std::vector<std::byte>;
 
 constexpr const char *kContract = "contract.json", *kGolden = "golden.npz", *kModel = "policy.onnx",
-                     *kSums = "SHA256SUMS", *kSignature = "SHA256SUMS.sig";
+                     *kSums = "SHA256SUMS", *kSignature = "SHA256SUMS.sig", *kCertificate = "certificate.json";
 constexpr std::array kFiles = {kContract, kGolden, kModel};
 
 std::size_t max_bytes(std::string_view name) {
-  if (name == kContract) return 1u << 20;
+  if (name == kContract || name == kCertificate) return 1u << 20;
   if (name == kSums || name == kSignature) return 1u << 12;
   return 512u << 20;
 }
@@ -71,6 +71,11 @@ Bytes read_file(const std::filesystem::path& path) {
   return data;
 }
 
+/// Whether a file is one that SHA256SUMS names; the certificate is optional.
+bool is_hashed(std::string_view name) {
+  return name == kCertificate || std::find(kFiles.begin(), kFiles.end(), name) != kFiles.end();
+}
+
 void check_names(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) {
@@ -87,7 +92,7 @@ void check_names(const std::filesystem::path& path) {
     if (!has(name)) throw ContractError(where + name + " is missing; export the bundle again");
   }
   for (const auto& name : names) {
-    if (name == kSums || name == kSignature || std::find(kFiles.begin(), kFiles.end(), name) != kFiles.end()) continue;
+    if (name == kSums || name == kSignature || is_hashed(name)) continue;
     throw ContractError(where + shown(name) + " is not a file of a bundle; remove it");
   }
 }
@@ -106,7 +111,7 @@ std::map<std::string, std::string, std::less<>> parse_sums(std::string_view text
     text.remove_prefix(std::min(end + 1, text.size()));
     const auto gap = line.find("  ");
     const auto name = gap == std::string_view::npos ? std::string_view() : line.substr(gap + 2);
-    if (std::find(kFiles.begin(), kFiles.end(), name) == kFiles.end()) {
+    if (!is_hashed(name)) {
       throw ContractError("SHA256SUMS names " + shown(name) +
                           "; it must name contract.json, golden.npz, policy.onnx and no path");
     }
@@ -121,6 +126,23 @@ std::map<std::string, std::string, std::less<>> parse_sums(std::string_view text
       throw ContractError(std::string("SHA256SUMS does not name ") + name + "; export the bundle again");
   }
   return sums;
+}
+
+/// The lines of a certificate, which must be of this network.
+std::vector<std::string> certificate_lines(std::string_view text, const std::string& model_hash) {
+  const Json value = parse_json(text, kCertificate);
+  const Json *model = value.find("model"), *lines = value.find("lines");
+  if (model == nullptr || lines == nullptr) {
+    throw ContractError("certificate.json: model or lines is missing; robot-rl certify writes it");
+  }
+  if (read_text(*model, "certificate.json: model") != model_hash) {
+    throw ContractError("certificate.json is of another network; robot-rl certify writes one of this");
+  }
+  std::vector<std::string> found;
+  for (const auto& line : read_list(*lines, "certificate.json: lines")) {
+    found.push_back(read_text(line, "certificate.json: lines"));
+  }
+  return found;
 }
 
 void check_signature(const std::filesystem::path& path, const Bytes& sums, const std::filesystem::path& key) {
@@ -147,7 +169,14 @@ std::unique_ptr<Bundle> read_bundle(const std::filesystem::path& path, const std
   if (!signed_by.empty()) check_signature(path, sums, signed_by);
   const auto expected = parse_sums(text_of(sums));
   std::map<std::string_view, Bytes> content;
-  for (const auto name : kFiles) {
+  std::vector<const char*> names(kFiles.begin(), kFiles.end());
+  const bool certified = expected.contains(kCertificate);
+  if (certified) names.push_back(kCertificate);
+  std::error_code error;
+  if (!certified && std::filesystem::exists(std::filesystem::symlink_status(path / kCertificate, error))) {
+    throw ContractError("policy bundle '" + path.string() + "': SHA256SUMS does not name certificate.json; remove it");
+  }
+  for (const auto name : names) {
     content[name] = read_file(path / name);
     if (sha256(content[name]) != expected.find(name)->second) {
       throw ContractError("policy bundle '" + path.string() + "': " + name +
@@ -161,6 +190,9 @@ std::unique_ptr<Bundle> read_bundle(const std::filesystem::path& path, const std
   bundle->contract = read_contract(bundle->contract_text);
   bundle->golden = read_golden(content[kGolden], bundle->contract);
   check_model(content[kModel], bundle->contract, expected.find(kContract)->second);
+  if (certified) {
+    bundle->certificate = certificate_lines(text_of(content[kCertificate]), expected.find(kModel)->second);
+  }
   bundle->model = std::move(content[kModel]);
   return bundle;
 }

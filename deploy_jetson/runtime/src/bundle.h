@@ -1,4 +1,5 @@
-// A policy bundle on disk: policy.onnx, contract.json, golden.npz, SHA256SUMS and, if it is signed, SHA256SUMS.sig.
+// A policy bundle on disk: policy.onnx, contract.json, golden.npz, SHA256SUMS; certificate.json if it is certified, and
+// SHA256SUMS.sig if it is signed.
 #pragma once
 
 #include <cstddef>
@@ -30,6 +31,7 @@ struct Bundle {
   Contract contract;
   std::string contract_text;  // of contract.json
   std::vector<std::byte> model;
+  std::vector<std::string> certificate;  // lines of certificate.json for people; empty without one
   Golden golden;
 };
 

@@ -25,6 +25,9 @@ std::string report_of(const Bundle& bundle, const Backend& backend, const Replay
     report.raw("precision", precision.str());
   }
   report.add("joints", contract.joints.size()).raw("training", training.str()).raw("replay", errors.str());
+  std::vector<std::string> lines;
+  for (const auto& line : bundle.certificate) lines.push_back(json_text(line));
+  if (!lines.empty()) report.raw("certificate", json_array(lines));
   return report.str();
 }
 
@@ -48,6 +51,7 @@ int run_check(const Options& options) {
   }
   std::printf("  golden replay of %d steps, %d resets: observation %.1e, action %.1e, joint target %.1e\n",
               replay.steps, replay.resets, replay.observation_error, replay.action_error, replay.joint_target_error);
+  for (const auto& line : bundle->certificate) std::printf("  certificate: %s\n", line.c_str());
   std::puts("  the bundle may move a robot");
   if (!options.report.empty()) write_whole(options.report, report_of(*bundle, *backend, replay) + "\n");
   return 0;

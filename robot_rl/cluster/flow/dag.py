@@ -295,6 +295,7 @@ class FlowCfg:
         key: File of the private key to sign with; empty: no signature. <file>.pub is the public one.
         train: Settings of the training, as words such as "max_iterations=60".
         cpus, gpus, minutes: Cores, GPUs and longest time [min] of the training; gpus 0: those of this machine.
+        certify: Episodes of the bundle's certificate; 0: it gets none.
     """
 
     task: str
@@ -305,6 +306,7 @@ class FlowCfg:
     cpus: int = 8
     gpus: int = 0
     minutes: int = 240
+    certify: int = 0
 
     @property
     def folder(self) -> str:

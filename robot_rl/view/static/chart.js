@@ -14,6 +14,7 @@ const AXES = {
   env_steps: { unit: "steps", text: (v) => `${short(v)} steps` },
   time_ms: { unit: "ms", text: (v) => `${short(v)} ms` },
   time_s: { unit: "h:min:s", text: (v) => clock(v) },
+  own: { unit: null, text: (v) => short(v) },
 };
 
 // Numbers, scales and paths of the diagrams on the project's pages, which have this file before their own script.
@@ -293,9 +294,9 @@ class Diagram {
 
   // The horizontal axis: as many figures as fit, and its unit at the right end where three figures remain beside it.
   label(svg, { left, right, bottom, first, last, x }, height) {
-    const { axis } = this.spec;
+    const { axis, x_unit } = this.spec;
     const time = axis === "time_s";
-    const { unit } = AXES[axis];
+    const unit = AXES[axis].unit ?? x_unit;
     const stopsOf = (count) => {
       const found = time ? timeTicks(first, last, count) : ticks(first, last, count, [1, 2, 5, 10]);
       const values = found.filter((v) => axis !== "iteration" || Number.isInteger(v));
@@ -311,7 +312,7 @@ class Diagram {
     const least = Math.max(3, Math.floor((right - left) / 85));
     let stops = stopsOf(least);
     let shown = fit(stops, Infinity);
-    for (let count = least; count < 3 * least; count++) {
+    for (let count = least; unit && count < 3 * least; count++) {
       const beside = fit(stopsOf(count), right - 6.5 * unit.length - 8);
       if (beside.length < 3) continue;
       [stops, shown] = [stopsOf(count), beside];

@@ -2,16 +2,21 @@
 // <html> tells how it went: data-charts counts the diagrams drawn.
 
 const { axes, charts } = JSON.parse(document.getElementById("data").textContent);
-const state = { axis: Object.keys(axes)[0] || "iteration", smooth: document.querySelector("[data-smooth]") !== null, row: null };
+const state = { axis: Object.keys(axes)[0] || "iteration", smooth: document.querySelector("[data-smooth]") !== null, row: null, chart: null };
 const views = [...document.querySelectorAll("[data-chart]")].map((figure) => ({
   chart: charts[Number(figure.dataset.chart)],
-  diagram: new Diagram(figure, point),
+  diagram: new Diagram(figure, (x) => point(x, charts[Number(figure.dataset.chart)])),
   read: figure.querySelector(".read"),
   legend: [...figure.querySelectorAll(".legend output")],
 }));
 
-function curves({ kind, series }) {
-  const x = axes[state.axis];
+// The horizontal places of a chart: its own, or the page's.
+function places(chart) {
+  return chart.x ?? axes[state.axis];
+}
+
+function curves({ kind, series, x: own }) {
+  const x = own ?? axes[state.axis];
   if (kind !== "stack") return series.map(({ tone, dashed, values }) => ({ tone, dashed, x, y: values }));
   let base = x.map(() => 0);
   return series.map(({ tone, values }) => {
@@ -25,7 +30,7 @@ function curves({ kind, series }) {
 
 function all() {
   for (const { chart, diagram } of views)
-    diagram.show({ ...chart, curves: curves(chart), axis: state.axis, smooth: state.smooth, raw: true, most: 230 });
+    diagram.show({ ...chart, curves: curves(chart), axis: chart.x ? "own" : state.axis, smooth: state.smooth, raw: true, most: 230 });
   state.row = null;
   read();
   root.dataset.charts = String(views.length);
@@ -33,13 +38,14 @@ function all() {
 
 // The values at the reading point of all diagrams, else the last ones.
 function read() {
-  const { row } = state;
   for (const { chart, diagram, read, legend } of views) {
+    const row = chart.x && state.chart !== chart ? null : state.row;
     const value = ({ values }) => short(values[row ?? values.findLastIndex((v) => v !== null)] ?? null);
     if (read) read.textContent = value(chart.series[0]);
     legend.forEach((output, s) => (output.textContent = value(chart.series[s])));
-    diagram.point(row === null ? null : axes[state.axis][row]);
+    diagram.point(row === null ? null : places(chart)[row]);
   }
+  const row = state.chart?.x ? null : state.row;
   const where = document.getElementById("where");
   if (!where) return;
   const keys = Object.keys(axes);
@@ -49,8 +55,9 @@ function read() {
 }
 
 let pending = 0;
-function point(x) {
-  state.row = x === null ? null : nearest(axes[state.axis], x);
+function point(x, chart) {
+  state.chart = chart;
+  state.row = x === null ? null : nearest(places(chart), x);
   pending ||= requestAnimationFrame(() => {
     pending = 0;
     read();

@@ -1,11 +1,14 @@
 """Damaged and forged bundles: `robot-rl-infer --check` refuses every one that Python refuses, and names the culprit."""
 
+import hashlib
+import json
 import os
 import re
 import shutil
 
 import numpy as np
 import pytest
+from robot_rl_deploy.bundle import CERTIFICATE, MODEL, write_sums
 from robot_rl_deploy.strict import ContractError
 from robot_rl_deploy.verify import verify_bundle
 
@@ -114,6 +117,27 @@ MORE = {
 }
 
 
+def certified(change):
+    """A certificate in the bundle, changed after its hashes were written or before."""
+
+    def mutate(bundle):
+        digest = hashlib.sha256((bundle / MODEL).read_bytes()).hexdigest()
+        text = json.dumps({"model": digest, "lines": ["delay: up to 0.03 s"]})
+        (bundle / CERTIFICATE).write_text(text.replace(*change))
+        write_sums(bundle)
+        if change[0] == "0.03":
+            (bundle / CERTIFICATE).write_text(text)
+
+    return mutate
+
+
+MORE |= {
+    "a changed certificate": (certified(("0.03", "0.09")), "certificate.json does not have the hash"),
+    "a certificate of another network": (certified(('"model": "', '"model": "0')), "is of another network"),
+    "a certificate without lines": (certified(("lines", "words")), "model or lines is missing"),
+}
+
+
 @pytest.fixture
 def damaged(toy_bundle, tmp_path):
     def make(mutate):
@@ -165,3 +189,9 @@ def test_a_network_that_is_cut_anywhere_is_refused(rt, toy_bundle):
     for size in [*range(300), *range(300, len(model), 97)]:
         with pytest.raises(rt.ContractError):
             rt.check_model(model[:size], contract, digest)
+
+
+def test_the_check_prints_a_certificate(infer, damaged):
+    done = infer("--bundle", damaged(certified(("", ""))), "--check")
+    assert done.returncode == 0, done.stderr
+    assert "  certificate: delay: up to 0.03 s\n" in done.stdout

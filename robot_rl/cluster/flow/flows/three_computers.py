@@ -1,6 +1,7 @@
 """Train, evaluate in simulation, package, and benchmark the robot's binary: a flow over three computers.
 
-    train -> export -> evaluate, other_engine, disturbed, sim2sim -> gates -> sign -> package -> edge -> gates
+    train -> export -> evaluate, other_engine, disturbed, sim2sim -> gates -> [certify -> gates ->] sign -> package
+    -> edge -> gates
 
 To change it, copy it (`robot-rl flow three_computers copy=my_flow.py`), edit the copy and run it
 (`robot-rl flow my_flow.py task=...`). Each step is a command as one would type it. In a word, `step["output"]` is the
@@ -26,6 +27,8 @@ FAILURES, DISTURBED_FAILURES = 0.05, 0.10
 """Largest share of episodes that failed."""
 PARITY, PARITY_SURVIVAL = 0.10, 0.05
 """How much worse a metric may be through the binary, as a share of the trainer's; the same of survival, in absolute."""
+DELAY_S = 0.02
+"""Least delay from action to motors that a certified policy bears."""
 AGREEMENT = 1e-4
 """Largest difference of an action between the torch policy and the exported one."""
 METRIC_BOUNDS: dict[str, dict[str, float]] = {"go2_flat": {"lin_vel_error": 0.2}}
@@ -81,8 +84,13 @@ def make_flow(cfg: FlowCfg) -> Flow:
         after=("evaluate",),
         outputs={"page": Output(path=f"{train.outputs['run'].path}/report.html")},
     )
-    packages = package_steps(cfg, train, export, after=tuple(step.name for step in gates))
-    edge = edge_step(cfg, export, signed=packages[0] if cfg.key else None, after=packages[-1].name)
+    bundled, certificate = export, ()
+    if cfg.certify:
+        bundled = certify_step(cfg, train, export, after=tuple(step.name for step in gates))
+        certificate = (bundled, gate_step(bundled, "certificate", certificate_gates()))
+        gates.append(certificate[1])
+    packages = package_steps(cfg, train, bundled, after=tuple(step.name for step in gates))
+    edge = edge_step(cfg, bundled, signed=packages[0] if cfg.key else None, after=packages[-1].name)
     period_us = task.task.sim.timestep * task.task.sim.decimation * 1e6
     latency = Gate(
         name="p99", path="inference_us.p99", bound=period_us, text="inference, below the control period [us]"
@@ -92,7 +100,7 @@ def make_flow(cfg: FlowCfg) -> Flow:
     return Flow(
         name="three_computers",
         id=cfg.id,
-        steps=(train, export, *checked, report, *packages, edge, gate_edge),
+        steps=(train, export, *checked, report, *certificate, *packages, edge, gate_edge),
         notes=(*left_out, *unsigned),
         links={"report of the run": report.outputs["page"].path, "bundle": export.outputs["bundle"].path},
     )
@@ -138,7 +146,7 @@ def training_steps(cfg: FlowCfg) -> tuple[Step, Step]:
     export = Step(
         name="export",
         command=("robot-rl", "export", f"run={train['run']}", f"root={cfg.root}"),
-        outputs={"bundle": Output(path=f"{folder}/policy", proof="SHA256SUMS")},
+        outputs={"bundle": Output(path=f"{folder}/policy", proof="policy.onnx")},  # A certificate changes SHA256SUMS.
         resources=Resources(computer=Computer.TRAIN),
     )
     return train, export
@@ -202,6 +210,28 @@ def binary_step(cfg: FlowCfg, train: Step, export: Step) -> Step:
         outputs={"figures": Output(path=f"{cfg.folder}/sim2sim.json")},
         codes=(0, 1),
     )
+
+
+def certify_step(cfg: FlowCfg, train: Step, export: Step, after: tuple[str, ...]) -> Step:
+    """Return the step that puts a certificate into the bundle, after all others that read the bundle."""
+    bundle = export.outputs["bundle"].path
+    return Step(
+        name="certify",
+        command=("robot-rl", "certify", f"run={train['run']}", f"root={cfg.root}", f"budget={cfg.certify}"),
+        after=(export.name, *after),
+        outputs={
+            "bundle": Output(path=bundle, proof="certificate.json"),
+            "certificate": Output(path=f"{bundle}/certificate.json"),
+        },
+    )
+
+
+def certificate_gates() -> list[Gate]:
+    """Return the gates of a certificate: success in the nominal worlds, and the delay that the policy bears."""
+    text = "success in the nominal worlds of the certificate"
+    success = Gate(name="success", path="nominal.success", bound=1.0 - FAILURES, op=ABOVE, text=text)
+    text = "delay from action to motors that the policy bears [s]"
+    return [success, Gate(name="delay", path="parameters.delay.high.value", bound=DELAY_S, op=ABOVE, text=text)]
 
 
 def package_steps(cfg: FlowCfg, train: Step, export: Step, after: tuple[str, ...]) -> list[Step]:

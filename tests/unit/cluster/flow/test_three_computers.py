@@ -53,6 +53,19 @@ def test_the_gates_of_a_walking_go2():
     assert bounds(flow, "edge") == {"p99": ("<=", pytest.approx(20_000.0))}  # 50 Hz [us]
 
 
+def test_a_certificate_is_made_after_all_gates_and_goes_into_the_package():
+    """Nothing reads the bundle while it is replaced; what is packed, signed and timed is the certified bundle."""
+    assert "certify" not in [step.name for step in flow_of(key="robot.key").steps]
+    flow = flow_of(key="robot.key", certify=1000)
+    names = [step.name for step in flow.order()]
+    assert names[names.index("certify") :] == ["certify", "gate_certify", "sign", "package", "edge", "gate_edge"]
+    assert "budget=1000" in words(flow, "certify")
+    assert bounds(flow, "certify") == {"success": (">=", 0.95), "delay": (">=", 0.02)}
+    assert {"certify", "gate_certify"} <= {*flow["sign"].needs()}
+    assert "certify" in flow["edge"].needs()
+    assert flow.path("certify", "bundle") == flow.path("export", "bundle")
+
+
 @pytest.mark.parametrize(
     ("word", "unless"),
     [("precision=int8", "agreement.actions"), ("seed=2", ""), ("precision.rollout=fp8", "agreement.actions")],
