@@ -50,6 +50,7 @@ class Options(PolicyOptions):
 
 def run(arguments: Sequence[str]) -> int:
     """Certify, write the certificate and its page, print its lines."""
+    options, changes = read(Options, arguments)
     from robot_rl.certify.certificate import compare, describe, to_text
     from robot_rl.certify.certify import CertifyCfg, certify, check_task
     from robot_rl.certify.page import render_page
@@ -58,7 +59,6 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.files import write_atomic
     from robot_rl.identify.result import Identified
 
-    options, changes = read(Options, arguments)
     engines, models = _words(options.engines), [Path(name) for name in _words(options.model)]
     check_engines(engines)
     options.refuse_unsupported("certify")

@@ -104,6 +104,7 @@ LIGHT = (
     Refusal("eval policy=go2_flat seconds=-1", "seconds=-1"),
     Refusal("flow gate nothing.json a>1", "gate 'a>1'"),
     Refusal("flow three_computers task=go2_flat target=moon", "target=moon"),
+    Refusal("certify policy=go2_flat success=2", "success=2"),
     Refusal("explain nothing.npz threads=0", "threads=0"),
     Refusal("identify nothing.npz window=9", "window=9"),
     Refusal("latency nothing.json extra_s=x", "extra_s=x"),

@@ -53,7 +53,7 @@ def content():
 def identified(**values):
     rows = {name: Estimate(nominal=1.0, value=v, lo=v, hi=v, seen=True) for name, v in values.items()}
     delay = Estimate(nominal=0.0, value=0.014, lo=0.01, hi=0.02, seen=True)
-    options = {"base": "fixed", "timestep": 0.002, "window_s": 0.5, "logs": [], "errors": {}}
+    options = {"base": "fixed", "timestep": 0.002, "window_s": 0.5, "logs": [], "errors": {}, "model": {}}
     return Identified(robot="unitree_go2", joints={"FL_calf_joint": rows}, delay=delay, **options)
 
 
