@@ -137,7 +137,8 @@ def compare(content: Mapping[str, Any], found: Identified, robot: Any) -> dict[s
     Args:
         content: The certificate.
         found: The identified parameters.
-        robot: The robot's facts: its kd belong to the damping.
+        robot: The robot that the policy was trained with: its kd belong to the damping, and factors are on its own
+            measured dynamics, if it has some.
 
     Raises:
         UserError: The file is of another robot.
@@ -145,18 +146,21 @@ def compare(content: Mapping[str, Any], found: Identified, robot: Any) -> dict[s
     if found.robot != robot.name:
         raise UserError(f"identified: is of the robot {found.robot}, the policy is for {robot.name}")
     gains = {joint.name: joint.kd for joint in robot.joints}
+    known = {joint.name: joint.dynamics for joint in robot.joints}
     rows: list[dict[str, Any]] = []
     for joint, names in found.joints.items():
         for name, estimate in names.items():
             prop = content["parameters"].get(IDENTIFIED.get(name, ""))
             own = gains.get(joint, 0.0) if name == "damping" else 0.0
-            if prop is None or not estimate.seen or estimate.nominal + own <= 0:
+            trained = getattr(known.get(joint), name, None)
+            base = (estimate.nominal if trained is None else trained) + own
+            if prop is None or not estimate.seen or base <= 0:
                 continue
-            rows.append(_place(prop, IDENTIFIED[name], joint, (estimate.value + own) / (estimate.nominal + own)))
+            rows.append(_place(prop, IDENTIFIED[name], joint, (estimate.value + own) / base))
     delay = found.delay
     if delay is not None and delay.seen and "delay" in content["parameters"]:
         rows.append(_place(content["parameters"]["delay"], "delay", "", delay.value))
-    return {"rows": rows, "lines": _told(rows, content), "holds": all(row["inside"] for row in rows)}
+    return {"rows": rows, "lines": _identified_lines(rows, content), "holds": all(row["inside"] for row in rows)}
 
 
 def _place(prop: Mapping[str, Any], name: str, joint: str, value: float) -> dict[str, Any]:
@@ -165,9 +169,9 @@ def _place(prop: Mapping[str, Any], name: str, joint: str, value: float) -> dict
     return {"name": name, "joint": joint, "value": float(f"{value:.4g}"), "inside": low <= value <= high}
 
 
-def _told(rows: list[dict[str, Any]], content: Mapping[str, Any]) -> list[str]:
+def _identified_lines(rows: list[dict[str, Any]], content: Mapping[str, Any]) -> list[str]:
     """Return a line for each property, of the values outside if there are any."""
-    told = []
+    found = []
     for name in dict.fromkeys(row["name"] for row in rows):
         own = [row for row in rows if row["name"] == name]
         outside = [row for row in own if not row["inside"]]
@@ -177,5 +181,5 @@ def _told(rows: list[dict[str, Any]], content: Mapping[str, Any]) -> list[str]:
         joints = [row["joint"] for row in outside if row["joint"]]
         of = f" of {', '.join(joints[:3])}" if joints else ""
         of += f" and {len(joints) - 3} other joints" if len(joints) > 3 else ""
-        told.append(_line(not outside, f"identified {name}{of}: {span} is {'outside' if outside else 'inside'}"))
-    return told
+        found.append(_line(not outside, f"identified {name}{of}: {span} is {'outside' if outside else 'inside'}"))
+    return found

@@ -35,6 +35,10 @@ def describe_robots(task: Any) -> dict[str, Any]:
     agents = getattr(task, "robots", None) or {}
     robots = [agent.robot for agent in agents.values()] or [getattr(task, "robot", None)]
     found = {robot.name: _facts(robot) for robot in robots if isinstance(robot, Robot)}
+    if getattr(getattr(task, "randomize", None), "gain", ()):  # Dynamics that are settings are not facts.
+        for facts in found.values():
+            for joint in facts["joints"].values():
+                joint.pop("dynamics", None)
     return {"robots": found} if found else {}
 
 
