@@ -339,6 +339,11 @@ class Lockstep:
         raise self._silent()
 
     def _send(self, body: Body) -> int:
+        """Send the robot's state, and return its sequence number.
+
+        The commands that have arrived are taken first: after a pause they fill the socket, which then drops the answer.
+        """
+        self._link.take()
         body.sense(self._link.low, self._link.measured)
         return self._link.send(body.clock_s)
 
