@@ -137,7 +137,8 @@ def compare(content: Mapping[str, Any], found: Identified, robot: Any) -> dict[s
     Args:
         content: The certificate.
         found: The identified parameters.
-        robot: The robot's facts: its kd belong to the damping.
+        robot: The robot that the policy was trained with: its kd belong to the damping, and factors are on its own
+            measured dynamics, if it has some.
 
     Raises:
         UserError: The file is of another robot.
@@ -145,14 +146,17 @@ def compare(content: Mapping[str, Any], found: Identified, robot: Any) -> dict[s
     if found.robot != robot.name:
         raise UserError(f"identified: is of the robot {found.robot}, the policy is for {robot.name}")
     gains = {joint.name: joint.kd for joint in robot.joints}
+    known = {joint.name: joint.dynamics for joint in robot.joints}
     rows: list[dict[str, Any]] = []
     for joint, names in found.joints.items():
         for name, estimate in names.items():
             prop = content["parameters"].get(IDENTIFIED.get(name, ""))
             own = gains.get(joint, 0.0) if name == "damping" else 0.0
-            if prop is None or not estimate.seen or estimate.nominal + own <= 0:
+            trained = getattr(known.get(joint), name, None)
+            base = (estimate.nominal if trained is None else trained) + own
+            if prop is None or not estimate.seen or base <= 0:
                 continue
-            rows.append(_place(prop, IDENTIFIED[name], joint, (estimate.value + own) / (estimate.nominal + own)))
+            rows.append(_place(prop, IDENTIFIED[name], joint, (estimate.value + own) / base))
     delay = found.delay
     if delay is not None and delay.seen and "delay" in content["parameters"]:
         rows.append(_place(content["parameters"]["delay"], "delay", "", delay.value))
