@@ -34,16 +34,17 @@ def describe_robots(task: Any) -> dict[str, Any]:
 
     agents = getattr(task, "robots", None) or {}
     robots = [agent.robot for agent in agents.values()] or [getattr(task, "robot", None)]
-    is_set = bool(getattr(getattr(task, "randomize", None), "gain", ()))  # Dynamics that the settings give are theirs.
-    found = {robot.name: _facts(robot, is_set) for robot in robots if isinstance(robot, Robot)}
+    found = {robot.name: _facts(robot) for robot in robots if isinstance(robot, Robot)}
+    if getattr(getattr(task, "randomize", None), "gain", ()):  # Dynamics that are settings are not facts.
+        for facts in found.values():
+            for joint in facts["joints"].values():
+                joint.pop("dynamics", None)
     return {"robots": found} if found else {}
 
 
-def _facts(robot: "Robot", is_set: bool) -> dict[str, Any]:
+def _facts(robot: "Robot") -> dict[str, Any]:
     facts = {name: value for name, value in _values(robot).items() if name != "joints"}
-    joints = {
-        joint.name: _values(dataclasses.replace(joint, dynamics=None) if is_set else joint) for joint in robot.joints
-    }
+    joints = {joint.name: _values(joint) for joint in robot.joints}
     return facts | {"model": hashlib.sha256(robot.model.read_bytes()).hexdigest(), "joints": joints}
 
 
