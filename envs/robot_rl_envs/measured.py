@@ -46,7 +46,8 @@ class Randomize:
         armature: The same of the armature [kg m^2]. Empty: the model's.
         damping: The same of the viscous damping [N m s/rad]; below 0 it lowers the motor's kd.
         friction: The same of the dry friction [N m].
-        gain_range: (lo, hi) of the factor by which a world's kp differs from that. Empty: the task's own event.
+        gain_range: (lo, hi) of the factor by which a world's kp differs from that, or from the robot's without it.
+            Empty: the task's own event.
         armature_range: The same of the armature.
         damping_range: (lo, hi) of the factor on kd.
         friction_range: The same of the dry friction.
@@ -80,7 +81,7 @@ def apply_measured(task: Any) -> None:
         task.randomize = replace(task.randomize, latency_from="", latency_read=path)
     if task.randomize.identified_from:
         _read(task, task.randomize.identified_from)
-    if any(getattr(task.randomize, name) for name in JOINT_VALUES):
+    if any(getattr(task.randomize, key) for name in JOINT_VALUES for key in (name, f"{name}_range")):
         _apply_identified(task)
 
 
@@ -88,6 +89,7 @@ def _read(task: Any, path: str) -> None:
     """Put the figures of an identification into a task's settings; those of the fit whose timestep is nearest."""
     where = f"randomize.identified_from={path!r}"
     data = _load(path, where)
+    require(not task.robots, "randomize.identified_from", path, "is for a task of one robot")
     robot, fits = task.robot, data.get("training") or [{}]
     if data.get("robot") != robot.name:
         raise ValueError(f"{where}: is of robot {data.get('robot')!r}, the task's is {robot.name!r}")
@@ -167,10 +169,10 @@ def _apply_identified(task: Any) -> None:
     found = {
         f"{PREFIX}{name}": MeasuredEvent(fn, lo=limits[0], hi=limits[1])
         for name, fn in DRAWN.items()
-        if (limits := getattr(cfg, f"{name}_range")) and any(getattr(cfg, name))
+        if (limits := getattr(cfg, f"{name}_range"))
     }
-    if cfg.gain_range and task.actions.kind == "position":
-        found[f"{PREFIX}gain"] = _gains(kind, cfg.gain_range, cfg.damping_range or (1.0, 1.0))
+    if (cfg.gain_range or cfg.damping_range) and task.actions.kind == "position":
+        found[f"{PREFIX}gain"] = _gains(kind, cfg.gain_range or (1.0, 1.0), cfg.damping_range or (1.0, 1.0))
     drawn = {event.info.name for event in found.values()} | (set(GAINS) if f"{PREFIX}gain" in found else set())
     kept = {name: event for name, event in task.events.items() if event.info.name not in drawn}
     task.events = {**kept, **found}

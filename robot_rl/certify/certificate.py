@@ -160,7 +160,7 @@ def compare(content: Mapping[str, Any], found: Identified, robot: Any) -> dict[s
     delay = found.delay
     if delay is not None and delay.seen and "delay" in content["parameters"]:
         rows.append(_place(content["parameters"]["delay"], "delay", "", delay.value))
-    return {"rows": rows, "lines": _told(rows, content), "holds": all(row["inside"] for row in rows)}
+    return {"rows": rows, "lines": _identified_lines(rows, content), "holds": all(row["inside"] for row in rows)}
 
 
 def _place(prop: Mapping[str, Any], name: str, joint: str, value: float) -> dict[str, Any]:
@@ -169,9 +169,9 @@ def _place(prop: Mapping[str, Any], name: str, joint: str, value: float) -> dict
     return {"name": name, "joint": joint, "value": float(f"{value:.4g}"), "inside": low <= value <= high}
 
 
-def _told(rows: list[dict[str, Any]], content: Mapping[str, Any]) -> list[str]:
+def _identified_lines(rows: list[dict[str, Any]], content: Mapping[str, Any]) -> list[str]:
     """Return a line for each property, of the values outside if there are any."""
-    told = []
+    found = []
     for name in dict.fromkeys(row["name"] for row in rows):
         own = [row for row in rows if row["name"] == name]
         outside = [row for row in own if not row["inside"]]
@@ -181,5 +181,5 @@ def _told(rows: list[dict[str, Any]], content: Mapping[str, Any]) -> list[str]:
         joints = [row["joint"] for row in outside if row["joint"]]
         of = f" of {', '.join(joints[:3])}" if joints else ""
         of += f" and {len(joints) - 3} other joints" if len(joints) > 3 else ""
-        told.append(_line(not outside, f"identified {name}{of}: {span} is {'outside' if outside else 'inside'}"))
-    return told
+        found.append(_line(not outside, f"identified {name}{of}: {span} is {'outside' if outside else 'inside'}"))
+    return found

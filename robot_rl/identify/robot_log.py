@@ -247,6 +247,8 @@ def _read_mcap(path: Path, robot: Robot) -> dict[str, Any]:
     try:
         tail = runtime.LogTail(str(path))
         events = tail.read(topics=("/state", "/command"))
+        if not tail.contract:
+            raise UserError(f"{path}: is empty or cut off before its first state; name another log")
         contract = json.loads(tail.contract)
     except (runtime.UserError, runtime.ContractError, ValueError) as error:
         raise UserError(f"{path}: {error}") from None

@@ -2,10 +2,12 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
 from robot_rl_assets.registry import get_robot
+from robot_rl_assets.robot import Dynamics
 
 from robot_rl.certify.certificate import compare, lines, read_certificate, to_text
 from robot_rl.certify.certify import CertifyCfg, certify
@@ -109,6 +111,11 @@ def test_an_identified_robot_is_inside_or_outside(content):
     content["parameters"]["damping"] = content["parameters"]["dry_friction"]
     rows = compare(content, identified(damping=5.0), get_robot("unitree_go2"))["rows"]
     assert rows[0] == {"name": "damping", "joint": "FL_calf_joint", "value": 3.0, "inside": True}
+    # A policy that was trained for this robot bears a factor on the robot's own friction.
+    joints = get_robot("unitree_go2").joints
+    own = tuple(replace(joint, dynamics=Dynamics(friction=3.0)) for joint in joints)
+    (row, _) = compare(content, identified(friction=3.9), replace(get_robot("unitree_go2"), joints=own))["rows"]
+    assert (row["value"], row["inside"]) == (1.3, True)
     with pytest.raises(UserError, match="is of the robot unitree_go2, the policy is for cartpole"):
         compare(content, identified(), get_robot("cartpole"))
 

@@ -7,6 +7,7 @@ import pytest
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.cli.main import main
+from robot_rl.errors import UserError
 from robot_rl.runs.robot_facts import check_unchanged, describe_robots
 from robot_rl.runs.settings import default_tree, resolve
 from robot_rl.settings.tree import override
@@ -95,3 +96,16 @@ def test_a_wrong_file_is_named_in_a_line(changes, words, identified, capsys):
     line = capsys.readouterr().err
     assert words in line
     assert line.count("\n") == 1
+
+
+def test_a_range_without_values_is_around_the_model_and_is_checked():
+    cfg = resolve(override(default_tree("go2_flat", "cpu"), {"randomize.friction_range": [0.5, 2.0]}))
+    assert cfg.task.events["identified_friction"].params == {"lo": 0.5, "hi": 2.0}
+    assert "motors" in cfg.task.events
+    with pytest.raises(UserError, match=r"randomize.gain_range=\(2.*must be empty or \(lo, hi\)"):
+        resolve(override(default_tree("go2_flat", "cpu"), {"randomize.gain_range": [2.0, 1.0]}))
+
+
+def test_a_team_is_refused_by_the_name_of_the_setting(identified):
+    with pytest.raises(UserError, match=r"randomize.identified_from=.*is for a task of one robot"):
+        resolve(override(default_tree("go2_team", "cpu"), {"randomize.identified_from": identified()}))
