@@ -129,13 +129,8 @@ def measure(options: Options, _: dict[str, Any]) -> dict[str, Any]:
         }
         rows.append({"plant": number, "delay_s": delay, "held_out": held, "policies": found})
         print(json.dumps(rows[-1]["policies"], indent=1), flush=True)
-    return {
-        "name": "real_to_sim",
-        **facts(),
-        "iterations": options.iterations,
-        "plants": rows,
-        "summary": summary(rows),
-    }
+    found = {"iterations": options.iterations, "plants": rows, "summary": summary(rows)}
+    return facts("real_to_sim") | found
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
