@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import facts, run_bench
+from harness import measure_parts, run_bench
 from identify import hidden
 from robot_rl_assets.registry import get_robot
 
@@ -154,12 +154,7 @@ def measure(options: Options, _: dict[str, Any]) -> dict[str, Any]:
         "none": lambda: measure_part({"": ""}, options.seeds, with_motors=True),
         "motors": lambda: measure_part({name: row[0] for name, row in MOTORS.items()}, options.seeds, with_motors=True),
     }
-    names = options.parts.split(",")
-    for name in names:
-        if name not in known:
-            raise UserError("parts", name, f"must be of {', '.join(known)}")
-    earlier = json.loads(Path(options.out).read_text())["parts"] if options.out and Path(options.out).exists() else {}
-    return facts("explain") | {"parts": earlier | {name: known[name]() for name in names}}
+    return measure_parts("explain", options.parts, options.out, known)
 
 
 def show(result: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ Things that are compared are measured by `in_turn`, and their medians and quarti
 
 from __future__ import annotations
 
+import json
 import statistics
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Any
 
 from robot_rl.cli.bench import numbers, say, show
 from robot_rl.cli.options import describe, read
+from robot_rl.errors import UserError
 from robot_rl.files import write_json
 from robot_rl.performance.result import facts, in_turn, make_result, median_ratio, seconds, spread
 from robot_rl.runs.outputs import BENCH, check_outputs
@@ -49,6 +51,20 @@ def run_bench(
     result = measure(given, changes)
     show(result)
     write(given.out, result)
+
+
+def measure_parts(name: str, parts: str, out: str, known: Mapping[str, Callable[[], dict[str, Any]]]) -> dict[str, Any]:
+    """Measure parts by their names, "a,b"; a part that is not measured keeps its figures in the file `out`.
+
+    Raises:
+        UserError: An unknown part.
+    """
+    names = parts.split(",")
+    for part in names:
+        if part not in known:
+            raise UserError("parts", part, f"must be of {', '.join(known)}")
+    earlier = json.loads(Path(out).read_text())["parts"] if out and Path(out).exists() else {}
+    return facts(name) | {"parts": earlier | {part: known[part]() for part in names}}
 
 
 def write(out: str, result: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import facts, run_bench
+from harness import measure_parts, run_bench
 from robot_rl_assets.registry import get_robot
 from robot_rl_assets.robot import Joint, Robot
 
@@ -195,14 +195,10 @@ def measure(options: Options, _: dict[str, Any]) -> dict[str, Any]:
         "go2": lambda: real_go2(folder),
         "xl330": lambda: real_xl330(folder),
     }
-    names = options.parts.split(",")
-    for name in names:
-        if name not in known:
-            raise UserError("parts", name, f"must be of {', '.join(known)}")
+    for name in options.parts.split(","):
         if name in ("go2", "xl330") and not folder.joinpath("unitree_chirps").is_dir():
             raise UserError("logs", options.logs, "name the folder with unitree_chirps and servo_pendulum")
-    earlier = json.loads(Path(options.out).read_text())["parts"] if options.out and Path(options.out).exists() else {}
-    return facts("identify") | {"parts": earlier | {name: known[name]() for name in names}}
+    return measure_parts("identify", options.parts, options.out, known)
 
 
 def show(result: dict[str, Any]) -> None:

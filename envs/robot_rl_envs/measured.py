@@ -26,6 +26,8 @@ PREFIX = "identified_"
 DRAWN = {"armature": draws.joint_armature, "friction": draws.joint_friction}
 """Events that multiply a value of every joint."""
 GAINS = ("motor_strength", "motor_gains", "explicit_gains", "dc_motor_gains")
+REPLACED = (*GAINS, *(fn.func.__name__ for fn in DRAWN.values()))
+"""Events of a task that those of an identified robot replace."""
 
 
 @dataclass(kw_only=True, slots=True)

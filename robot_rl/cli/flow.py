@@ -17,6 +17,7 @@ usage: robot-rl flow                                          lists the flows
   robot-rl flow three_computers task=go2_flat                        train, evaluate, package, time the binary
   robot-rl flow three_computers task=go2_flat key=robot.key          with a signature (robot-rl sign new=robot.key)
   robot-rl flow three_computers task=go2_flat target=osmo image=robot-rl:0.2.0 platform.train=h100
+  robot-rl flow real_to_sim task=go2_flat log=chirps.mcap            identify the robot first, train for it, certify
   robot-rl flow gate eval.json 'velocity_error:onnx.lin_vel_error.mean<=0.2'
 
 Here each step runs in its own process; a step that is done is not repeated. Everything of a flow is in
@@ -56,6 +57,8 @@ class Options:
     jobs: int = option(1, "local: how many steps at a time", least=1, most=64)
     id: str = option("", "the flow's id, also the run's; an existing one is resumed; by default a new one")
     key: str = option("", "private key to sign the bundle with; none: it is not signed")
+    log: str = option("", "real_to_sim: logs of the robot, such as a.mcap,b.mcap")
+    held: str = option("", "real_to_sim: a log that is only predicted; by default the last one, or a part of it")
     certify: int = option(0, "episodes of the bundle's certificate, such as 1000; 0: it gets none", least=0, most=10**7)
     cpus: int = option(8, "osmo: cores of the training", least=1, most=1024)
     gpus: int = option(1, "osmo: GPUs of the training", least=0, most=64)
@@ -153,6 +156,8 @@ def _begin(source: str, words: Sequence[str], options: Options, parts: Parts) ->
         gpus=0 if is_local else options.gpus,
         minutes=options.time,
         certify=options.certify,
+        log=tuple(filter(None, options.log.split(","))),
+        held=options.held,
     )
     flow = make(source, cfg).with_bounds(parts.gates)
     if writer is not None:

@@ -296,6 +296,8 @@ class FlowCfg:
         train: Settings of the training, as words such as "max_iterations=60".
         cpus, gpus, minutes: Cores, GPUs and longest time [min] of the training; gpus 0: those of this machine.
         certify: Episodes of the bundle's certificate; 0: it gets none.
+        log: Logs of the robot, for a flow that identifies it.
+        held: A log that is only predicted.
     """
 
     task: str
@@ -307,6 +309,8 @@ class FlowCfg:
     gpus: int = 0
     minutes: int = 240
     certify: int = 0
+    log: tuple[str, ...] = ()
+    held: str = ""
 
     @property
     def folder(self) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.errors import UserError, suggest
 
 if TYPE_CHECKING:
+    from robot_rl_assets.robot import Joint, Robot
     from robot_rl_envs.task import Command, Task
 
 KINDS = {
@@ -19,6 +20,7 @@ KINDS = {
     "heavier": "it carries a mass that no training had: payload [kg], at payload_at in the frame of its base",
     "weaker": "its motors have three quarters of their strength",
     "slippery": "its feet slide: a friction of 0.35",
+    "motors": "each joint has another motor: strength, armature, damping, friction, drawn by motors_seed",
 }
 """Names of the plants, and their differences to the training."""
 STRENGTH, FRICTION = 0.75, 0.35
@@ -40,6 +42,7 @@ class PlantCfg:
         name: One of `KINDS`.
         payload: Mass that the robot carries [kg]; 0: a third of its own. Only of the heavier plant.
         payload_at: Where, in the frame of its base [m].
+        motors_seed: Of the other motors.
         speed: Share of the range of the task's velocity commands that the robot is given: one with a payload
             unknown to the training is not to be driven to its limits.
     """
@@ -47,6 +50,7 @@ class PlantCfg:
     name: str = "nominal"
     payload: float = 0.0
     payload_at: tuple[float, float, float] = (0.15, 0.0, 0.05)
+    motors_seed: int = 0
     speed: float = 0.6
 
     def __post_init__(self) -> None:
@@ -90,6 +94,9 @@ def make_plant(task: Task, cfg: PlantCfg, folder: Path) -> tuple[Task, str]:
         return task, KINDS[cfg.name]
     if cfg.name == "heavier":
         return _loaded(task, cfg, folder)
+    if cfg.name == "motors":
+        robot, events_left = other_motors(task.robot, cfg.motors_seed), _without(task.events, REPLACED["weaker"])
+        return dataclasses.replace(task, robot=robot, events=events_left), f"other motors, seed {cfg.motors_seed}"
     if cfg.name == "weaker":
         event = Event(events.motor_strength, lo=STRENGTH, hi=STRENGTH)
         difference = f"motors have {STRENGTH:.0%} strength"
@@ -97,6 +104,32 @@ def make_plant(task: Task, cfg: PlantCfg, folder: Path) -> tuple[Task, str]:
         event = Event(events.foot_friction, lo=FRICTION, hi=FRICTION)
         difference = f"feet have a friction of {FRICTION:g}"
     return dataclasses.replace(task, events={**_without(task.events, REPLACED[cfg.name]), "plant": event}), difference
+
+
+def other_motors(robot: Robot, seed: int) -> Robot:
+    """Return a robot of which each joint has another motor, as far from its model as real ones are."""
+    import numpy as np
+    from robot_rl_assets.robot import Dynamics
+
+    rng = np.random.default_rng(seed)
+    model = robot.load_model().compile()
+
+    def changed(joint: Joint) -> Joint:
+        dof = model.joint(joint.name).dofadr[0]
+        armature, damping = float(model.dof_armature[dof]), float(model.dof_damping[dof])
+        most = 0.025 * joint.effort_limit
+        values = rng.uniform([0.7, 0.5, -0.05, 0.2], [1.1, 3.0, 0.4, 1.0])
+        gain, factor, more, share = map(float, values)
+        dynamics = Dynamics(
+            gain=gain,
+            armature=factor * armature,
+            damping=max(damping + more * joint.kd, -joint.kd),
+            friction=share * most,
+        )
+        return dataclasses.replace(joint, dynamics=dynamics)
+
+    joints = tuple(joint if joint.passive else changed(joint) for joint in robot.joints)
+    return dataclasses.replace(robot, joints=joints)
 
 
 def _without(events: Mapping[str, Any], name: str) -> dict[str, Any]:

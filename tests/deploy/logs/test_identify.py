@@ -47,9 +47,10 @@ def test_a_contract_of_another_robot_is_refused(record):
 
 
 def test_a_damaged_log_is_one_line(tmp_path):
-    (tmp_path / "log.mcap").write_bytes(b"no log")
-    with pytest.raises(UserError, match="log.mcap"):
-        read_log(tmp_path / "log.mcap", get_robot("unitree_go2"))
+    for content, line in ((b"no log", "log.mcap"), (b"", "is empty or cut off before its first state")):
+        (tmp_path / "log.mcap").write_bytes(content)
+        with pytest.raises(UserError, match=line):
+            read_log(tmp_path / "log.mcap", get_robot("unitree_go2"))
 
 
 @pytest.mark.long

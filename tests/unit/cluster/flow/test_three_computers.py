@@ -276,3 +276,22 @@ def test_a_cartpole_from_the_training_to_the_binary(tmp_path, monkeypatch, capsy
     assert "train: done before, not repeated" in out
     assert "gate evaluate.upright FAILED: onnx.upright.mean is " in err
     assert err.count("\n") == 1
+
+
+def test_a_robots_log_comes_before_the_training():
+    """What the log shows is what the training reads and the certificate is compared with; strengths are the file's."""
+    flow = make("real_to_sim", FlowCfg(task="go2_flat", id="f1", log=("a.mcap", "b.mcap"), held="c.mcap"))
+    names = [step.name for step in flow.order()]
+    assert names[:3] == ["identify", "gate_identify", "train"]
+    assert words(flow, "identify") == (
+        "robot-rl identify a.mcap b.mcap held=c.mcap robot=unitree_go2 task=go2_flat "
+        "out=runs/.flows/f1/robot.identified.json"
+    )
+    for name, word in (("train", "randomize.identified_from="), ("certify", "identified=")):
+        assert words(flow, name).endswith(f" {word}runs/.flows/f1/robot.identified.json")
+    assert "events.push.xy" in words(flow, "disturbed")
+    assert "events.motors" not in words(flow, "disturbed")
+    with pytest.raises(UserError, match="log: is missing"):
+        make("real_to_sim", FlowCfg(task="go2_flat", id="f1"))
+    with pytest.raises(UserError, match="is set by the flow"):
+        make("real_to_sim", FlowCfg(task="go2_flat", id="f1", log=("a",), train=("randomize.identified_from=x",)))
