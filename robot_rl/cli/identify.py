@@ -68,6 +68,7 @@ class Excite:
     robot: str = option("", "the robot")
     out: str = option("excitation.npz", "an *.npz of the targets, or a directory: a bundle that robot-rl-infer plays")
     log: str = option("", "rehearse the bundle on the simulated, hanging robot, and write the binary's log: *.mcap")
+    motors: int = option(0, "the rehearsal's robot has other motors, drawn by this seed; 0: those of its model", least=0)
     seconds: float = option(20.0, "its length [s]", least=4.0, most=600.0)
     rate: float = option(500.0, "targets a second [Hz]", least=20.0, most=2000.0)
     share: float = option(1.0, "of the usual amplitude", least=0.01, most=1.0)
@@ -131,12 +132,15 @@ def write_excitation(arguments: Sequence[str]) -> int:
     path = check_output("out", options.out, EXCITATION) if is_file else Path(options.out)
     if options.log and (is_file or not options.log.endswith(".mcap")):
         raise UserError("log", options.log, "must be *.mcap, and out= a directory for the bundle that is rehearsed")
+    if options.motors and not options.log:
+        raise UserError("motors", options.motors, "is of a rehearsal", "name its log=")
     if options.log and Path(options.log).exists():
         raise UserError("log", options.log, "exists already", "name a new file")
     from robot_rl_assets.registry import get_robot
 
     from robot_rl.identify.excitation_bundle import PERIOD_S, rehearse, write_excitation_bundle
     from robot_rl.identify.excite import excite, save
+    from robot_rl.sim2sim.adapt.plants import other_motors
 
     with as_user_error():
         robot = get_robot(options.robot)
@@ -148,7 +152,8 @@ def write_excitation(arguments: Sequence[str]) -> int:
         write_excitation_bundle(path, robot, arrays)
     print(path)
     if options.log:
-        rehearse(path, robot, options.seconds, Path(options.log))
+        real = other_motors(robot, options.motors) if options.motors else robot
+        rehearse(path, real, options.seconds, Path(options.log))
         print(options.log)
     return 0
 

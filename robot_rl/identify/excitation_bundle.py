@@ -6,6 +6,7 @@ linear layer; it starts in the default pose, at rest, and repeats until the oper
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,6 +27,8 @@ PERIOD_S = 0.005
 HIGHEST_HZ = 8.0
 """Frequencies above this hardly occur in an excitation."""
 LONGEST_S = 60.0
+WRITER_S = 0.0005
+"""Period of the binary's commands in a rehearsal [s]; two of them follow each state."""
 CLIP = 10.0
 """Bound of the actions, which are offsets from the default pose [rad or m]."""
 STEPS = 256
@@ -156,7 +159,7 @@ class _Clock:
 
 
 def rehearse(bundle: Path, robot: Robot, seconds: float, log: Path, say: Callable[[str], None] = print) -> None:
-    """Play a bundle on the simulated robot that hangs, through the robot's binary in real time, and write its log.
+    """Play a bundle on the simulated robot that hangs, through the robot's binary in lockstep, and write its log.
 
     Args:
         bundle: The bundle.
@@ -168,21 +171,24 @@ def rehearse(bundle: Path, robot: Robot, seconds: float, log: Path, say: Callabl
     Raises:
         UserError: The runtime is not installed, or the safety layer stopped the robot; the line gives its fault.
     """
-    from robot_rl.sim2sim.plant import LONE
-    from robot_rl.sim2sim.session import Session, SessionCfg
+    from robot_rl.sim2sim.parity import BinaryController, ParityCfg, Responder
+    from robot_rl.sim2sim.plant import LONE, Plant
+    from robot_rl.sim2sim.session import for_session
 
-    cfg = SessionCfg(seconds=seconds, log=str(log), recover=False, hangs=True)
-    with tempfile.TemporaryDirectory() as folder:
-        session = Session(hanging_task(robot), {LONE: bundle}, cfg, Path(folder))
-        try:
-            say(f"{seconds:g} s on the simulated {robot.name}, in real time")
-            session.run()
-            report = session.report()
-        finally:
-            session.close()
-    if report["faults"]:
-        fault = report["faults"][0]
-        raise UserError(f"the safety layer stopped the robot after {fault['policy_s']:.1f} s: {fault['fault']}")
+    cfg = ParityCfg(all_states=True, settings={"writer_period_s": WRITER_S})
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        plant = stack.enter_context(contextlib.closing(Plant(for_session(hanging_task(robot)), seed=0)))
+        player = Responder(plant.robot, bundle, cfg, Path(folder), stack, arguments=["--log", str(log)])
+        controller = BinaryController(plant, {LONE: player})
+        say(f"{seconds:g} s on the simulated {robot.name}")
+        obs = plant.env.reset()
+        controller.reset()
+        plant.robot.hold(True, lift=robot.base_height)
+        for step in range(round(seconds / plant.env.step_dt)):
+            obs = plant.env.step(controller(obs))[0]
+            if controller.faults:
+                at = step * plant.env.step_dt
+                raise UserError(f"the safety layer stopped the robot after {at:.1f} s: {controller.faults[0]}")
 
 
 def hanging_task(robot: Robot) -> Task:
@@ -193,7 +199,7 @@ def hanging_task(robot: Robot) -> Task:
     return Task(
         name=f"excite_{robot.name}",
         robot=robot,
-        sim=Sim(timestep=0.002, decimation=5),
+        sim=Sim(timestep=PERIOD_S / 2, decimation=2),
         rewards={"alive": Reward(rewards.alive, weight=1.0)},
         observations={"actor": ObservationGroup(terms={"joint_vel": Observation(observations.joint_vel)})},
     )

@@ -32,12 +32,15 @@ ALIKE = 0.95
 """A correlation of two joints' targets above this leaves little to tell them apart."""
 ROUGH = 0.05
 """A derivative that depends on its step by a larger share is rough."""
+GOOD = 0.0005
+"""A model with this error predicts as well as encoders measure; a fit need not be better [rad]."""
 LITTLE, LARGE = 0.7, 0.005
 UNEXPLAINED = (
     "the fit explains little of the held-out log: a foot or hand may touch something, or the base may move, or the "
     "wiring be wrong; hang the robot free, and ask robot-rl explain"
 )
 """Said if more than this share of the model's error is left, and more than this much [rad]."""
+ENOUGH = "the model predicts the held-out log as well as the fit does"
 FAR = 3.0
 """Standard deviations of the prior."""
 WINDOW_S = {"fixed": 0.5, "free": 0.04}
@@ -132,7 +135,7 @@ def identify(
     parts = (("fit", problem), ("held", test))
     errors = {key: {"before": one.errors(nominal), "after": one.errors(found.theta)} for key, one in parts}
     before, after = errors["held"]["before"]["q"], errors["held"]["after"]["q"]
-    if after >= before:
+    if after >= before and after > GOOD:
         line = f"the fit predicts it worse than the model, {1e3 * before:.2f} -> {1e3 * after:.2f} mrad"
         raise UserError(f"{held.name}: {line}; nothing is written; compare gains and joints of the logs")
     result = Identified(
@@ -147,7 +150,9 @@ def identify(
         body={name: row for name, row in _tail(parameters, found, wide).items() if name in BODY},
         errors=errors,
         refits=_refits(problem, test, cfg, found, say),
-        notes=_notes(logs, found, wide, parameters) + [UNEXPLAINED] * (after > max(LITTLE * before, LARGE)),
+        notes=_notes(logs, found, wide, parameters)
+        + [UNEXPLAINED] * (after > max(LITTLE * before, LARGE))
+        + [ENOUGH] * (after >= before),
         figures=_figures(found),
     )
     return Identification(result=result, fit=found, spread=wide, model=model, problem=problem, held=test)

@@ -22,8 +22,6 @@ NAMES = ("time", "q", "dq", "target", "kp", "kd")
 """The arrays that an .npz needs; `OPTIONAL` are read if they are there, and "joints", the joints' names."""
 OPTIONAL = ("torque", "voltage", "quat", "gyro", "accel", "feet")
 MOST_REPEATED = 0.2
-SAME_CLOCK = 0.05
-"""A robot's clock and this computer's differ by a smaller share."""
 MOST_BYTES = 2**31
 LAG_SPAN_S = 0.06
 LEAST_MOTION, LEAST_SHARE = 0.01, 0.05
@@ -261,7 +259,8 @@ def _read_mcap(path: Path, robot: Robot) -> dict[str, Any]:
     sent = np.array([event["send_time_ns"] for event in commands], np.int64)
     until = np.append(received[1:], received[-1] + np.median(np.diff(received)).astype(np.int64))
     answer = np.searchsorted(sent, until, "left") - 1
-    keep = answer >= 0
+    time, shown = _clock(np.array([event["robot_time_ns"] for event in states], np.int64), received)
+    keep = (answer >= 0) & shown
     command = {
         key: np.array([event[key] for event in commands], np.float64)[answer[keep]][:, order]
         for key in ("q", "dq", "kp", "kd", "tau")
@@ -274,7 +273,7 @@ def _read_mcap(path: Path, robot: Robot) -> dict[str, Any]:
     shift = command["kd"] * command["dq"] + command["tau"]
     target = command["q"] + np.divide(shift, command["kp"], out=np.zeros_like(shift), where=command["kp"] > 0)
     found = {
-        "time": _clock(np.array([event["robot_time_ns"] for event in states], np.int64), received)[keep],
+        "time": time[keep],
         "q": state["joint_pos"][:, order],
         "dq": state["joint_vel"][:, order],
         "target": target,
@@ -290,11 +289,14 @@ def _read_mcap(path: Path, robot: Robot) -> dict[str, Any]:
     return found
 
 
-def _clock(robot_ns: NDArray[np.int64], received_ns: NDArray[np.int64]) -> Array:
-    """Return the times of states [s], by the robot's own clock if it has one: a message may have been late."""
-    measured, received = robot_ns - robot_ns[0], received_ns - received_ns[0]
-    is_clock = (np.diff(measured) > 0).all() and abs(float(measured[-1]) / max(received[-1], 1) - 1.0) < SAME_CLOCK
-    return (measured if is_clock else received) * 1e-9
+def _clock(robot_ns: NDArray[np.int64], received_ns: NDArray[np.int64]) -> tuple[Array, NDArray[np.bool_]]:
+    """Return the times of states [s], by the robot's own clock if it has one: a message may have been late.
+
+    Of several states at one time of the robot's, as a simulation that waits sends them, only the last counts: (N,) bool.
+    """
+    if robot_ns[0] > 0 and (np.diff(robot_ns) >= 0).all() and robot_ns[-1] > robot_ns[0]:
+        return (robot_ns - robot_ns[0]) * 1e-9, np.append(np.diff(robot_ns) > 0, True)
+    return (received_ns - received_ns[0]) * 1e-9, np.ones(len(received_ns), bool)
 
 
 def robot_of(path: str | Path) -> str:

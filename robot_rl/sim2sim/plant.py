@@ -125,7 +125,7 @@ class Body:
         self._base_dof = at("dof", scene.entity.base_dof + np.arange(6)) if scene.base else np.zeros(0, int)
         self._inertia = engine.batch.expand("dof_armature")[0].reshape(model.nv, -1)
         self._is_fresh = self._was_reset = True
-        self._supported, self._unseen_s = False, 0.0
+        self._supported, self._lift, self._unseen_s = False, 0.0, 0.0
         self._held, self._slow = np.zeros(7), {}
 
     @property
@@ -143,7 +143,7 @@ class Body:
         self._is_fresh = self._was_reset = True
         self._unseen_s += RESET_S
         if self._supported:
-            self.hold(True)
+            self.hold(True, lift=self._lift)
 
     @property
     def joint_names(self) -> list[str]:
@@ -254,7 +254,7 @@ class Body:
 
     def hold(self, supported: bool, *, lift: float = 0.0) -> None:
         """Hold the base in place by a gantry, so much higher [m], or release it."""
-        self._supported = supported and self.env.scene.base
+        self._supported, self._lift = supported and self.env.scene.base, lift
         self._inertia[self._base_dof] = RIGID if self._supported else 0.0
         if self._supported:
             self._held = self._rows["qpos"][0, self._base_qpos].copy()

@@ -85,7 +85,6 @@ class SessionCfg:
         faults: Faults that a proxy applies; without any the proxy is omitted.
         kills: Robots whose binaries are killed, and when.
         recover: After a fault or a fall, hang one robot up and begin again; else the session ends.
-        hangs: The gantry lifts the feet off the ground, and is never released.
         tick_s: Physics step and period of the states [s].
         settings: Settings of the binaries by name.
         log: Directory or file for the binary's log, of a team a directory with a folder for each; empty: none.
@@ -100,7 +99,6 @@ class SessionCfg:
     kills: tuple[Kill, ...] = ()
     recover: bool = True
     seed: int = 0
-    hangs: bool = False
     tick_s: float = TICK_S
     settings: dict[str, float] = field(default_factory=dict)
     log: str = ""
@@ -209,9 +207,6 @@ class Session:
         self.exchange, self._idle_since = RealTime(links, self.messages and self.messages.carry), plant.time_s
         plant.connect(self.exchange)
         plant.hold(True)
-        if cfg.hangs:
-            for body in plant.bodies.values():
-                body.hold(True, lift=body.env.scene.robot.base_height)
         self._zeros = torch.zeros(plant.env.num_envs, plant.env.num_actions)
 
     @property
@@ -384,8 +379,7 @@ class Session:
         if member.phase == "DAMPING":
             return "stand" if member.link.fault in ("none", "operator_stop") else "damp"  # which clears a latched fault
         if member.phase == "STAND" and may_walk:
-            if not self.cfg.hangs:
-                self.plant.hold(False)
+            self.plant.hold(False)
             return "policy"
         return ""
 

@@ -54,7 +54,6 @@ def test_a_damaged_log_is_one_line(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.realtime
 def test_the_binary_excites_a_hanging_robot_and_its_log_shows_the_motors(tmp_path):
     """The robot's motors are 20 % weaker than its model's, its calves have three times the friction and armature."""
     robot = get_robot("unitree_go2")
