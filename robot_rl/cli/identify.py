@@ -68,7 +68,7 @@ class Excite:
     robot: str = option("", "the robot")
     out: str = option("excitation.npz", "an *.npz of the targets, or a directory: a bundle that robot-rl-infer plays")
     log: str = option("", "rehearse the bundle on the simulated, hanging robot, and write the binary's log: *.mcap")
-    motors: int = option(0, "the rehearsal's robot has other motors, drawn by this seed; 0: those of its model", least=0)
+    motors: int = option(0, "its robot has other motors than its model, drawn by this seed; 0: the model's", least=0)
     seconds: float = option(20.0, "its length [s]", least=4.0, most=600.0)
     rate: float = option(500.0, "targets a second [Hz]", least=20.0, most=2000.0)
     share: float = option(1.0, "of the usual amplitude", least=0.01, most=1.0)

@@ -59,7 +59,10 @@ def cut_windows(logs: Sequence[RobotLog], seconds: float, every: float = 0.0, *,
                 found.append(Window(log, first, rows))
             start += every or seconds
     if not found:
-        raise UserError(f"{logs[0].name if logs else 'no log'}: is shorter than a window of {seconds:g} s")
+        why = f"is shorter than a window of {seconds:g} s"
+        if logs and max(log.seconds for log in logs) > skip + seconds:
+            why = f"in each stretch of {seconds:g} s kp is 0, so it is all damping, or most rows repeat the one before"
+        raise UserError(f"{logs[0].name if logs else 'no log'}: {why}")
     return found
 
 

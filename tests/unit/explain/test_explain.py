@@ -84,6 +84,10 @@ def test_refusals(go2, arm, swing, walk):
         explain(("a", "", swing()), arm, ExplainCfg(base="free"))
     with pytest.raises(UserError, match="base=lying"):
         explain(("a", "", swing()), arm, ExplainCfg(base="lying"))
+    damping = swing()
+    damping["kp"] = np.zeros_like(damping["kp"])
+    with pytest.raises(UserError, match="kp is 0, so it is all damping"):
+        explain(("a", "", damping), arm)
 
 
 def test_a_log_that_is_frozen_from_the_start_is_checked_only(arm, swing):
