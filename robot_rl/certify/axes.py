@@ -51,7 +51,7 @@ class Axis:
         name: Its name in the certificate.
         unit: SI unit; "1" for a factor or a coefficient.
         meaning: Its meaning in words.
-        nominal: The model's value; of a friction that the task draws, the middle of its range.
+        nominal: The model's value; of a friction or delay that the task draws, the middle of its range.
         low: Lower end of the search; the nominal value if smaller ones are harmless.
         high: Upper end.
         write: Writes values (N,) to `Fields`; None of a push, which acts during an episode.
@@ -236,8 +236,9 @@ def _delay(task: Any, scene: Any) -> Axis:
             to.env.state.actuator_delay.copy_(((steps - 0.5).clamp(min=0.0) * step)[:, None, None])
 
     text = "from the policy's action to the motors, in whole physics steps"
+    middle = step * round(_middle(box, 0.0) / step)
     return Axis(
-        name="delay", unit="s", meaning=text, nominal=0.0, low=0.0, high=longest, write=write, quantum=step, box=box
+        name="delay", unit="s", meaning=text, nominal=middle, low=0.0, high=longest, write=write, quantum=step, box=box
     )
 
 
@@ -307,7 +308,7 @@ def _ground(task: Any, scene: Any) -> list[Axis]:
 
 
 def _middle(box: tuple[float, float] | None, own: float) -> float:
-    """Return the middle of the range in which a task draws a friction, which need not contain the model's own one."""
+    """Return the middle of the range in which a task draws a value, which need not contain the model's own one."""
     return float(f"{own if box is None else 0.5 * (box[0] + box[1]):.6g}")
 
 

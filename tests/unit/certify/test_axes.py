@@ -159,3 +159,5 @@ def test_a_task_with_a_delay_keeps_its_own_range_as_the_box():
     task.actions.actuator.delay_s = (0.0, 0.02)
     axes = {axis.name: axis for axis in find_axes(task, make_scene(with_delay(task)))}
     assert axes["delay"].box == (0.0, 0.02)
+    assert axes["delay"].nominal == pytest.approx(0.01, abs=0.51 * task.sim.timestep)
+    assert axes["delay"].sides.keys() == {"low", "high"}
