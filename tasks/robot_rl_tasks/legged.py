@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from robot_rl_envs.mdp import commands, events, metrics, observations, rewards
+from robot_rl_envs.actuation import ExplicitPd
+from robot_rl_envs.mdp import actuation, commands, events, metrics, observations, rewards
 from robot_rl_envs.task import Command, Event, Metric, Observation, ObservationGroup, Reward
+
+GO2_MOTORS = ExplicitPd(saturation_effort=1.5)
+"""Motors of a Go2 that moves at its limits: their torque falls from a third of the speed limit on, to none at it.
+
+Unitree gives 20.2 N m up to 13.5 rad/s, and no torque at 30 rad/s: 1.6 times the limit at standstill. An ideal servo
+drives the knees of a jump at four times their limit.
+"""
 
 
 def proprioception(*, joint_vel_noise: float = 1.0, **others: Observation) -> dict[str, Observation]:
@@ -87,17 +95,24 @@ def velocity_errors() -> dict[str, Metric]:
     }
 
 
-def randomization(body: str | int, *, least_friction: float, **resets: Event) -> dict[str, Event]:
+def randomization(
+    body: str | int, *, least_friction: float, by_curve: bool = False, **resets: Event
+) -> dict[str, Event]:
     """Return the events that vary worlds, and those at an episode's start.
 
     Args:
         body: The body with a random mass and center of mass.
         least_friction: Least friction of the feet; the greatest is 1.2.
+        by_curve: Whether the motors are `GO2_MOTORS`.
         resets: How an episode starts, after the mass is drawn and before the friction.
     """
+    motors = Event(events.motor_strength, lo=0.9, hi=1.1)
+    if by_curve:
+        one = {"kp_lo": 1.0, "kp_hi": 1.0, "kd_lo": 1.0, "kd_hi": 1.0}
+        motors = Event(actuation.explicit_gains, **one, strength_lo=0.9, strength_hi=1.1)
     return {
         "mass": Event(events.base_mass, mode="startup", body=body, mass=1.0, com=0.02),
         **resets,
         "friction": Event(events.foot_friction, lo=least_friction, hi=1.2),
-        "motors": Event(events.motor_strength, lo=0.9, hi=1.1),
+        "motors": motors,
     }

@@ -51,7 +51,6 @@ def _rewards() -> dict[str, Reward]:
         "bump": Reward(objects.touches, weight=-2.0, contact="bump", force=1.0),
         "torque": Reward(rewards.joint_torque, weight=-1e-4),
         "action_rate": Reward(rewards.action_rate, weight=-0.01),
-        "speed": Reward(rewards.joint_vel_excess, weight=-4.0, share=0.9),
         "limits": Reward(rewards.joint_limits, weight=-1.0, soft=0.95),
     }
 
@@ -66,7 +65,7 @@ def make_task() -> Task:
         robot=get_robot("unitree_go2"),
         sim=Sim(timestep=0.02 / 3, decimation=3, iterations=5, ls_iterations=8),
         episode_length_s=3.0,
-        actions=Actions(kind="position", scale=2.0),
+        actions=Actions(kind="position", scale=2.0, actuator=legged.GO2_MOTORS),
         observations=_observations(),
         rewards=_rewards(),
         terminations={
@@ -80,6 +79,7 @@ def make_task() -> Task:
         events=legged.randomization(
             "base_link",
             least_friction=0.5,
+            by_curve=True,
             box=Event(
                 objects.place_fixed, object=BOX, x_lo=-ahead, x_hi=ahead, y_lo=0.0, y_hi=0.0, z_lo=-high, z_hi=high
             ),
