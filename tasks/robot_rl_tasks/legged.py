@@ -108,8 +108,9 @@ def randomization(
     """
     motors = Event(events.motor_strength, lo=0.9, hi=1.1)
     if by_curve:
-        one = {"kp_lo": 1.0, "kp_hi": 1.0, "kd_lo": 1.0, "kd_hi": 1.0}
-        motors = Event(actuation.explicit_gains, **one, strength_lo=0.9, strength_hi=1.1)
+        motors = Event(
+            actuation.explicit_gains, kp_lo=1.0, kp_hi=1.0, kd_lo=1.0, kd_hi=1.0, strength_lo=0.9, strength_hi=1.1
+        )
     return {
         "mass": Event(events.base_mass, mode="startup", body=body, mass=1.0, com=0.02),
         **resets,
