@@ -40,6 +40,7 @@ def make_task() -> Task:
             "joint_vel": Reward(rewards.joint_vel_size, weight=-2e-4),
             "torque": Reward(rewards.joint_torque, weight=-1e-4),
             "action_rate": Reward(rewards.action_rate, weight=-0.01),
+            "speed": Reward(rewards.joint_vel_excess, weight=-1.0, share=0.9),
             "limits": Reward(rewards.joint_limits, weight=-0.5, soft=0.95),
         },
         events=legged.randomization(

@@ -51,6 +51,7 @@ def _rewards() -> dict[str, Reward]:
         "bump": Reward(objects.touches, weight=-2.0, contact="bump", force=1.0),
         "torque": Reward(rewards.joint_torque, weight=-1e-4),
         "action_rate": Reward(rewards.action_rate, weight=-0.01),
+        "speed": Reward(rewards.joint_vel_excess, weight=-1.0, share=0.9),
         "limits": Reward(rewards.joint_limits, weight=-1.0, soft=0.95),
     }
 
