@@ -43,6 +43,8 @@ HARDER: dict[str, float] = {
     "events.friction.lo": 0.75,
     "events.motors.lo": 0.9,
     "events.motors.hi": 1.1,
+    "events.motors.strength_lo": 0.9,
+    "events.motors.strength_hi": 1.1,
 }
 """Setting -> the factor by which the step `disturbed` changes it, if the task has it."""
 
