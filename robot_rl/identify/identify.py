@@ -158,31 +158,28 @@ def identify(
         figures=_figures(found),
     )
     done = Identification(result=result, fit=found, spread=wide, model=model, problem=problem, held=test)
-    _try_network(done, logs, held, given, cfg, say)
+    _try_network(done, [*logs, held], given, cfg, say)
     return done
 
 
 def _try_network(
     done: Identification,
     logs: Sequence[RobotLog],
-    held: RobotLog,
     given: NetFile | None,
     cfg: IdentifyCfg,
     say: Callable[[str], None],
 ) -> None:
-    """Compare the fit with a network: a given one, or one that the fitted logs train if all logs have torques."""
+    """Compare the fit with a network: a given one, or one that all logs but the last train if they have torques."""
     robot, result = done.model.robot, done.result
     step = (*cfg.task_timesteps, result.timestep)[0]
     if given is None:
-        if cfg.net == "no" or cfg.base != "fixed" or not can_train((*logs, held), robot):
+        if cfg.net == "no" or cfg.base != "fixed" or not can_train(logs, robot):
             return
         say("a network of the logged torques")
-    net, windows = given or train(logs, step, robot), (done.problem.windows, done.held.windows)
-    fitted = next(
-        (fit.errors["after"] for fit in result.refits if fit.timestep == step), result.errors["held"]["after"]
-    )
-    file = cfg.net if given else ""
-    done.network = compare(net, PlantModel(robot, step), windows, done.fit.theta, fitted["q"], file)
+    net, windows = given or train(logs[:-1], step, robot), (done.problem.windows, done.held.windows)
+    errors = [fit.errors for fit in result.refits if fit.timestep == step] or [result.errors["held"]]
+    than, file = errors[0]["after"]["q"], cfg.net if given else ""
+    done.network = compare(net, PlantModel(robot, step), windows, done.fit.theta, than=than, file=file)
     done.result = replace(result, net=done.network.entry)
 
 

@@ -24,7 +24,7 @@ from robot_rl.identify.parameters import Parameters
 from robot_rl.identify.plant_model import Drive, PlantModel
 from robot_rl.identify.result import BETTER, NetEntry
 from robot_rl.identify.robot_log import RobotLog
-from robot_rl.identify.windows import EPS, Problem, Window
+from robot_rl.identify.windows import Problem, Window
 
 if TYPE_CHECKING:
     import torch
@@ -34,8 +34,12 @@ Torque = Callable[[Array, Array], Array]
 """Torques (J,) [N m] of errors [rad] and speeds [rad/s], each (J, lags)."""
 LAGS, LAG_S = 3, 0.006
 """Number of lags, and about how far apart they are [s]; a lag is a whole multiple of a task's timestep."""
-WIDTH, STEPS, BATCH, RATE = 32, 2000, 1024, 4e-3
+WIDTH, STEPS, BATCH, RATE = 32, 2000, 512, 4e-3
 """Units of the two hidden layers; iterations, rows of each and the first learning rate of the training."""
+JITTER = 0.01
+"""By such a share of a step, a command's time may be inexact: one that comes with a torque is not yet its cause."""
+LEAST_ROWS = 100
+"""A log with fewer usable rows trains no network."""
 MOST_BYTES = 2**24
 
 
@@ -98,7 +102,7 @@ class NetworkProblem(Problem):
 
 
 def compare(
-    net: NetFile, model: PlantModel, windows: Sequence[Sequence[Window]], fitted: Array, than: float, file: str = ""
+    net: NetFile, model: PlantModel, windows: Sequence[Sequence[Window]], fitted: Array, *, than: float, file: str = ""
 ) -> Network:
     """Compare a network with fitted parameters on the held-out windows.
 
@@ -136,8 +140,9 @@ def compare(
 
 
 def can_train(logs: Sequence[RobotLog], robot: Robot) -> bool:
-    """Return whether logs have torques, and none of the robot's joints follows a speed."""
-    return all(log.torque is not None for log in logs) and not any(joint.by_speed for joint in robot.joints)
+    """Return whether all logs have torques, and none of the robot's joints follows a speed."""
+    usable = all(_usable(log).sum() > LEAST_ROWS for log in logs if log.torque is not None)
+    return usable and all(log.torque is not None for log in logs) and not any(joint.by_speed for joint in robot.joints)
 
 
 def read_network(file: str, robot: Robot, timesteps: Sequence[float]) -> NetFile:
@@ -154,20 +159,32 @@ def read_network(file: str, robot: Robot, timesteps: Sequence[float]) -> NetFile
         raise UserError("net", file, "no such file", "name a network of robot-rl identify, or use net=auto") from None
     with as_user_error():
         net = load_actuator_net(file)
-        if net.robot not in ("", robot.name):
-            raise UserError("net", file, f"is of the robot {net.robot}, the logs are of {robot.name}")
-        for n, timestep in enumerate(timesteps):
-            try:
-                ActuatorNet(file=file).lag_steps(net, timestep)
-                break
-            except ValueError:
-                if n == len(timesteps) - 1:
-                    raise
+    if net.robot not in ("", robot.name):
+        raise UserError("net", file, f"is of the robot {net.robot}, the logs are of {robot.name}")
+    if timesteps and not any(_fits(net, timestep) for timestep in timesteps):
+        lags, steps = (", ".join(f"{1e3 * value:.3g}" for value in values) for values in (net.lags_s, timesteps))
+        raise UserError(
+            "net", file, f"its lags of {lags} ms are not whole timesteps of a task of {robot.name} ({steps} ms)"
+        )
     return net
 
 
+def _fits(net: NetFile, timestep: float) -> bool:
+    try:
+        ActuatorNet().lag_steps(net, timestep)
+    except ValueError:
+        return False
+    return True
+
+
 def train(logs: Sequence[RobotLog], timestep: float, robot: Robot) -> NetFile:
-    """Train a network on the torques of logs, for a timestep [s]; with the same bits at any number of threads."""
+    """Train a network on the torques of logs, with the same bits at any number of threads.
+
+    Args:
+        logs: The logs.
+        timestep: Of the simulation in which it will act [s].
+        robot: The robot.
+    """
     import torch
 
     lags_s = tuple(n * timestep * max(1, round(LAG_S / timestep)) for n in range(LAGS))
@@ -211,29 +228,36 @@ def _descend(x: torch.Tensor, y: torch.Tensor) -> list[tuple[NDArray[np.float32]
             torch.nn.functional.mse_loss(net(x[at]), y[at]).backward()
             optimizer.step()
             decay.step()
-    return [tuple(part.detach().numpy() for part in (m.weight, m.bias)) for m in net if isinstance(m, Linear)]
+    return [(m.weight.detach().numpy(), m.bias.detach().numpy()) for m in net if isinstance(m, Linear)]
 
 
 def _samples(
     log: RobotLog, lags_s: Sequence[float], timestep: float, driven: NDArray[np.bool_]
 ) -> tuple[Array, Array, Array]:
-    """Return errors and speeds (N, lags) and torques (N,) of all driven joints, in rows with the log's usual gains.
+    """Return errors and speeds (N, lags) and torques (N,) of all driven joints in usable rows.
 
     A simulation holds a torque for a step, so each row is the middle of one; its state is that of half a step before,
     and a command acts on the torque after it.
     """
     assert log.torque is not None
-    gains = np.concatenate([log.kp, log.kd], 1)
-    use = (gains == np.median(gains, axis=0)).all(1) & ~log.repeated & np.isfinite(log.torque).all(1)
-    rows = use & (log.time >= log.time[0] + max(lags_s) + timestep)
+    rows = _usable(log) & (log.time >= log.time[0] + max(lags_s) + timestep)
     pairs = [_inputs(log, log.time[rows] - 0.5 * timestep - lag, timestep) for lag in lags_s]
     errors, speeds = (np.stack([pair[k][:, driven] for pair in pairs], -1).reshape(-1, len(lags_s)) for k in (0, 1))
     return errors, speeds, log.torque[rows][:, driven].ravel()
 
 
+def _usable(log: RobotLog) -> NDArray[np.bool_]:
+    """Return the rows (N,) that are measured, with the log's most frequent gains of servos that act."""
+    gains = np.concatenate([log.kp, log.kd], 1)
+    kinds, kind, counts = np.unique(gains, axis=0, return_inverse=True, return_counts=True)
+    acts = (kinds[:, : log.kp.shape[1]] > 0).any(1)
+    found = (kind.ravel() == np.argmax(counts * acts)) & ~log.repeated
+    return found if log.torque is None else found & np.isfinite(log.torque).all(1)
+
+
 def _inputs(log: RobotLog, time: Array, timestep: float) -> tuple[Array, Array]:
     """Return errors and speeds (N, J) at the beginnings of steps; the targets are those in the middle of the steps."""
-    row = np.clip(np.searchsorted(log.time, time + 0.5 * timestep - EPS) - 1, 0, None)
+    row = np.clip(np.searchsorted(log.time, time + (0.5 - JITTER) * timestep) - 1, 0, None)
     measured = ~log.repeated
     q, dq = (
         np.stack([np.interp(time, log.time[measured], column) for column in values[measured].T], 1)
