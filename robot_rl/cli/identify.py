@@ -9,7 +9,7 @@ LOG is an *.mcap of robot-rl-infer --log, or an *.npz with the arrays time [s], 
 and joints (names). The robot hangs or is bolted, its feet in the air, or it walks (base=free, with quat and gyro). A
 log is held out, and the fit is compared with the model on it: that of held=, else the last one, of a single log its
 last third. The result is LOG.identified.json, and a page of the same name with measured, nominal and fitted curves of
-the held-out log.
+the held-out log; LOG.identified.net.safetensors is a network that predicts better (net=auto).
 
 options of excite:
 {Excite}

@@ -40,7 +40,7 @@ JITTER = 0.01
 """By such a share of a step, a command's time may be inexact: one that comes with a torque is not yet its cause."""
 LEAST_ROWS = 100
 """A log with fewer usable rows trains no network."""
-MOST_BYTES = 2**24
+MOST_BYTES, MOST_LAG_S = 2**24, 0.5
 
 
 @dataclass(kw_only=True, slots=True)
@@ -93,7 +93,7 @@ class NetworkProblem(Problem):
             newer = [len(errors) - 1 - older for older in self._older]
             x, v = (
                 (1.0 - self._blend) * np.array([values[n] for n in newer])
-                + self._blend * np.array([values[max(n - 1, 0)] for n in newer])
+                + self._blend * np.array([values[n - 1] for n in newer])
                 for values in (errors, speeds)
             )
             return np.where(self._driven, self._torque(x.T, v.T), 0.0)
@@ -161,6 +161,8 @@ def read_network(file: str, robot: Robot, timesteps: Sequence[float]) -> NetFile
         net = load_actuator_net(file)
     if net.robot not in ("", robot.name):
         raise UserError("net", file, f"is of the robot {net.robot}, the logs are of {robot.name}")
+    if max(net.lags_s) > MOST_LAG_S:
+        raise UserError("net", file, f"a lag of {max(net.lags_s):g} s is longer than {MOST_LAG_S:g} s")
     if timesteps and not any(_fits(net, timestep) for timestep in timesteps):
         lags, steps = (", ".join(f"{1e3 * value:.3g}" for value in values) for values in (net.lags_s, timesteps))
         raise UserError(

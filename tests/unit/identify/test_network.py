@@ -101,6 +101,7 @@ def test_a_network_of_motors_that_saturate_is_written_and_compared_again(folder,
     assert any(line.startswith("network of the logged torques ") and line.endswith("% better") for line in lines)
     file = folder / "a.identified.net.safetensors"
     first = Identified.read("a.identified.json").net
+    assert first is not None
     assert first.used
     assert first.trained
     assert first.ratio < 0.5
@@ -112,6 +113,7 @@ def test_a_network_of_motors_that_saturate_is_written_and_compared_again(folder,
 
     assert main([*words, f"net={file.name}", "out=again.json"]) == 0
     again = Identified.read("again.json").net
+    assert again is not None
     assert not again.trained
     assert replace(again, trained=True) == first
     assert not (folder / "again.net.safetensors").exists()
