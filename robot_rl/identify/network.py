@@ -269,7 +269,7 @@ def _inputs(log: RobotLog, time: Array, timestep: float) -> tuple[Array, Array]:
 
 
 def _without_motors(parameters: Parameters, theta: Array) -> Array:
-    """Return a vector with the joints' own parameters; the network has gain, delay and what damping adds to kd."""
+    """Return a vector with the joints' own parameters; gain, delay and an error of kd belong to the network."""
     found = theta.copy()
     for name in ("gain", "delay"):
         found[parameters.indices(name)] = parameters.nominal[parameters.indices(name)]

@@ -147,7 +147,7 @@ def load_actuator_net(path: str | Path) -> NetFile:
         with safe_open(name, framework="numpy") as file:
             metadata = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError, TypeError) as error:  # TypeError: NumPy has no bfloat16.
+    except (SafetensorError, OSError, TypeError) as error:  # TypeError: a number format that NumPy lacks.
         raise ValueError(f"{name}: is not a readable safetensors file ({error})") from error
     fields = _metadata(name, metadata)
     layers = []
