@@ -13,7 +13,7 @@ from robot_rl_envs.actuation import NetFile
 
 from robot_rl.errors import UserError
 from robot_rl.identify.fit import Fit, fit
-from robot_rl.identify.network import Network, can_train, compare, read_network, train
+from robot_rl.identify.network import Network, can_train, compare, fits, read_network, train
 from robot_rl.identify.parameters import BODY, DEFAULT_FIT, DELAY, FIELDS, WALKING_FIT, Parameters
 from robot_rl.identify.plant_model import PlantModel
 from robot_rl.identify.result import UNITS, Estimate, Identified, Refit
@@ -171,7 +171,8 @@ def _try_network(
 ) -> None:
     """Compare the fit with a network: a given one, or one that all logs but the last train if they have torques."""
     robot, result = done.model.robot, done.result
-    step = (*cfg.task_timesteps, result.timestep)[0]
+    steps = [step for step in cfg.task_timesteps if given is None or fits(given, step)]
+    step = (*steps, result.timestep)[0]
     if given is None:
         if cfg.net == "no" or cfg.base != "fixed" or not can_train(logs, robot):
             return

@@ -163,7 +163,7 @@ def read_network(file: str, robot: Robot, timesteps: Sequence[float]) -> NetFile
         raise UserError("net", file, f"is of the robot {net.robot}, the logs are of {robot.name}")
     if max(net.lags_s) > MOST_LAG_S:
         raise UserError("net", file, f"a lag of {max(net.lags_s):g} s is longer than {MOST_LAG_S:g} s")
-    if timesteps and not any(_fits(net, timestep) for timestep in timesteps):
+    if timesteps and not any(fits(net, timestep) for timestep in timesteps):
         lags, steps = (", ".join(f"{1e3 * value:.3g}" for value in values) for values in (net.lags_s, timesteps))
         raise UserError(
             "net", file, f"its lags of {lags} ms are not whole timesteps of a task of {robot.name} ({steps} ms)"
@@ -171,7 +171,8 @@ def read_network(file: str, robot: Robot, timesteps: Sequence[float]) -> NetFile
     return net
 
 
-def _fits(net: NetFile, timestep: float) -> bool:
+def fits(net: NetFile, timestep: float) -> bool:
+    """Return whether a network's lags are whole multiples of a timestep [s]."""
     try:
         ActuatorNet().lag_steps(net, timestep)
     except ValueError:
