@@ -5,9 +5,9 @@
 
 "air": simulated Go2s in the air with other joints, noise of 0.2 mrad and 0.05 rad/s, 8 s; the plant at the timestep of
 the fit. "step": the plant at 1 ms, the fit at 2 ms. Both count how many 95 % intervals contain the truth. "go2": a real
-Go2, hanging: go2_1 fits, go2_5 (the same robot) and go2_0 (another) test, 1.5 s from a measured state. "xl330": a
-real servo with a pendulum, kp of 100 and 400 fits, 200 and 800 tests, 1 s. `logs` has unitree_chirps and
-servo_pendulum.
+Go2, hanging: go2_1 fits, go2_5 (the same robot) and go2_0 (another) test, 1.5 s from a measured state; the rival is a
+network that go2_1 trains on torques by inverse dynamics, since none were logged. "xl330": a real servo with a
+pendulum, kp of 100 and 400 fits, 200 and 800 tests, 1 s. `logs` has unitree_chirps and servo_pendulum.
 A part that is not measured keeps its figures in the file.
 """
 
@@ -17,8 +17,8 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from robot_rl.cli.options import option
 from robot_rl.errors import UserError
 from robot_rl.identify.excite import excite
 from robot_rl.identify.identify import Identification, IdentifyCfg, identify
+from robot_rl.identify.network import NetworkProblem, train
 from robot_rl.identify.parameters import DEFAULT_FIT, FIELDS, Parameters
 from robot_rl.identify.plant_model import PlantModel
 from robot_rl.identify.robot_log import RobotLog, make_log, read_log
@@ -42,6 +43,8 @@ STALL, FREE_SPEED, RATED = 0.52, 10.8, 5.0
 """The data sheet of the XL330: torque [N m] and speed [rad/s] at its voltage [V]."""
 DUTY = 4096 / (2 * np.pi) / 256 / 885
 """Of the full voltage, for 1 rad of error and a unit of the gain's register, by the logs' own PWM."""
+SMOOTH = 6
+"""Rows on both sides over which states are averaged before they are differentiated."""
 PENDULUM = """<mujoco><compiler angle="radian"/><worldbody><body name="arm">
 <joint name="joint" type="hinge" axis="0 1 0" damping="0" armature="0.001" frictionloss="0.02"/>
 <inertial pos="0 0 -{length}" mass="{mass}" diaginertia="1e-6 1e-6 1e-6"/></body></worldbody></mujoco>"""
@@ -131,9 +134,33 @@ def real_go2(folder: Path) -> dict[str, Any]:
         test = Problem(found.model, cut_windows([logs[name]], 1.5))
         before, after = test.errors(found.model.parameters.nominal), test.errors(found.fit.theta)
         rows[name] = {"windows": len(test.windows), "before": before, "after": after}
+    rows["network"] = rival_network(found.model, logs)
     calf = [row for joint, row in found.result.joints.items() if "calf" in joint]
     rows["calf"] = {name: [row[name].value for row in calf] for name in ("armature", "friction", "damping", "gain")}
     return rows
+
+
+def rival_network(model: PlantModel, logs: Mapping[str, RobotLog]) -> dict[str, Any]:
+    """Train a network on go2_1, and predict the two others; its torques contain the friction."""
+    log, parameters, begin = logs["go2_1"], model.parameters, time.process_time()
+    theta, armature = parameters.nominal.copy(), parameters.nominal[parameters.indices("armature")]
+    for name in ("damping", "friction"):
+        theta[parameters.indices(name)] = 0.0
+    window, measured = np.hanning(2 * SMOOTH + 3)[1:-1], ~log.repeated
+
+    def smooth(column: np.ndarray) -> np.ndarray:
+        even = np.interp(log.time, log.time[measured], column[measured])
+        return np.convolve(np.pad(even, SMOOTH, "edge"), window / window.sum(), "valid")
+
+    q, dq = (np.stack([smooth(column) for column in values.T], 1) for values in (log.joint_pos, log.joint_vel))
+    ddq = np.gradient(dq, log.time, axis=0)
+    torque = model.link_torques(q, dq, ddq) + armature * ddq
+    target = np.concatenate([log.target[1:], log.target[-1:]])  # A row's own command predicts better for this torque.
+    net = train([replace(log, joint_vel=dq, torque=torque, target=target)], model.timestep, model.robot)
+    found: dict[str, Any] = {"seconds": time.process_time() - begin}
+    for name in ("go2_5", "go2_0"):
+        found[name] = NetworkProblem(model, cut_windows([logs[name]], 1.5), net.torque, net.lags_s).errors(theta)
+    return found
 
 
 def pendulum(folder: Path, path: Path) -> tuple[Robot, dict[int, list[RobotLog]]]:

@@ -9,7 +9,7 @@ LOG is an *.mcap of robot-rl-infer --log, or an *.npz with the arrays time [s], 
 and joints (names). The robot hangs or is bolted, its feet in the air, or it walks (base=free, with quat and gyro). A
 log is held out, and the fit is compared with the model on it: that of held=, else the last one, of a single log its
 last third. The result is LOG.identified.json, and a page of the same name with measured, nominal and fitted curves of
-the held-out log.
+the held-out log; LOG.identified.net.safetensors is a network that predicts better (net=auto).
 
 options of excite:
 {Excite}
@@ -26,7 +26,7 @@ from pathlib import Path
 
 from robot_rl.cli.options import option, read_all, split_bare
 from robot_rl.errors import UserError, as_user_error
-from robot_rl.runs.outputs import EXCITATION, IDENTIFIED, PAGE, check_output
+from robot_rl.runs.outputs import EXCITATION, IDENTIFIED, NETWORK, PAGE, check_output
 
 
 @dataclass(kw_only=True, slots=True)
@@ -57,6 +57,11 @@ class Options:
         most=1000.0,
     )
     task: str = option("", "also fit at this task's timestep, for its training; by default of all the robot's tasks")
+    net: str = option(
+        "auto",
+        "auto: if the logs have torques, a network is trained, and written if it predicts the held-out log 20 % better "
+        "than the parameters; no: never; or a network's file, which is only compared",
+    )
     threads: int = option(1, "of the simulation; the result has the same bits with any number", least=1, most=256)
     out: str = option("", "the result, <log>.identified.json by default")
 
@@ -85,6 +90,7 @@ def run(arguments: Sequence[str]) -> int:
     out = options.out or str(Path(names[0]).with_suffix(".identified.json"))
     path = check_output("out", out, IDENTIFIED)
     page = check_output("out", str(path.with_suffix(".html")), PAGE)
+    network = check_output("out", str(path.with_suffix(".net.safetensors")), NETWORK) if options.net == "auto" else None
     from robot_rl_assets.registry import get_robot
     from robot_rl_envs.engines.mujoco_warnings import ignore, take_warnings
 
@@ -104,6 +110,7 @@ def run(arguments: Sequence[str]) -> int:
         window_s=options.window,
         timestep=options.timestep,
         rated_voltage=options.voltage,
+        net=options.net,
         threads=options.threads,
     )
     cfg = replace(cfg, task_timesteps=_timesteps(robot.name, options.task))
@@ -117,9 +124,16 @@ def run(arguments: Sequence[str]) -> int:
         found = identify(logs, held, robot, cfg, lambda line: print(line, flush=True))
     result = found.result
     print("\n".join([*table(result), *result.notes, *error_lines(result.errors)]))
+    written = [path, page]
+    if found.network is not None:
+        print(found.network.entry.line())
+        if network is not None and found.network.entry.used:
+            write_atomic(network, found.network.net.to_bytes())
+            found.result = result = replace(result, net=replace(found.network.entry, file=network.name))
+            written.append(network)
     result.write(path)
     write_atomic(page, render_page(found))
-    print(f"{path}\n{page}")
+    print("\n".join(map(str, written)))
     return 0
 
 

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from robot_rl_assets.robot import Robot
+from robot_rl_envs.actuation import NetFile
 
 from robot_rl.errors import UserError
 from robot_rl.identify.fit import Fit, fit
+from robot_rl.identify.network import Network, can_train, compare, fits, read_network, train
 from robot_rl.identify.parameters import BODY, DEFAULT_FIT, DELAY, FIELDS, WALKING_FIT, Parameters
 from robot_rl.identify.plant_model import PlantModel
 from robot_rl.identify.result import UNITS, Estimate, Identified, Refit
@@ -64,6 +66,7 @@ class IdentifyCfg:
         timestep: Of the simulation [s]; 0: the logs' rows, divided until it is at most 2.5 ms.
         task_timesteps: At which the values are also fitted, since parameters absorb the integrator's error [s].
         rated_voltage: Supply at which kp and the effort limit hold [V]; 0: a logged voltage is not used.
+        net: "auto": compare with a network if torques were logged; "no": never; else a network's file.
         threads: Of the rollouts; the result has the same bits with any number.
     """
 
@@ -76,6 +79,7 @@ class IdentifyCfg:
     timestep: float = 0.0
     task_timesteps: tuple[float, ...] = ()
     rated_voltage: float = 0.0
+    net: str = "auto"
     threads: int = 1
 
 
@@ -90,6 +94,7 @@ class Identification:
         model: The model.
         problem: The fitted windows.
         held: The held-out windows.
+        network: The network that was compared with the fit.
     """
 
     result: Identified
@@ -98,6 +103,7 @@ class Identification:
     model: PlantModel
     problem: Problem
     held: Problem = field(repr=False)
+    network: Network | None = field(default=None, repr=False)
 
 
 def identify(
@@ -121,6 +127,7 @@ def identify(
     """
     logs, held = split(logs, held)
     check_logs(logs, held, robot, cfg)
+    given = None if cfg.net in ("auto", "no") else read_network(cfg.net, robot, cfg.task_timesteps)
     timestep = cfg.timestep or logs[0].period / np.ceil(logs[0].period / MOST_TIMESTEP - 0.01)
     model, finer = (PlantModel(robot, step, base=cfg.base, threads=cfg.threads) for step in (timestep, timestep / 2))
     parameters, free = model.parameters, _free(model, robot, cfg)
@@ -155,7 +162,31 @@ def identify(
         + [ENOUGH] * (after >= before),
         figures=_figures(found),
     )
-    return Identification(result=result, fit=found, spread=wide, model=model, problem=problem, held=test)
+    done = Identification(result=result, fit=found, spread=wide, model=model, problem=problem, held=test)
+    _try_network(done, [*logs, held], given, cfg, say)
+    return done
+
+
+def _try_network(
+    done: Identification,
+    logs: Sequence[RobotLog],
+    given: NetFile | None,
+    cfg: IdentifyCfg,
+    say: Callable[[str], None],
+) -> None:
+    """Compare the fit with a network: a given one, or one that all logs but the last train if they have torques."""
+    robot, result = done.model.robot, done.result
+    steps = [step for step in cfg.task_timesteps if given is None or fits(given, step)]
+    step = (*steps, result.timestep)[0]
+    if given is None:
+        if cfg.net == "no" or cfg.base != "fixed" or not can_train(logs, robot):
+            return
+        say("a network of the logged torques")
+    net, windows = given or train(logs[:-1], step, robot), (done.problem.windows, done.held.windows)
+    errors = [fit.errors for fit in result.refits if fit.timestep == step] or [result.errors["held"]]
+    than, file = errors[0]["after"]["q"], cfg.net if given else ""
+    done.network = compare(net, PlantModel(robot, step), windows, done.fit.theta, than=than, file=file)
+    done.result = replace(result, net=done.network.entry)
 
 
 def _refits(problem: Problem, test: Problem, cfg: IdentifyCfg, found: Fit, say: Callable[[str], None]) -> list[Refit]:
@@ -214,6 +245,8 @@ def check_logs(logs: Sequence[RobotLog], held: RobotLog, robot: Robot, cfg: Iden
     if cfg.base == "free" and ("load_friction" in cfg.fit or cfg.rated_voltage):
         key, value = ("fit", "load_friction") if "load_friction" in cfg.fit else ("voltage", f"{cfg.rated_voltage:g}")
         raise UserError(key, value, "is for a robot that hangs or is bolted", "omit it with base=free")
+    if cfg.base == "free" and cfg.net not in ("auto", "no"):
+        raise UserError("net", cfg.net, "is for a robot that hangs or is bolted", "omit it with base=free")
     for log in (*logs, held):
         if cfg.base == "free" and (robot.base_body is None or log.quat is None or log.gyro is None):
             line = f"{log.name} is without quat and gyro" if robot.base_body else f"{robot.name} is bolted"

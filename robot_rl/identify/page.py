@@ -31,7 +31,7 @@ def render_page(found: Identification) -> str:
         (
             "Errors",
             "Median over stretches of the RMS error, before and after the fit.",
-            _lines(error_lines(result.errors)),
+            _lines([*error_lines(result.errors), *([result.net.line()] if result.net else [])]),
         ),
         ("Held-out log", f"{Path(held['name']).name}. {window}", f'<div class="charts small">{drawn}</div>'),
         (
@@ -61,7 +61,10 @@ def _facts(result: Identified) -> list[tuple[str, str]]:
 def _charts(found: Identification) -> tuple[NDArray[np.float64], list[Chart]]:
     """Return the rows' times [s], and two charts of each fitted joint; an empty row parts two stretches."""
     problem, joints = found.held, found.model.robot.joint_names
-    nominal, fitted = problem.predict([found.model.parameters.nominal, found.fit.theta])
+    predicted = {"fitted": found.fit.theta, "nominal": found.model.parameters.nominal}
+    drawn = dict(zip(predicted, problem.predict([*predicted.values()]), strict=True))
+    if found.network is not None:
+        drawn["network"] = found.network.held.predict([found.network.theta])[0]
     times, curves = [], []
     ends = [*problem.first[1:], len(problem.measured)]
     for window, first, end in zip(problem.windows, problem.first, ends, strict=True):
@@ -70,22 +73,18 @@ def _charts(found: Identification) -> tuple[NDArray[np.float64], list[Chart]]:
         rows = slice(int(first), int(end))
         at = window.log.time[window.rows]
         times.append(np.append(at, at[-1]) - problem.windows[0].log.time[0])
-        stacked = np.stack([problem.measured[rows], nominal[rows], fitted[rows]])
-        curves.append(np.concatenate([stacked, np.full((3, 1, stacked.shape[2]), np.nan)], 1))
+        stacked = np.stack([values[rows] for values in (problem.measured, *drawn.values())])
+        curves.append(np.concatenate([stacked, np.full((len(stacked), 1, stacked.shape[2]), np.nan)], 1))
     values = np.concatenate(curves, 1)
     charts = []
     for n, joint in enumerate(joints):
         if joint not in found.result.joints:
             continue
-        measured, before, after = (numbers(values[k, :, n]) for k in range(3))
-        series = [
-            Series(name="measured", values=measured),
-            Series(name="fitted", values=after, tone=1),
-            Series(name="nominal", values=before, tone=2),
-        ]
+        names = ("measured", *drawn)
+        series = [Series(name=name, values=numbers(values[k, :, n]), tone=k) for k, name in enumerate(names)]
         charts.append(Chart(title=joint, unit="rad", series=series, small=True))
-        off = [numbers(1e3 * (values[k, :, n] - values[0, :, n])) for k in (2, 1)]
-        errors = [Series(name=name, values=off[k], tone=k + 1) for k, name in enumerate(("fitted", "nominal"))]
+        off = [numbers(1e3 * (curve - values[0, :, n])) for curve in values[1:, :, n]]
+        errors = [Series(name=name, values=off[k], tone=k + 1) for k, name in enumerate(drawn)]
         charts.append(Chart(title=f"{joint}: predicted - measured", unit="mrad", series=errors, zero=True, small=True))
     return np.concatenate(times), charts
 

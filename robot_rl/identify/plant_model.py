@@ -6,7 +6,7 @@ finer than a task's. Without contacts the trees of a fixed base, such as the leg
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 ITERATIONS, LS_ITERATIONS, TOLERANCE, LS_TOLERANCE = 100, 50, 1e-12, 1e-4
 BASES = ("fixed", "free")
+Law = Callable[[Array, Array], Array]
+"""Torques [N m] by a step's position errors [rad] and speeds [rad/s], (J,) each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,7 +134,14 @@ class PlantModel:
             found[n] = data.qfrc_inverse[self._v]
         return found
 
-    def simulate(self, thetas: Sequence[Array], q: Array, dq: Array, drives: Sequence[Drive]) -> tuple[Array, Array]:
+    def simulate(
+        self,
+        thetas: Sequence[Array],
+        q: Array,
+        dq: Array,
+        drives: Sequence[Drive],
+        law: Callable[[int], Law] | None = None,
+    ) -> tuple[Array, Array]:
         """Return measured positions [rad] and speeds [rad/s] of rollouts, each (C, W, T + 1, J), the start included.
 
         Args:
@@ -140,12 +149,14 @@ class PlantModel:
             q: Measured positions at the start, (W, J).
             dq: Speeds there, (W, J).
             drives: The commands, one for each vector.
+            law: Makes the law of the motors of a row, in place of kp times the error.
         """
-        plain = all(not theta[self.parameters.indices("load_friction")].any() for theta in thetas)
-        run = self._roll_out if plain and all(drive.constant for drive in drives) else self._step
+        plain = law is None and all(not theta[self.parameters.indices("load_friction")].any() for theta in thetas)
+        batched = plain and all(drive.constant for drive in drives)
         offsets = np.array([theta[self.parameters.indices("offset")] for theta in thetas])[:, None]
         starts = q[None] - offsets
-        found_q, found_dq = run(thetas, starts, dq, drives)
+        inputs = (thetas, starts, dq, drives)
+        found_q, found_dq = self._roll_out(*inputs) if batched else self._step(*inputs, law)
         found_q = np.concatenate([starts[:, :, None], found_q], 2) + offsets[:, None]
         first = np.broadcast_to(dq[None, :, None], (len(thetas), len(dq), 1, dq.shape[1]))
         found_dq = np.concatenate([first, found_dq], 2)
@@ -199,8 +210,15 @@ class PlantModel:
         """Return the indices of the joints' speeds in it, (J,)."""
         return self.model.nq + self._v
 
-    def _step(self, thetas: Sequence[Array], q: Array, dq: Array, drives: Sequence[Drive]) -> tuple[Array, Array]:
-        """Roll out row by row, step by step: friction that grows with the load, gains that change, a motor's limit.
+    def _step(
+        self,
+        thetas: Sequence[Array],
+        q: Array,
+        dq: Array,
+        drives: Sequence[Drive],
+        law: Callable[[int], Law] | None = None,
+    ) -> tuple[Array, Array]:
+        """Roll out row by row, step by step: load friction, gains that change, a motor's limit or its own law.
 
         The load is the torque of the motor against that of gravity and motion (`qfrc_bias`).
         """
@@ -218,9 +236,11 @@ class PlantModel:
                 mujoco.mj_resetData(model, data)
                 data.qpos[self._q], data.qvel[v] = q[c, w], dq[w]
                 mujoco.mj_forward(model, data)
-                position, speed = q[c, w], dq[w]
+                position, speed, own_law = q[c, w], dq[w], law(w) if law else None
                 for t in range(shape[2]):
-                    torque = np.minimum(np.maximum(kp[w, t] * (aim[w, t] - position), -limit[w, t]), limit[w, t])
+                    error = aim[w, t] - position
+                    torque = own_law(error, speed) if own_law else kp[w, t] * error
+                    torque = np.minimum(np.maximum(torque, -limit[w, t]), limit[w, t])
                     kd = drive.kd[w, t]
                     model.dof_damping[v] = damping + kd
                     model.dof_frictionloss[v] = dry + load * np.abs(torque - kd * speed + data.qfrc_bias[v])

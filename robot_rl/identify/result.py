@@ -25,6 +25,8 @@ EVENTS = {
 }
 """Events of a task, and the parameter that each multiplies by a factor."""
 LEAST_FACTOR = 0.01
+BETTER = 0.8
+"""A network is used if its error is at most this share of that of the fitted parameters."""
 TRAINED = ("gain", "armature", "damping", "friction")
 """Parameters that a training takes over; an encoder's offset is calibrated away, not trained with."""
 LEAST_DELAY = 0.0005
@@ -75,6 +77,45 @@ class Refit:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class NetEntry:
+    """A network in place of the motors, compared with the fitted parameters on the held-out log.
+
+    Attributes:
+        file: The network; "" if it was trained and is not written.
+        sha256: Of the file, "" without.
+        trained: Whether it was trained on the fitted logs.
+        lags_s: Ages of the errors and speeds that it reads [s].
+        timestep: Of the rollouts: that of a task, with the values that were fitted there [s].
+        dynamics: The joints' armature, damping and friction beside it: the "model"'s or the "fitted" ones.
+        errors: Of the held-out log, as in `Identified`.
+        ratio: Its error of positions over that of the fitted parameters.
+        used: Whether it is enough better to be used instead.
+    """
+
+    file: str
+    sha256: str
+    trained: bool
+    lags_s: list[float]
+    timestep: float
+    dynamics: str
+    errors: dict[str, float]
+    ratio: float
+    used: bool
+
+    def line(self) -> str:
+        """Return a line with the comparison."""
+        error, than = 1e3 * self.errors["q"], 1e3 * self.errors["q"] / self.ratio
+        what = "network of the logged torques" if self.trained else f"network {self.file}"
+        joints = {"model": "the model's armature and friction", "fitted": "the fitted armature, damping and friction"}
+        line = f"{what} with {joints[self.dynamics]}: positions {error:.2f} mrad on the held-out log at "
+        line += f"{1e3 * self.timestep:.3g} ms, the fitted parameters {than:.2f} mrad; it is "
+        line += f"{100.0 * abs(1.0 - self.ratio):.0f} % {'better' if self.ratio < 1.0 else 'worse'}"
+        if self.trained and not self.used:
+            line += f", and is written only if it is {100.0 * (1.0 - BETTER):.0f} % better"
+        return line
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Identified:
     """The parameters of a robot by its logs.
 
@@ -93,6 +134,7 @@ class Identified:
         refits: The values at the timesteps of the robot's tasks.
         notes: Lines for the user.
         figures: How the fit went.
+        net: The comparison with a network, None without one.
     """
 
     robot: str
@@ -108,6 +150,7 @@ class Identified:
     notes: list[str] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
     body: dict[str, Estimate] = field(default_factory=dict)
+    net: NetEntry | None = None
 
     def ranges(self) -> dict[str, dict[str, float]]:
         """Return ranges for a task's events: factors on the model's values that contain all joints' intervals.
@@ -212,7 +255,8 @@ class Identified:
             delay, refits = given.pop(DELAY), [Refit(**fit) for fit in given.pop("refits")]
             body = {key: Estimate(**row) for key, row in given.pop("body", {}).items()}
             delay = None if delay is None else Estimate(**delay)
-            return cls(joints=joints, refits=refits, delay=delay, body=body, **given)
+            net = NetEntry(**net) if (net := given.pop("net", None)) else None
+            return cls(joints=joints, refits=refits, delay=delay, body=body, net=net, **given)
         except (KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path}: is damaged ({error}); make it again with robot-rl identify") from None
 

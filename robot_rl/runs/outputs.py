@@ -95,12 +95,16 @@ def _is_excitation(path: Path) -> bool:
     return {"time.npy", "target.npy", "joints.npy"} <= names and "q.npy" not in names
 
 
-def _is_motion(path: Path) -> bool:
-    """Return whether it is safetensors with the metadata of `robot_rl.learn.auxiliaries.motions.write_motion`."""
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        about = _object(file.read(min(size, MAX_HEAD * 256))).get("__metadata__")
-    return isinstance(about, dict) and {"components", "step_dt"} <= about.keys()
+def has_metadata(*keys: str) -> Callable[[Path], bool]:
+    """Return a check for safetensors with metadata that have all of these keys."""
+
+    def check(path: Path) -> bool:
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            about = _object(file.read(min(size, MAX_HEAD * 256))).get("__metadata__")
+        return isinstance(about, dict) and set(keys) <= about.keys()
+
+    return check
 
 
 def _is_film(path: Path) -> bool:
@@ -146,7 +150,7 @@ DRILL = Kind(what="a file of robot-rl drill", is_ours=has_keys("run", "from", "t
 BENCH = Kind(what="a file of robot-rl bench", is_ours=has_keys("name", "machine", "versions"))
 CURVES = Kind(what="a plot of robot-rl bench", is_ours=has_mark(f">{MARK}</text>"))
 SESSION = Kind(what="a file of robot-rl sim2sim", is_ours=has_keys("policy", "bundle"))
-MOTION = Kind(what="a motion of robot-rl record", is_ours=_is_motion)
+MOTION = Kind(what="a motion of robot-rl record", is_ours=has_metadata("components", "step_dt"))
 CLIP = Kind(what="a motion of robot-rl motion", is_ours=_is_clip, endings=(".npz",))
 FILM = Kind(what="a film of robot-rl video", is_ours=_is_film, endings=(".mp4",), streams=False)
 PAGE = Kind(
@@ -164,6 +168,12 @@ IDENTIFIED = Kind(
     what="a file of robot-rl identify",
     is_ours=lambda path: _object(read_plain(path, MAX_JSON)).get("format") == IDENTIFIED_FORMAT,
     endings=(".json",),
+)
+NETWORK = Kind(
+    what="a network of robot-rl identify",
+    is_ours=has_metadata("actuator_net"),
+    endings=(".safetensors",),
+    streams=False,
 )
 EXPLAINED_FORMAT = "robot_rl.explained"
 """The format of a file of robot-rl explain."""

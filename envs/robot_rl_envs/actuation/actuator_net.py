@@ -8,7 +8,7 @@ same lags, in the order of the lags, and returns one torque [N m]:
 
 Tensors: ``layers.<k>.weight`` (out, in) and ``layers.<k>.bias`` (out,), float32, as torch.nn.Linear keeps them. The
 metadata's key ``actuator_net`` holds a JSON object: ``activation``, ``lags_s``, ``error_scale``, ``velocity_scale``,
-``output_scale``, ``sizes``.
+``output_scale``, ``sizes``, and if it is known ``robot``.
 """
 
 import json
@@ -43,6 +43,7 @@ class NetFile:
         error_scale: multiplies position errors [1/rad].
         velocity_scale: multiplies velocities [s/rad].
         output_scale: multiplies the network's output [N m].
+        robot: the robot whose logs it was trained on; "" if unknown.
         name: its name in error lines.
     """
 
@@ -52,6 +53,7 @@ class NetFile:
     error_scale: float = 1.0
     velocity_scale: float = 1.0
     output_scale: float = 1.0
+    robot: str = ""
     name: str = "actuator net"
 
     def __post_init__(self) -> None:
@@ -99,6 +101,17 @@ class NetFile:
         weight, bias = self.layers[-1]
         return self.output_scale * (x @ weight[0].astype(np.float64) + bias[0])
 
+    def to_bytes(self) -> bytes:
+        """Return the content of its file."""
+        from safetensors.numpy import save
+
+        tensors = {}
+        for k, (weight, bias) in enumerate(self.layers):
+            tensors |= {f"layers.{k}.weight": weight, f"layers.{k}.bias": bias}
+        names = ("activation", "error_scale", "velocity_scale", "output_scale", "robot")
+        about = {name: getattr(self, name) for name in names} | {"lags_s": list(self.lags_s), "sizes": self.sizes}
+        return save(tensors, metadata={METADATA_KEY: json.dumps(about)})
+
 
 def save_actuator_net(path: str | Path, layers: Sequence[tuple[Any, Any]], **fields: Any) -> NetFile:
     """Write a network's file atomically and return its content, checked as :func:`load_actuator_net` does.
@@ -107,19 +120,11 @@ def save_actuator_net(path: str | Path, layers: Sequence[tuple[Any, Any]], **fie
     ``torch.nn.Sequential``: ``[(m.weight, m.bias) for m in net if isinstance(m, torch.nn.Linear)]``. ``fields`` are
     those of :class:`NetFile`.
     """
-    from safetensors.numpy import save
-
     path = Path(path)
     lags = tuple(float(lag) for lag in fields.pop("lags_s", (0.0,)))
     net = NetFile(layers=[(_array(w), _array(b)) for w, b in layers], lags_s=lags, name=str(path), **fields)
-    tensors = {}
-    for k, (weight, bias) in enumerate(net.layers):
-        tensors |= {f"layers.{k}.weight": weight, f"layers.{k}.bias": bias}
-    about = {name: getattr(net, name) for name in ("activation", "error_scale", "velocity_scale", "output_scale")}
-    about |= {"lags_s": list(lags), "sizes": net.sizes}
-    content = save(tensors, metadata={METADATA_KEY: json.dumps(about)})
     part = path.with_name(path.name + ".part")
-    part.write_bytes(content)
+    part.write_bytes(net.to_bytes())
     part.replace(path)
     return net
 
@@ -142,7 +147,7 @@ def load_actuator_net(path: str | Path) -> NetFile:
         with safe_open(name, framework="numpy") as file:
             metadata = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, TypeError) as error:  # TypeError: a number format that NumPy lacks.
         raise ValueError(f"{name}: is not a readable safetensors file ({error})") from error
     fields = _metadata(name, metadata)
     layers = []
@@ -165,8 +170,9 @@ def _metadata(name: str, metadata: dict[str, str]) -> dict[str, Any]:
         found = json.loads(metadata[METADATA_KEY])
         lags = tuple(float(lag) for lag in found["lags_s"])
         scales = {field: float(found[field]) for field in ("error_scale", "velocity_scale", "output_scale")}
-        return {"activation": str(found["activation"]), "lags_s": lags, **scales}
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        words = {"activation": str(found["activation"]), "robot": str(found.get("robot", ""))}
+        return {**words, "lags_s": lags, **scales}
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(
             f"{name}: its metadata key {METADATA_KEY!r} wants a JSON object with activation, lags_s, error_scale, "
             f"velocity_scale and output_scale ({type(error).__name__}: {error})"

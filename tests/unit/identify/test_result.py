@@ -1,11 +1,12 @@
 """The file of a result: read as it was written, with ranges for events, and refused if it is something else."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from robot_rl.errors import UserError
-from robot_rl.identify.result import Estimate, Identified, Refit, table
+from robot_rl.identify.result import Estimate, Identified, NetEntry, Refit, table
 
 
 @pytest.fixture
@@ -70,6 +71,28 @@ def test_a_file_is_read_as_it_was_written(result, tmp_path):
     assert json.loads((tmp_path / "r.json").read_text())["ranges"] == result.ranges()
 
 
+def test_a_network_is_read_again_and_earlier_files_are_without_one(result, tmp_path):
+    """An error of 1.5 mrad is 0.75 of that of the parameters, 2 mrad."""
+    net = NetEntry(
+        file="x.safetensors",
+        sha256="00",
+        trained=True,
+        lags_s=[0.0, 0.01],
+        timestep=0.01,
+        dynamics="model",
+        errors={"q": 0.0015, "dq": 0.05},
+        ratio=0.75,
+        used=True,
+    )
+    path = tmp_path / "r.json"
+    replace(result, net=net).write(path)
+    assert Identified.read(path).net == net
+    assert "positions 1.50 mrad" in net.line()
+    assert net.line().endswith("the fitted parameters 2.00 mrad; it is 25 % better")
+    path.write_text(json.dumps({key: value for key, value in result.to_json().items() if key != "net"}))
+    assert Identified.read(path) == result
+
+
 def test_the_table_says_what_is_not_seen(result):
     lines = table(result)
     assert [line for line in lines if line.endswith("not seen")] == [
@@ -83,6 +106,7 @@ def test_the_table_says_what_is_not_seen(result):
         ({"format": "other"}, "is not a file of robot-rl identify"),
         ({"version": 9}, "version=9"),
         ({"joints": 3}, "damaged"),
+        ({"net": {"file": "x"}}, "damaged"),
     ],
 )
 def test_other_files_are_refused(result, tmp_path, change, line):
