@@ -229,8 +229,9 @@ class PlantModel:
         found_q, found_dq = np.empty(shape), np.empty(shape)
         none = np.zeros(len(v))
         for c, (theta, drive) in enumerate(zip(thetas, drives, strict=True)):
-            model = self.with_parameters(theta, none, none)
             gain, _, damping, dry, offset, load = self.by_joint(theta)
+            # Here the model's damping takes a negative one, so the servos have none to take off.
+            model = self.with_parameters(theta, none, -np.minimum(damping, 0.0))
             aim, kp, limit = drive.target - offset, drive.kp * gain, drive.limit * gain
             for w in range(shape[1]):
                 mujoco.mj_resetData(model, data)

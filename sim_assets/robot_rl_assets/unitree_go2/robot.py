@@ -9,10 +9,10 @@ pose, with kp = 40 less than 4 cm. The damping, with the joint's own, is more th
 swings freely (0.026 kg m^2 about the knee with the rotor), so that legs neither ring nor drag.
 
 The joints' damping, armature and friction in model.xml are those that `robot-rl identify` finds in chirps of real Go2
-that hang in the air (github.com/iit-DLSLab/sim2real-robot-identification, BSD-3-Clause), divided by each joint's gain and
-averaged over the legs: friction 0.16 to 0.22 N m at the hip, 0.12 to 0.17 at the thigh and 0.50 to 0.62 at the calf;
-armature 0.003 to 0.005 kg m^2 at the thigh and 0.018 to 0.023 at the calf. The hip's is not seen there; it has the
-thigh's motor. They agree with Unitree's rotor of 1.1e-4 kg m^2 behind gears of 6.33, and 12 at the knee.
+that hang in the air (github.com/iit-DLSLab/sim2real-robot-identification, BSD-3-Clause), divided by each joint's gain
+and averaged over the legs: friction of 0.16 to 0.22 N m at the hip, 0.12 to 0.17 at the thigh, 0.50 to 0.62 at the
+calf; armature of 0.003 to 0.005 kg m^2 at the thigh, 0.018 to 0.023 at the calf. The hip's armature is not seen there;
+it has the thigh's motor. They agree with Unitree's rotor of 1.1e-4 kg m^2 behind gears of 6.33, and 12 at the knee.
 """
 
 from pathlib import Path

@@ -14,11 +14,14 @@ def problem(arm, log):
     return Problem(PlantModel(arm, 0.0025), cut_windows([log], 0.3)[:3])
 
 
-def test_steps_in_python_are_those_of_the_batch(problem, truth):
-    """Friction with a load of nearly 0 goes through the other loop."""
+@pytest.mark.parametrize("damping", [0.3, -0.1])
+def test_steps_in_python_are_those_of_the_batch(problem, truth, damping):
+    """Friction with a load of nearly 0 goes through the other loop; a negative damping is taken off the servo's."""
     almost = truth.copy()
+    almost[problem.model.parameters.indices("damping")] = damping
+    batch = problem.predict([almost])[0]
     almost[problem.model.parameters.indices("load_friction")] = 1e-12
-    batch, stepped = problem.predict([truth])[0], problem.predict([almost])[0]
+    stepped = problem.predict([almost])[0]
     assert np.abs(batch - stepped).max() < 1e-6
 
 
