@@ -1,4 +1,4 @@
-"""From a robot's log to a policy for it: identify, train with what the log shows, certify, package.
+"""From a robot's log to a policy for it: identify, train with the identified joints, certify, package.
 
     identify -> gate -> train -> ... -> certify -> gates -> package
 
@@ -36,7 +36,7 @@ def make_flow(cfg: FlowCfg) -> Flow:
         "identified",
         [Gate(name="held_out", path="errors.held.after.q", bound=HELD_OUT_RAD, op=BELOW, text=text)],
     )
-    # The identified joints have events of their own, so these are no longer there to be changed.
+    # The identified joints have their own events instead of these.
     gone = tuple(f"events.{name}." for name, event in get_task(cfg.task).events.items() if event.info.name in REPLACED)
     more = {
         "train": (f"randomize.identified_from={identify['identified']}",),
