@@ -31,7 +31,7 @@ def make_task() -> Task:
         robot=get_robot("unitree_go2"),
         sim=Sim(timestep=0.02 / 3, decimation=3, iterations=5, ls_iterations=8),
         episode_length_s=4.0,
-        actions=Actions(kind="position", scale=2.0, actuator=legged.GO2_MOTORS),
+        actions=Actions(kind="position", scale=2.0),
         observations=_observations(),
         rewards={
             "upright": Reward(rewards.upright, weight=1.0),
@@ -40,14 +40,10 @@ def make_task() -> Task:
             "joint_vel": Reward(rewards.joint_vel_size, weight=-2e-4),
             "torque": Reward(rewards.joint_torque, weight=-1e-4),
             "action_rate": Reward(rewards.action_rate, weight=-0.01),
-            "speed": Reward(rewards.joint_vel_excess, weight=-1.0, share=0.9),
             "limits": Reward(rewards.joint_limits, weight=-0.5, soft=0.95),
         },
         events=legged.randomization(
-            "base_link",
-            least_friction=0.4,
-            by_curve=True,
-            drop=Event(events.reset_anyhow, height=DROPPED_M, joints=0.8),
+            "base_link", least_friction=0.4, drop=Event(events.reset_anyhow, height=DROPPED_M, joints=0.8)
         ),
         metrics={
             "standing": Metric(
