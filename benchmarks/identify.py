@@ -7,7 +7,9 @@
 the fit. "step": the plant at 1 ms, the fit at 2 ms. Both count how many 95 % intervals contain the truth. "go2": a real
 Go2, hanging: go2_1 fits, go2_5 (the same robot) and go2_0 (another) test, 1.5 s from a measured state; the rival is a
 network that go2_1 trains on torques by inverse dynamics, since none were logged. "xl330": a real servo with a
-pendulum, kp of 100 and 400 fits, 200 and 800 tests, 1 s. `logs` has unitree_chirps and servo_pendulum.
+pendulum, kp of 100 and 400 fits, 200 and 800 tests, 1 s. `logs` has unitree_chirps and servo_pendulum. "walk":
+simulated Go2s that walk 8 s by the policy go2_flat with other motors, a delay and a payload, by itself and with the
+result of its hanging log as the prior.
 A part that is not measured keeps its figures in the file.
 """
 
@@ -36,8 +38,10 @@ from robot_rl.identify.parameters import DEFAULT_FIT, FIELDS, Parameters
 from robot_rl.identify.plant_model import PlantModel
 from robot_rl.identify.robot_log import RobotLog, make_log, read_log
 from robot_rl.identify.simulated_log import digest, simulated_log
+from robot_rl.identify.simulated_walk import Walk, walking_log
 from robot_rl.identify.start_values import start_values
 from robot_rl.identify.windows import Problem, cut_windows
+from robot_rl.runs.policies import find_bundle
 
 STALL, FREE_SPEED, RATED = 0.52, 10.8, 5.0
 """The data sheet of the XL330: torque [N m] and speed [rad/s] at its voltage [V]."""
@@ -54,7 +58,7 @@ PENDULUM = """<mujoco><compiler angle="radian"/><worldbody><body name="arm">
 class Options:
     """Options of this script."""
 
-    parts: str = option("air,step", "which parts, of air, step, go2, xl330")
+    parts: str = option("air,step", "which parts, of air, step, go2, xl330, walk")
     plants: int = option(10, "simulated robots", least=1, most=100)
     logs: str = option("", "the folder of real logs")
     out: str = option("", "the file; by default nothing is written")
@@ -95,15 +99,47 @@ def simulated(plants: int, timestep: float) -> dict[str, Any]:
         rows.append(_against(found, truth) | {"seconds": seconds, "regression_s": regression})
         print(f"plant {seed}: {seconds:.1f} s, {100 * np.mean(rows[-1]['hits']):.0f} % of the intervals", flush=True)
     names = [name for name in rows[0]["rms"] if name]
-    return {
+    return _summary(rows) | {
         "plants": plants,
-        "rms_error": {name: float(np.sqrt(np.mean([row["rms"][name] ** 2 for row in rows]))) for name in names},
         "worst_rms_error": {name: max(row["rms"][name] for row in rows) for name in names},
-        "coverage": float(np.mean([row["hits"] for row in rows])),
         "coverage_by_parameter": {name: float(np.mean([row["by_name"][name] for row in rows])) for name in names},
+        "regression_s": float(np.median([row["regression_s"] for row in rows])),
+    }
+
+
+def walking(plants: int) -> dict[str, Any]:
+    """Fit some hidden robots that walk, without and with a prior; return RMS errors, hits, held-out errors, seconds."""
+    robot, found = get_robot("unitree_go2"), {"alone": [], "with_prior": []}
+    for seed in range(plants):
+        plant, rng = PlantModel(robot, 0.002, base="free"), np.random.default_rng(seed)
+        truth = plant.parameters.nominal.copy()
+        for name, low, high in (("gain", 0.8, 1.1), ("friction", 0.05, 0.6)):
+            truth[plant.parameters.indices(name)] = rng.uniform(low, high, len(robot.joints))
+        truth[plant.parameters.delay : plant.parameters.delay + 2] = rng.uniform([0.004, -1.0], [0.012, 2.0])
+        logs = []
+        for n, seconds in enumerate((8.0, 4.0)):
+            arrays = walking_log(Walk(plant, truth, find_bundle("go2_flat"), 10 * seed + n), seconds)
+            logs.append(make_log(f"walk{n}", digest(arrays), arrays, robot))
+        hanging = record(robot, truth[: plant.parameters.delay + 1], seed, seconds=8.0, timestep=0.002)
+        prior = identify([hanging], None, robot, IdentifyCfg()).result
+        for name, before in (("alone", None), ("with_prior", prior)):
+            begin = time.process_time()
+            fit = identify(logs[:1], logs[1], robot, IdentifyCfg(base="free", prior=before))
+            row: dict[str, Any] = _against(fit, truth) | {"seconds": time.process_time() - begin}
+            row["rms"]["mass"] = float(abs(fit.fit.theta - truth)[plant.parameters.delay + 1])
+            found[name].append(row)
+            print(f"plant {seed}, {name}: {row['seconds']:.1f} s, {row['rms']}", flush=True)
+    return {"plants": plants} | {name: _summary(rows) for name, rows in found.items()}
+
+
+def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return RMS errors, coverage, held-out errors and seconds of some fits."""
+    names = [name for name in rows[0]["rms"] if name]
+    return {
+        "rms_error": {name: float(np.sqrt(np.mean([row["rms"][name] ** 2 for row in rows]))) for name in names},
+        "coverage": float(np.mean([np.mean(row["hits"]) for row in rows])),
         "held_out": {end: float(np.median([row["errors"][end]["q"] for row in rows])) for end in ("before", "after")},
         "seconds": float(np.median([row["seconds"] for row in rows])),
-        "regression_s": float(np.median([row["regression_s"] for row in rows])),
     }
 
 
@@ -221,6 +257,7 @@ def measure(options: Options, _: dict[str, Any]) -> dict[str, Any]:
         "step": lambda: simulated(options.plants, 0.001),
         "go2": lambda: real_go2(folder),
         "xl330": lambda: real_xl330(folder),
+        "walk": lambda: walking(min(options.plants, 3)),
     }
     for name in options.parts.split(","):
         if name in ("go2", "xl330") and not folder.joinpath("unitree_chirps").is_dir():
