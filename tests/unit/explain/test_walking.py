@@ -55,7 +55,7 @@ def test_windows_in_which_gains_change_are_omitted(walked):
 
 
 def test_a_walking_robot_is_identified_and_the_result_has_its_mass(go2, walk):
-    arrays, _ = walk(2.0, mass=2.0)
+    arrays, _ = walk(3.0, mass=2.0)
     log = make_log("walk", "w", arrays, go2)
     omit = tuple(joint for joint in go2.joint_names if "calf" not in joint)
     found = identify([log], None, go2, IdentifyCfg(fit=("gain", "mass"), omit=omit, base="free", every_s=0.1)).result

@@ -124,7 +124,7 @@ def test_a_copy_makes_the_same_flow(tmp_path):
     copy = copy_flow("three_computers", str(tmp_path / "mine.py"))
     cfg = FlowCfg(task="go2_flat", id="f1")
     assert make(str(copy), cfg) == make("three_computers", cfg)
-    assert list(load.REGISTRY.describe()) == ["three_computers"]
+    assert list(load.REGISTRY.describe()) == ["real_to_sim", "three_computers"]
 
 
 @pytest.mark.parametrize("to", ["mine.txt", "missing/mine.py", "there.py"])

@@ -51,7 +51,7 @@ def test_the_nominal_plant_is_the_task_without_pushes(tmp_path):
     assert plant.commands["velocity"].params["vx_hi"] == pytest.approx(0.6 * task.commands["velocity"].params["vx_hi"])
     assert plant.commands["velocity"].params["standing"] == task.commands["velocity"].params["standing"]
     assert plant.events == {name: one for name, one in task.events.items() if name != "push"}
-    assert set(KINDS) == {"nominal", "heavier", "weaker", "slippery"}
+    assert set(KINDS) == {"nominal", "heavier", "weaker", "slippery", "motors"}
 
 
 @pytest.mark.parametrize(
