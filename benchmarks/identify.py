@@ -109,7 +109,7 @@ def simulated(plants: int, timestep: float) -> dict[str, Any]:
 
 def walking(plants: int) -> dict[str, Any]:
     """Fit some hidden robots that walk, without and with a prior; return RMS errors, hits, held-out errors, seconds."""
-    robot, found = get_robot("unitree_go2"), {"alone": [], "with_prior": []}
+    robot, found = get_robot("unitree_go2"), {"without_prior": [], "with_prior": []}
     for seed in range(plants):
         plant, rng = PlantModel(robot, 0.002, base="free"), np.random.default_rng(seed)
         truth = plant.parameters.nominal.copy()
@@ -122,7 +122,7 @@ def walking(plants: int) -> dict[str, Any]:
             logs.append(make_log(f"walk{n}", digest(arrays), arrays, robot))
         hanging = record(robot, truth[: plant.parameters.delay + 1], seed, seconds=8.0, timestep=0.002)
         prior = identify([hanging], None, robot, IdentifyCfg()).result
-        for name, before in (("alone", None), ("with_prior", prior)):
+        for name, before in (("without_prior", None), ("with_prior", prior)):
             begin = time.process_time()
             fit = identify(logs[:1], logs[1], robot, IdentifyCfg(base="free", prior=before))
             row: dict[str, Any] = _against(fit, truth) | {"seconds": time.process_time() - begin}

@@ -36,7 +36,7 @@ from robot_rl.sim2sim.adapt.plants import other_motors
 TASK, TIMESTEP = "go2_flat", 0.02 / 3
 DELAY_S = (0.004, 0.016)
 """Of the hidden plants [s]."""
-WIDE = {"gain": (0.65, 1.2), "armature": (0.4, 3.5), "damping": (0.9, 1.5), "friction": (0.3, 4.0)}
+WIDE = {"gain": (0.65, 1.2), "armature": (0.4, 3.5), "damping": (0.9, 1.5), "friction": (0.35, 4.3)}
 """Factors that contain the hidden plants."""
 FIELDS = ("gain", "armature", "damping", "friction")
 EPISODES, SECONDS = 100, 10

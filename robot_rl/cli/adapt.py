@@ -33,6 +33,7 @@ class Options(PolicyOptions):
     plant: str = option("heavier", "the robot, below")
     payload: float = option(0.0, "of plant=heavier: the mass that it carries [kg]; 0: a third of the robot's")
     payload_at: str = option("0.15,0,0.05", "of plant=heavier: where, in the frame of the robot's base [m]")
+    motors_seed: int = option(0, "of plant=motors: which other motors", least=0, most=MAX_SEED)
     speed: float = option(0.6, "share of the range of the task's velocity commands that it is given")
     minutes: float = option(10.0, "how long the robot explores [min]", least=1.0, most=1440.0)
     explore: float = option(0.15, "standard deviation of the exploration, of the raw action", least=0.01, most=2.0)
@@ -60,7 +61,11 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.sim2sim.adapt.plants import PlantCfg
 
     plant = PlantCfg(
-        name=options.plant, payload=options.payload, payload_at=_point(options.payload_at), speed=options.speed
+        name=options.plant,
+        payload=options.payload,
+        payload_at=_point(options.payload_at),
+        motors_seed=options.motors_seed,
+        speed=options.speed,
     )
     if 60.0 * options.minutes < options.window * options.segment:
         line = f"minutes={options.minutes:g}: is less than window={options.window} segments of"

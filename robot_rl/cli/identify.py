@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from robot_rl.cli.options import option, read_all, split_bare
+from robot_rl.cli.options import MAX_SEED, option, read_all, split_bare
 from robot_rl.errors import UserError, as_user_error
 from robot_rl.runs.outputs import EXCITATION, IDENTIFIED, NETWORK, PAGE, check_output
 
@@ -73,7 +73,9 @@ class Excite:
     robot: str = option("", "the robot")
     out: str = option("excitation.npz", "an *.npz of the targets, or a directory: a bundle that robot-rl-infer plays")
     log: str = option("", "rehearse the bundle on the simulated, hanging robot, and write the binary's log: *.mcap")
-    motors: int = option(0, "its robot has other motors than its model, drawn by this seed; 0: the model's", least=0)
+    motors: int = option(
+        0, "its robot has other motors than its model, drawn by this seed; 0: the model's", least=0, most=MAX_SEED
+    )
     seconds: float = option(20.0, "its length [s]", least=4.0, most=600.0)
     rate: float = option(500.0, "targets a second [Hz]", least=20.0, most=2000.0)
     share: float = option(1.0, "of the usual amplitude", least=0.01, most=1.0)

@@ -146,7 +146,7 @@ def can_train(logs: Sequence[RobotLog], robot: Robot) -> bool:
 
 
 def read_network(file: str, robot: Robot, timesteps: Sequence[float]) -> NetFile:
-    """Read a network's file; refuse one of another robot, or whose lags fit none of the tasks' timesteps [s].
+    """Read a network's file; refuse one of another robot, or with lags that fit none of the tasks' timesteps [s].
 
     Raises:
         UserError: The file cannot be read, or cannot drive this robot.

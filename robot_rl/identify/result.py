@@ -86,7 +86,7 @@ class NetEntry:
         trained: Whether it was trained on the fitted logs.
         lags_s: Ages of the errors and speeds that it reads [s].
         timestep: Of the rollouts: that of a task, with the values that were fitted there [s].
-        dynamics: The joints' armature, damping and friction beside it: the "model"'s or the "fitted" ones.
+        dynamics: The joints' armature, damping and friction in its rollouts: of the "model", or "fitted".
         errors: Of the held-out log, as in `Identified`.
         ratio: Its error of positions over that of the fitted parameters.
         used: Whether it is enough better to be used instead.

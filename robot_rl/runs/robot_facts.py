@@ -31,11 +31,13 @@ RANGE_MARGIN = 0.01
 def describe_robots(task: Any) -> dict[str, Any]:
     """Return run.yaml's part about a task's robots: their facts by name, and the SHA-256 of their model files."""
     from robot_rl_assets.robot import Robot
+    from robot_rl_envs.measured import JOINT_VALUES
 
     agents = getattr(task, "robots", None) or {}
     robots = [agent.robot for agent in agents.values()] or [getattr(task, "robot", None)]
     found = {robot.name: _facts(robot) for robot in robots if isinstance(robot, Robot)}
-    if getattr(getattr(task, "randomize", None), "gain", ()):  # Dynamics that are settings are not facts.
+    randomize = getattr(task, "randomize", None)
+    if any(getattr(randomize, name, ()) for name in JOINT_VALUES):  # Dynamics that are settings are not facts.
         for facts in found.values():
             for joint in facts["joints"].values():
                 joint.pop("dynamics", None)

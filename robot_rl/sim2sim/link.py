@@ -266,8 +266,8 @@ class Lockstep:
 
     def connect(self, body: Body) -> None:
         """Send the robot's state, with its clock stopped, until the binary commands, else raise a PeerError."""
-        end = time.monotonic() + self.TIMEOUT_S
-        while not self._link.take():
+        end, seen = time.monotonic() + self.TIMEOUT_S, len(self._link.notes)
+        while len(self._link.notes) == seen:
             if not self._binary.alive or time.monotonic() > end:
                 raise self._silent()
             self._link.wait(0.02)

@@ -59,6 +59,8 @@ class PlantCfg:
             raise UserError("plant", self.name, "no such plant", suggest(self.name, KINDS))
         if self.payload and self.name != "heavier":
             raise UserError("payload", f"{self.payload:g}", "is for plant=heavier", "leave one of them out")
+        if self.motors_seed and self.name != "motors":
+            raise UserError("motors_seed", self.motors_seed, "is for plant=motors", "leave one of them out")
         if not 0.0 <= self.payload <= 1000.0:
             raise UserError("payload", f"{self.payload:g}", "must be in [0, 1000] kg")
         if not all(abs(value) <= 2.0 for value in self.payload_at):

@@ -1,4 +1,4 @@
-"""The pace of the binary in lockstep, with a link whose socket holds few commands."""
+"""The pace of the binary in lockstep, with a link that holds few commands."""
 
 from types import SimpleNamespace
 

@@ -62,6 +62,7 @@ def test_the_nominal_plant_is_the_task_without_pushes(tmp_path):
         ({"name": "heavier", "payload": -1.0}, r"payload=-1: must be in \[0, 1000\] kg"),
         ({"name": "heavier", "payload_at": (3.0, 0.0, 0.0)}, "must be within 2 m of the base"),
         ({"name": "heavier", "payload_at": (float("nan"), 0.0, 0.0)}, "must be within 2 m of the base"),
+        ({"name": "weaker", "motors_seed": 1}, "motors_seed=1: is for plant=motors"),
         ({"speed": 1.5}, "speed=1.5: must be above 0 and at most 1"),
     ],
 )
