@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from robot_rl_assets.robot import Robot
 
 from robot_rl.errors import UserError, as_user_error
+from robot_rl.files import write_atomic
 
 if TYPE_CHECKING:
     import torch
@@ -176,19 +177,22 @@ def rehearse(bundle: Path, robot: Robot, seconds: float, log: Path, say: Callabl
     from robot_rl.sim2sim.session import for_session
 
     cfg = ParityCfg(all_states=True, settings={"writer_period_s": WRITER_S})
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        plant = stack.enter_context(contextlib.closing(Plant(for_session(hanging_task(robot)), seed=0)))
-        player = Responder(plant.robot, bundle, cfg, Path(folder), stack, arguments=["--log", str(log)])
-        controller = BinaryController(plant, {LONE: player})
-        say(f"{seconds:g} s on the simulated {robot.name}")
-        obs = plant.env.reset()
-        controller.reset()
-        plant.robot.hold(True, lift=robot.base_height)
-        for step in range(round(seconds / plant.env.step_dt)):
-            obs = plant.env.step(controller(obs))[0]
-            if controller.faults:
-                at = step * plant.env.step_dt
-                raise UserError(f"the safety layer stopped the robot after {at:.1f} s: {controller.faults[0]}")
+    with tempfile.TemporaryDirectory() as folder:
+        part = Path(folder, "log.mcap")
+        with contextlib.ExitStack() as stack:
+            plant = stack.enter_context(contextlib.closing(Plant(for_session(hanging_task(robot)), seed=0)))
+            player = Responder(plant.robot, bundle, cfg, Path(folder), stack, arguments=["--log", str(part)])
+            controller = BinaryController(plant, {LONE: player})
+            say(f"{seconds:g} s on the simulated {robot.name}")
+            obs = plant.env.reset()
+            controller.reset()
+            plant.robot.hold(True, lift=robot.base_height)
+            for step in range(round(seconds / plant.env.step_dt)):
+                obs = plant.env.step(controller(obs))[0]
+                if controller.faults:
+                    at = step * plant.env.step_dt
+                    raise UserError(f"the safety layer stopped the robot after {at:.1f} s: {controller.faults[0]}")
+        write_atomic(log, part.read_bytes())
 
 
 def hanging_task(robot: Robot) -> Task:

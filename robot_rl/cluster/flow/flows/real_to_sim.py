@@ -28,7 +28,7 @@ def make_flow(cfg: FlowCfg) -> Flow:
         raise UserError("log: is missing; name the logs of the robot, such as log=a.mcap,b.mcap")
     if any(word.startswith("randomize.identified_from") for word in cfg.train):
         raise UserError("train.randomize.identified_from: is set by the flow; omit it")
-    flow = three_computers.make_flow(dataclasses.replace(cfg, certify=cfg.certify or CERTIFY))
+    flow = three_computers.make_flow(dataclasses.replace(cfg, log=(), held="", certify=cfg.certify or CERTIFY))
     identify = identify_step(cfg)
     text = "error of positions in the log that was held out [rad]"
     gate = gate_step(

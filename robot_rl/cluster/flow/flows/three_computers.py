@@ -54,6 +54,8 @@ def make_flow(cfg: FlowCfg) -> Flow:
     from robot_rl.runs.settings import change, default_tree, resolve
     from robot_rl.sources.registry import refuse_unsupported
 
+    if cfg.log or cfg.held:
+        raise UserError("log" if cfg.log else "held", ",".join(cfg.log) or cfg.held, "is of the flow real_to_sim")
     refuse_unsupported(cfg.task, "sim2sim")
     settings = read_settings(cfg.train)
     device, learner = (str(settings.get(key, value)) for key, value in (("device", "auto"), ("learner", "")))

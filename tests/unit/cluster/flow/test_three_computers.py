@@ -120,6 +120,11 @@ def test_a_setting_of_another_learner_is_known_with_it():
     assert "learner=flashsac" in words(flow_of(train=("learner=flashsac", "flashsac.batch=256")), "train")
 
 
+def test_logs_are_of_the_other_flow():
+    with pytest.raises(UserError, match=r"log=a\.mcap: is of the flow real_to_sim"):
+        make("three_computers", FlowCfg(task="go2_flat", id="f1", log=("a.mcap",)))
+
+
 def test_a_copy_makes_the_same_flow(tmp_path):
     copy = copy_flow("three_computers", str(tmp_path / "mine.py"))
     cfg = FlowCfg(task="go2_flat", id="f1")
